@@ -1,0 +1,7 @@
+//! libckpt.so.
+#![no_std]
+
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}

@@ -1,0 +1,2 @@
+//! The `ckpt` command.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The checkpoint store.
+#![forbid(unsafe_code)]

@@ -1,0 +1,162 @@
+//! What libckpt.so and ckpt agree on: one block of memory inside the program, and nothing else.
+//!
+//! libckpt.so exports the symbol [`CONTROL_SYMBOL`], a [`Control`]. The agent finds it in the memory of the
+//! program, checks [`CONTROL_MAGIC`] and [`CONTROL_VERSION`], and reads from it where the stub is and what the
+//! user asked for. An old libckpt.so frozen in a checkpoint may meet a newer agent, so fields are only ever
+//! added at the end, `bytes` says how many there are, and `version` changes when one changes its meaning.
+//!
+//! All addresses are addresses in the program; all text is UTF-8 or raw path bytes ended by the first zero.
+#![no_std]
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Name of the exported symbol that holds the [`Control`].
+pub const CONTROL_SYMBOL: &str = "ckpt_control";
+/// First eight bytes of every control block: "CKPTCTL\0", little-endian.
+pub const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"CKPTCTL\0");
+/// Version of the meaning of the fields.
+pub const CONTROL_VERSION: u32 = 1;
+
+/// Bytes of a path in the control block, the terminating zero included.
+pub const PATH_BYTES: usize = 4096;
+/// Bytes of a short text in the control block, the terminating zero included.
+pub const TEXT_BYTES: usize = 128;
+/// Bytes of the area that the agent may fill with the arguments of injected calls.
+pub const SCRATCH_BYTES: usize = 4096;
+
+/// The constructor of libckpt.so has not run to its end.
+pub const STATE_LOADING: u32 = 0;
+/// The program can be checkpointed.
+pub const STATE_READY: u32 = 1;
+/// The program can not be checkpointed; [`Control::reason`] says why.
+pub const STATE_REFUSED: u32 = 2;
+
+/// Environment variable: the store's directory (default `./ckpt-store`, made absolute by the constructor).
+pub const ENV_DIR: &str = "CKPT_DIR";
+/// Environment variable: the signal that takes a checkpoint (default `USR1`; `none` installs no handler).
+pub const ENV_SIGNAL: &str = "CKPT_SIGNAL";
+/// Environment variable: time between automatic checkpoints (`30s`, `10m`, `2h`; a bare number is seconds).
+pub const ENV_INTERVAL: &str = "CKPT_INTERVAL";
+/// Environment variable: path of the `ckpt` executable (default: beside libckpt.so).
+pub const ENV_AGENT: &str = "CKPT_AGENT";
+/// Environment variable: the log file (default: `log` in the store's directory).
+pub const ENV_LOG: &str = "CKPT_LOG";
+/// Environment variable: the job's name (default: the program's file name).
+pub const ENV_NAME: &str = "CKPT_NAME";
+/// Environment variable: the job's id, 16 hexadecimal digits; set by `ckpt run` for what it starts.
+pub const ENV_JOB: &str = "CKPT_JOB";
+/// Environment variable: pid of an agent that `ckpt run` has started already, for `PR_SET_PTRACER`.
+pub const ENV_AGENT_PID: &str = "CKPT_AGENT_PID";
+
+/// The control block: written by libckpt.so, read by the agent.
+#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Control {
+    /// [`CONTROL_MAGIC`].
+    pub magic: u64,
+    /// [`CONTROL_VERSION`] of the libckpt.so that wrote this.
+    pub version: u32,
+    /// `size_of::<Control>()` in the libckpt.so that wrote this.
+    pub bytes: u32,
+    /// [`STATE_LOADING`], [`STATE_READY`] or [`STATE_REFUSED`].
+    pub state: u32,
+    /// Number of the trigger signal; 0 for none.
+    pub signal: i32,
+    /// 1 once the program has installed an action of its own for the trigger signal.
+    pub signal_taken: u32,
+    /// Pid of the agent named to `PR_SET_PTRACER` last; 0 for none.
+    pub agent_pid: i32,
+    /// First byte of the stub: its `syscall` instruction, where the agent starts an injected call.
+    pub stub_start: u64,
+    /// First byte behind the stub's code. A thread whose rip lies in between is finishing an abandoned call.
+    pub stub_end: u64,
+    /// Address of the [`StubFrame`].
+    pub frame: u64,
+    /// Address of [`SCRATCH_BYTES`] bytes for arguments of injected calls.
+    pub scratch: u64,
+    /// Address of the handler of the trigger signal.
+    pub handler: u64,
+    /// Milliseconds between automatic checkpoints; 0 for none.
+    pub interval_ms: u64,
+    /// Random id of the job.
+    pub job: u64,
+    /// How many times the program has been restarted; the restorer adds one.
+    pub generation: u64,
+    /// Why the program can not be checkpointed, when `state` is [`STATE_REFUSED`].
+    pub reason: [u8; TEXT_BYTES],
+    /// The job's name.
+    pub name: [u8; TEXT_BYTES],
+    /// Absolute path of the store.
+    pub dir: [u8; PATH_BYTES],
+    /// Absolute path of the log file; empty for the default.
+    pub log: [u8; PATH_BYTES],
+    /// Absolute path of the `ckpt` executable.
+    pub agent: [u8; PATH_BYTES],
+}
+
+/// The registers and signal mask with which a thread goes on if its agent disappears during an injected call.
+///
+/// The agent writes it before it points the thread at the stub. The stub's code knows the offsets: every field
+/// is eight bytes and the order is part of the protocol.
+///
+/// In the stub, `r12` says what was injected: 0 = any call; 1 = a clone, whose child side leaves by
+/// `exit_group` and whose parent side reaps that child before it puts the registers back.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[expect(missing_docs, reason = "the register names say it all")]
+pub struct StubFrame {
+    pub r15: u64,
+    pub r14: u64,
+    pub r13: u64,
+    pub r12: u64,
+    pub rbp: u64,
+    pub rbx: u64,
+    pub r11: u64,
+    pub r10: u64,
+    pub r9: u64,
+    pub r8: u64,
+    pub rax: u64,
+    pub rcx: u64,
+    pub rdx: u64,
+    pub rsi: u64,
+    pub rdi: u64,
+    pub rip: u64,
+    pub rflags: u64,
+    pub rsp: u64,
+    pub sigmask: u64,
+}
+
+/// The text in a zero-terminated field of the control block.
+pub fn text(field: &[u8]) -> &[u8] {
+    match field.iter().position(|&byte| byte == 0) {
+        Some(end) => &field[..end],
+        None => field,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::mem::{offset_of, size_of};
+
+    #[test]
+    fn the_control_block_has_no_padding_and_keeps_its_first_fields_in_place() {
+        assert_eq!(offset_of!(Control, state), 16);
+        assert_eq!(offset_of!(Control, stub_start), 32);
+        assert_eq!(offset_of!(Control, reason), 96);
+        assert_eq!(size_of::<Control>(), 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
+    }
+
+    #[test]
+    fn the_stub_finds_the_frame_fields_where_its_assembly_expects_them() {
+        assert_eq!(offset_of!(StubFrame, rip), 15 * 8);
+        assert_eq!(offset_of!(StubFrame, sigmask), 18 * 8);
+        assert_eq!(size_of::<StubFrame>(), 19 * 8);
+    }
+
+    #[test]
+    fn text_ends_at_the_first_zero() {
+        assert_eq!(text(b"abc\0def\0"), b"abc");
+        assert_eq!(text(b"abc"), b"abc");
+    }
+}
