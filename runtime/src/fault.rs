@@ -1,0 +1,57 @@
+//! Fault points: places where a test may make this process die.
+//!
+//! "The agent may be killed after any single request or write" is a promise, so each ptrace request, each write
+//! into a program and each write, sync and rename of the store passes through [`hit`]. `CKPT_FAULT=NAME:K`
+//! kills this process with SIGKILL right after the K-th passage of NAME; `CKPT_FAULT_TRACE=FILE` appends every
+//! passage to FILE, which is how the tests learn the list they must walk. Without these variables a passage
+//! costs one load.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+struct Plan {
+    kill: Option<(String, u64)>,
+    passed: AtomicU64,
+    trace: Option<Mutex<File>>,
+}
+
+static PLAN: OnceLock<Option<Plan>> = OnceLock::new();
+
+/// Reads `CKPT_FAULT` and `CKPT_FAULT_TRACE` and connects the store's fault points to these.
+pub fn arm_from_environment() {
+    let armed = PLAN.get_or_init(plan_from_environment).is_some();
+    if armed {
+        ckpt_store::fault::set_hook(hit);
+    }
+}
+
+fn plan_from_environment() -> Option<Plan> {
+    let kill = std::env::var("CKPT_FAULT").ok().and_then(|spec| {
+        let (name, count) = spec.rsplit_once(':')?;
+        Some((name.to_owned(), count.parse().ok()?))
+    });
+    let trace = std::env::var_os("CKPT_FAULT_TRACE")
+        .and_then(|path| OpenOptions::new().create(true).append(true).open(path).ok())
+        .map(Mutex::new);
+    (kill.is_some() || trace.is_some()).then(|| Plan { kill, passed: AtomicU64::new(0), trace })
+}
+
+/// Marks that the step `name` has just been done.
+pub fn hit(name: &'static str) {
+    let Some(Some(plan)) = PLAN.get() else { return };
+    if let Some(trace) = &plan.trace
+        && let Ok(mut file) = trace.lock()
+    {
+        // A test that reads an incomplete trace fails by itself, so a failed write needs no handling here.
+        let _ = writeln!(file, "{name}");
+    }
+    if let Some((wanted, count)) = &plan.kill
+        && wanted == name
+        && plan.passed.fetch_add(1, Ordering::Relaxed) + 1 == *count
+    {
+        // SAFETY: kill has no memory preconditions; the target is this very process.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+}

@@ -1,0 +1,109 @@
+//! The descriptor table and the open file descriptions behind it.
+
+use serde::{Deserialize, Serialize};
+
+/// An entry of the descriptor table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Descriptor {
+    /// Its number.
+    pub number: i32,
+    /// Index into `ProcessImage::files`; two numbers with one index share offset and flags.
+    pub file: u32,
+    /// FD_CLOEXEC.
+    pub close_on_exec: bool,
+}
+
+/// An open file description.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenFile {
+    /// What it is.
+    pub kind: FileKind,
+    /// Access mode and status flags (`O_ACCMODE`, `O_APPEND`, `O_NONBLOCK` ...), without `O_CLOEXEC`.
+    pub flags: i32,
+}
+
+/// What an open file description leads to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileKind {
+    /// A regular file.
+    Regular {
+        /// Its path.
+        #[serde(with = "serde_bytes")]
+        path: Vec<u8>,
+        /// Device (major, minor).
+        device: (u32, u32),
+        /// Inode number.
+        inode: u64,
+        /// Size at the checkpoint, bytes.
+        size: u64,
+        /// Offset of the next read or write.
+        offset: u64,
+        /// Last change of the content, ns since the epoch.
+        modified_ns: i64,
+    },
+    /// A directory.
+    Directory {
+        /// Its path.
+        #[serde(with = "serde_bytes")]
+        path: Vec<u8>,
+        /// Position in it, as `lseek` gives it.
+        offset: u64,
+    },
+    /// A memory device such as /dev/null or /dev/urandom.
+    Device {
+        /// Its path.
+        #[serde(with = "serde_bytes")]
+        path: Vec<u8>,
+    },
+    /// A terminal, pipe or socket that leads outside the job: becomes the restarter's own 0, 1 or 2.
+    Standard {
+        /// 0, 1 or 2.
+        stream: i32,
+        /// What it was, for people: `/dev/pts/3`, `pipe:[123]`, `socket:[77]`.
+        #[serde(with = "serde_bytes")]
+        was: Vec<u8>,
+    },
+    /// An end of a pipe within the process.
+    Pipe {
+        /// Index into `ProcessImage::pipes`.
+        pipe: u32,
+    },
+    /// An eventfd.
+    EventFd {
+        /// Its counter.
+        count: u64,
+        /// EFD_SEMAPHORE.
+        semaphore: bool,
+    },
+    /// An epoll instance.
+    Epoll {
+        /// What it watches.
+        targets: Vec<EpollTarget>,
+    },
+}
+
+/// A descriptor that an epoll instance watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EpollTarget {
+    /// Its number.
+    pub number: i32,
+    /// `EPOLL*` events.
+    pub events: u32,
+    /// The user's data.
+    pub data: u64,
+}
+
+/// A pipe within the process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PipeContent {
+    /// Capacity, bytes.
+    pub capacity: u32,
+    /// Bytes that were written and not yet read.
+    #[serde(with = "serde_bytes")]
+    pub content: Vec<u8>,
+    /// Whether a read end was open.
+    pub has_reader: bool,
+    /// Whether a write end was open.
+    pub has_writer: bool,
+}

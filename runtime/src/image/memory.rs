@@ -1,0 +1,135 @@
+//! Mappings and what is behind them.
+
+use ckpt_store::PageListRef;
+use serde::{Deserialize, Serialize};
+
+/// Access rights of a mapping, `PROT_*` bits.
+pub type Protection = i32;
+
+/// A mapping.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Region {
+    /// First address.
+    pub address: u64,
+    /// Length, a multiple of the page size.
+    pub bytes: u64,
+    /// `PROT_READ | PROT_WRITE | PROT_EXEC` as in force.
+    pub protection: Protection,
+    /// What is behind it.
+    pub backing: Backing,
+    /// Lasting advice and mapping flags.
+    pub advice: Advice,
+    /// Name for people: `[heap]`, `[stack]`, `[anon:...]`, a path, or empty.
+    #[serde(with = "serde_bytes")]
+    pub name: Vec<u8>,
+    /// Content of all its pages.
+    pub pages: PageListRef,
+    /// For a private file mapping: the pages that are the program's own copies, ascending. All others were the
+    /// file's at the time of the checkpoint.
+    pub own_pages: Vec<PageRange>,
+}
+
+/// Pages `first .. first + count` of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageRange {
+    /// First page, counted from the region's start.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+}
+
+/// What is behind a mapping.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backing {
+    /// Private anonymous memory.
+    Anonymous,
+    /// A private mapping of a file.
+    PrivateFile(FileIdentity),
+    /// A shared mapping of a file that has a path.
+    SharedFile {
+        /// The file.
+        file: FileIdentity,
+        /// Whether the mapping could be made writable, that is, the file was open for writing.
+        may_write: bool,
+    },
+    /// A shared mapping of an object without a path (`MAP_SHARED | MAP_ANONYMOUS`, memfd, an unlinked file).
+    SharedObject {
+        /// Index into `ProcessImage::shared_objects`.
+        object: u32,
+        /// Offset of the region in the object, bytes.
+        offset: u64,
+    },
+}
+
+/// Which file, and which part of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileIdentity {
+    /// Its path.
+    #[serde(with = "serde_bytes")]
+    pub path: Vec<u8>,
+    /// Whether the path no longer led to it at the checkpoint (" (deleted)").
+    pub deleted: bool,
+    /// Device (major, minor).
+    pub device: (u32, u32),
+    /// Inode number.
+    pub inode: u64,
+    /// Size in bytes at the checkpoint.
+    pub size: u64,
+    /// Permission bits at the checkpoint.
+    pub mode: u32,
+    /// Offset of the region's first byte in the file.
+    pub offset: u64,
+}
+
+/// A memory object shared by one or more regions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedObject {
+    /// Name behind `/memfd:`, or empty for `MAP_SHARED | MAP_ANONYMOUS`.
+    #[serde(with = "serde_bytes")]
+    pub name: Vec<u8>,
+    /// Bytes: the end of the highest region that maps it.
+    pub bytes: u64,
+}
+
+/// Flags that a region keeps (`VmFlags` of smaps).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advice {
+    /// `gd`: MAP_GROWSDOWN.
+    pub grows_down: bool,
+    /// `nr`: MAP_NORESERVE.
+    pub no_reserve: bool,
+    /// `lo`: locked in memory.
+    pub locked: bool,
+    /// `dc`: MADV_DONTFORK.
+    pub dont_fork: bool,
+    /// `wf`: MADV_WIPEONFORK.
+    pub wipe_on_fork: bool,
+    /// `dd`: MADV_DONTDUMP.
+    pub dont_dump: bool,
+    /// `hg`: MADV_HUGEPAGE.
+    pub huge_page: bool,
+    /// `nh`: MADV_NOHUGEPAGE.
+    pub no_huge_page: bool,
+    /// `mg`: MADV_MERGEABLE.
+    pub mergeable: bool,
+    /// `sr`: MADV_SEQUENTIAL.
+    pub sequential: bool,
+    /// `rr`: MADV_RANDOM.
+    pub random: bool,
+    /// `dp`: MAP_DROPPABLE.
+    pub droppable: bool,
+}
+
+/// A mapping that the kernel provides: `[vdso]`, `[vvar]`, `[vvar_vclock]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpecialMapping {
+    /// Its name with the brackets.
+    pub name: String,
+    /// First address.
+    pub address: u64,
+    /// Length.
+    pub bytes: u64,
+    /// SHA-1 of its bytes, for `[vdso]` alone: the code must be the same for the program's own pointers into it.
+    pub digest: Option<[u8; 20]>,
+}

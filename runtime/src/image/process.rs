@@ -1,0 +1,152 @@
+//! What belongs to a process as a whole.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Descriptor, OpenFile, PipeContent, Region, SharedObject, SpecialMapping, ThreadImage};
+
+/// One process at one moment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProcessImage {
+    /// [`super::IMAGE_VERSION`].
+    pub version: u32,
+    /// The host it was captured on.
+    pub host: Host,
+    /// Its pid in its own pid namespace.
+    pub pid: i32,
+    /// Path of the executable, without " (deleted)".
+    #[serde(with = "serde_bytes")]
+    pub executable: Vec<u8>,
+    /// The command line, arguments separated by zeros; for people.
+    #[serde(with = "serde_bytes")]
+    pub command_line: Vec<u8>,
+    /// Working directory.
+    #[serde(with = "serde_bytes")]
+    pub working_directory: Vec<u8>,
+    /// File-creation mask.
+    pub umask: u32,
+    /// `personality(2)`.
+    pub personality: u32,
+    /// `/proc/PID/oom_score_adj`.
+    pub oom_score_adj: i32,
+    /// User and group ids: real, effective, saved, file system.
+    pub uids: [u32; 4],
+    /// Group ids in the same order.
+    pub gids: [u32; 4],
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// `no_new_privs`.
+    pub no_new_privs: bool,
+    /// Its place in its session.
+    pub role: Role,
+    /// Resource limits.
+    pub limits: Vec<Limit>,
+    /// Actions of signals 1 to 64 that are not the default.
+    pub signal_actions: Vec<SignalAction>,
+    /// Signals queued for the whole process, oldest first: raw `siginfo_t`.
+    pub queued_signals: Vec<serde_bytes::ByteBuf>,
+    /// `ITIMER_REAL`, `ITIMER_VIRTUAL`, `ITIMER_PROF`, where running.
+    pub interval_timers: Vec<IntervalTimer>,
+    /// The job-control stop that was in force (the program had been sent SIGSTOP or the like).
+    pub job_stopped: bool,
+    /// Addresses that the kernel keeps about the address space.
+    pub layout: Layout,
+    /// The auxiliary vector, as words.
+    pub auxv: Vec<u64>,
+    /// [vdso], [vvar] and the like: not captured, moved into place.
+    pub special_mappings: Vec<SpecialMapping>,
+    /// All other mappings, ascending.
+    pub regions: Vec<Region>,
+    /// Memory objects behind shared mappings that no path leads to.
+    pub shared_objects: Vec<SharedObject>,
+    /// Open file descriptions.
+    pub files: Vec<OpenFile>,
+    /// The descriptor table.
+    pub descriptors: Vec<Descriptor>,
+    /// Pipes that lie within the process.
+    pub pipes: Vec<PipeContent>,
+    /// Threads; the first is the main thread.
+    pub threads: Vec<ThreadImage>,
+    /// Address of libckpt's control block.
+    pub control: u64,
+}
+
+/// The host of a capture: what a restart compares before it builds anything.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// `uname -r`.
+    pub kernel_release: String,
+    /// Name of the processor, for people.
+    pub processor: String,
+    /// State components that the kernel enables (XCR0).
+    pub xcr0: u64,
+    /// Bytes of a page.
+    pub page_bytes: u32,
+    /// Version of the ckpt that captured.
+    pub ckpt_version: String,
+}
+
+/// Place of a process in its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Leads its session.
+    SessionLeader,
+    /// Leads a process group of somebody else's session.
+    GroupLeader,
+    /// Neither.
+    Member,
+}
+
+/// A resource limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// `RLIMIT_*`.
+    pub resource: u32,
+    /// Soft limit.
+    pub soft: u64,
+    /// Hard limit.
+    pub hard: u64,
+}
+
+/// The kernel's record of a signal action (`struct kernel_sigaction`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalAction {
+    /// 1 to 64.
+    pub signal: i32,
+    /// Address of the handler, or 1 for SIG_IGN.
+    pub handler: u64,
+    /// `SA_*`.
+    pub flags: u64,
+    /// Address of the restorer.
+    pub restorer: u64,
+    /// Signals blocked during the handler.
+    pub mask: u64,
+}
+
+/// A running interval timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IntervalTimer {
+    /// `ITIMER_*`.
+    pub which: i32,
+    /// Period, microseconds; 0 = once.
+    pub interval_us: u64,
+    /// Time to the next expiry, microseconds.
+    pub value_us: u64,
+}
+
+/// `struct prctl_mm_map` without the auxiliary vector and the executable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the kernel's own names")]
+pub struct Layout {
+    pub start_code: u64,
+    pub end_code: u64,
+    pub start_data: u64,
+    pub end_data: u64,
+    pub start_brk: u64,
+    pub brk: u64,
+    pub start_stack: u64,
+    pub arg_start: u64,
+    pub arg_end: u64,
+    pub env_start: u64,
+    pub env_end: u64,
+}

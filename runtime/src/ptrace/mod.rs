@@ -1,0 +1,20 @@
+//! Control over another process's threads, by ptrace.
+//!
+//! A thread under control is either [`Running`] or [`Stopped`]; what needs a stopped thread is a method of
+//! `Stopped`, so it cannot be called on a running one. Neither type can be copied, and a `Stopped` that is
+//! dropped lets its thread go: an error anywhere leaves the program running. The kernel does the same when the
+//! tracer dies, because `PTRACE_O_EXITKILL` is never set on a program, only on its twin.
+//!
+//! All requests must come from the thread that seized; nothing here may be moved to another.
+
+mod memory;
+mod registers;
+mod remote_call;
+mod request;
+mod thread;
+
+pub use memory::{ProcessMemory, read_memory, write_memory};
+pub use registers::Registers;
+pub use remote_call::{CallOutcome, CallSite, remote_call, remote_clone};
+pub use request::{RseqConfiguration, SIGINFO_BYTES};
+pub use thread::{Options, Running, StopCause, Stopped, wait_until_gone};

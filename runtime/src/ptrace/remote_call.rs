@@ -1,0 +1,79 @@
+//! System calls made by a stopped thread on our behalf.
+//!
+//! The thread is pointed at a `syscall` instruction and caught again at the exit of the call. The caller decides
+//! where that instruction is: in libckpt.so's stub for a live program (which survives our death there), in the
+//! vdso for a process that is being rebuilt. The registers are left as the call left them; putting the original
+//! ones back is the caller's, because only the caller knows whether more calls follow.
+
+use super::registers::Registers;
+use super::thread::{Running, StopCause, Stopped};
+use crate::error::{Error, Result};
+use nix::errno::Errno;
+use std::time::{Duration, Instant};
+
+/// Where and from which registers a remote call is made.
+#[derive(Clone, Copy, Debug)]
+pub struct CallSite {
+    /// Address of a `syscall` instruction.
+    pub syscall: u64,
+    /// The other registers during the call (rsp must be usable if signals are not blocked).
+    pub registers: Registers,
+}
+
+/// What a remote call gave.
+#[derive(Debug)]
+pub struct CallOutcome {
+    /// The value of rax, or the errno.
+    pub result: Result<u64, Errno>,
+    /// The child, stopped before its first instruction, if the call cloned under `Options::CLONING`.
+    pub child: Option<Stopped>,
+}
+
+/// Makes `thread` execute system call `number` with `arguments`; signals must be blocked in it.
+pub fn remote_call(thread: &mut Stopped, site: &CallSite, number: i64, arguments: [u64; 6]) -> Result<CallOutcome> {
+    call(thread, site, number, arguments)
+}
+
+/// Like [`remote_call`] for a clone, with its child required.
+pub fn remote_clone(
+    thread: &mut Stopped,
+    site: &CallSite,
+    number: i64,
+    arguments: [u64; 6],
+) -> Result<Result<Stopped, Errno>> {
+    let outcome = call(thread, site, number, arguments)?;
+    Ok(match (outcome.result, outcome.child) {
+        (Ok(_), Some(child)) => Ok(child),
+        (Ok(_), None) => Err(Errno::ECHILD),
+        (Err(errno), _) => Err(errno),
+    })
+}
+
+fn call(thread: &mut Stopped, site: &CallSite, number: i64, arguments: [u64; 6]) -> Result<CallOutcome> {
+    let mut registers = site.registers;
+    registers.0.rip = site.syscall;
+    registers.0.rax = number as u64;
+    registers.0.orig_rax = u64::MAX; // no pending restart: the kernel must not touch rax and rip
+    [registers.0.rdi, registers.0.rsi, registers.0.rdx, registers.0.r10, registers.0.r8, registers.0.r9] = arguments;
+    thread.set_registers(&registers)?;
+
+    let mut child = None;
+    let mut entered = false;
+    loop {
+        match thread.continue_to_syscall_stop()? {
+            StopCause::Syscall if entered => break,
+            StopCause::Syscall => entered = true,
+            StopCause::Clone => {
+                let tid = thread.cloned_child()?;
+                let deadline = Instant::now() + Duration::from_secs(10);
+                child = Some(Running::attached(tid).wait_for_trap(deadline)?);
+            }
+            StopCause::Trap | StopCause::Signal(_) | StopCause::Event(_) => {
+                return Err(Error::Ptrace { request: "remote call", tid: thread.tid(), source: Errno::EPROTO });
+            }
+        }
+    }
+    let rax = thread.registers()?.0.rax as i64;
+    let result = if (-4095..0).contains(&rax) { Err(Errno::from_raw(-rax as i32)) } else { Ok(rax as u64) };
+    Ok(CallOutcome { result, child })
+}

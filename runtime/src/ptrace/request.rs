@@ -1,0 +1,171 @@
+//! One function for each ptrace request: the only place that calls `ptrace(2)`.
+//!
+//! The libc call is used directly because nix has no requests for the extended state, signal masks, queued
+//! signals and rseq, and its signals end at 31. Each request is a fault point.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use nix::errno::Errno;
+
+use crate::error::{Error, Result};
+use crate::fault;
+
+/// Bytes of a `siginfo_t` on x86-64.
+pub const SIGINFO_BYTES: usize = 128;
+
+const PTRACE_GETSIGMASK: u32 = 0x420a;
+const PTRACE_SETSIGMASK: u32 = 0x420b;
+const PTRACE_PEEKSIGINFO: u32 = 0x4209;
+const PTRACE_GET_RSEQ_CONFIGURATION: u32 = 0x420f;
+const PTRACE_PEEKSIGINFO_SHARED: u32 = 1;
+
+/// The restartable-sequence registration of a thread (`struct ptrace_rseq_configuration`).
+#[derive(Clone, Copy, Default, Debug)]
+#[repr(C)]
+pub struct RseqConfiguration {
+    /// Address of the `struct rseq`; 0 when none is registered.
+    pub address: u64,
+    /// Its registered size, bytes.
+    pub bytes: u32,
+    /// The signature in front of abort handlers.
+    pub signature: u32,
+    flags: u32,
+    pad: u32,
+}
+
+#[repr(C)]
+struct PeekSiginfoArgs {
+    offset: u64,
+    flags: u32,
+    count: i32,
+}
+
+/// Does one request whose address and data are plain numbers or pointers that the caller vouches for.
+///
+/// # Safety
+/// `address` and `data` must be what `request` expects: pointers must be valid for the kernel's reads and
+/// writes of that request for the duration of the call.
+unsafe fn ptrace(request: u32, name: &'static str, tid: i32, address: usize, data: usize) -> Result<i64> {
+    Errno::clear();
+    // SAFETY: passed on to the caller of this function.
+    let result = unsafe { libc::ptrace(request, tid, address as *mut c_void, data as *mut c_void) };
+    let errno = Errno::last();
+    fault::hit(name);
+    if result == -1 && errno != Errno::UnknownErrno {
+        return Err(match errno {
+            Errno::ESRCH => Error::ThreadGone { tid },
+            source => Error::Ptrace { request: name, tid, source },
+        });
+    }
+    Ok(result)
+}
+
+/// A request without pointers.
+fn plain(request: u32, name: &'static str, tid: i32, data: usize) -> Result<()> {
+    // SAFETY: the requests passed here take numbers only.
+    unsafe { ptrace(request, name, tid, 0, data) }.map(drop)
+}
+
+pub fn seize(tid: i32, options: i32) -> Result<()> {
+    plain(libc::PTRACE_SEIZE, "ptrace.seize", tid, options as usize)
+}
+
+pub fn interrupt(tid: i32) -> Result<()> {
+    plain(libc::PTRACE_INTERRUPT, "ptrace.interrupt", tid, 0)
+}
+
+pub fn set_options(tid: i32, options: i32) -> Result<()> {
+    plain(libc::PTRACE_SETOPTIONS, "ptrace.setoptions", tid, options as usize)
+}
+
+pub fn cont(tid: i32, signal: i32) -> Result<()> {
+    plain(libc::PTRACE_CONT, "ptrace.cont", tid, signal as usize)
+}
+
+pub fn cont_to_syscall(tid: i32) -> Result<()> {
+    plain(libc::PTRACE_SYSCALL, "ptrace.syscall", tid, 0)
+}
+
+pub fn detach(tid: i32, signal: i32) -> Result<()> {
+    plain(libc::PTRACE_DETACH, "ptrace.detach", tid, signal as usize)
+}
+
+pub fn event_message(tid: i32) -> Result<u64> {
+    let mut message: u64 = 0;
+    let data = ptr::from_mut(&mut message) as usize;
+    // SAFETY: GETEVENTMSG writes one unsigned long to `data`, which outlives the call.
+    unsafe { ptrace(libc::PTRACE_GETEVENTMSG, "ptrace.geteventmsg", tid, 0, data) }?;
+    Ok(message)
+}
+
+/// Reads register set `set` (an `NT_*` number) into `into`; returns the bytes written.
+pub fn get_register_set(tid: i32, set: i32, into: &mut [u8]) -> Result<usize> {
+    let mut iov = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let data = ptr::from_mut(&mut iov) as usize;
+    // SAFETY: GETREGSET writes at most iov_len bytes to iov_base, which is `into`, and updates iov.
+    unsafe { ptrace(libc::PTRACE_GETREGSET, "ptrace.getregset", tid, set as usize, data) }?;
+    Ok(iov.iov_len)
+}
+
+/// Writes register set `set` (an `NT_*` number) from `from`.
+pub fn set_register_set(tid: i32, set: i32, from: &[u8]) -> Result<()> {
+    let mut iov = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
+    let data = ptr::from_mut(&mut iov) as usize;
+    // SAFETY: SETREGSET only reads iov_len bytes from iov_base, which is `from`.
+    unsafe { ptrace(libc::PTRACE_SETREGSET, "ptrace.setregset", tid, set as usize, data) }.map(drop)
+}
+
+pub fn signal_mask(tid: i32) -> Result<u64> {
+    let mut mask: u64 = 0;
+    let data = ptr::from_mut(&mut mask) as usize;
+    // SAFETY: GETSIGMASK writes the 8 bytes named by `address` to `data`.
+    unsafe { ptrace(PTRACE_GETSIGMASK, "ptrace.getsigmask", tid, 8, data) }?;
+    Ok(mask)
+}
+
+pub fn set_signal_mask(tid: i32, mask: u64) -> Result<()> {
+    let data = ptr::from_ref(&mask) as usize;
+    // SAFETY: SETSIGMASK reads the 8 bytes named by `address` from `data`.
+    unsafe { ptrace(PTRACE_SETSIGMASK, "ptrace.setsigmask", tid, 8, data) }.map(drop)
+}
+
+pub fn stop_siginfo(tid: i32) -> Result<[u8; SIGINFO_BYTES]> {
+    let mut siginfo = [0; SIGINFO_BYTES];
+    let data = siginfo.as_mut_ptr() as usize;
+    // SAFETY: GETSIGINFO writes one siginfo_t, SIGINFO_BYTES bytes, to `data`.
+    unsafe { ptrace(libc::PTRACE_GETSIGINFO, "ptrace.getsiginfo", tid, 0, data) }?;
+    Ok(siginfo)
+}
+
+/// The queued signals of the thread, or of its whole process when `shared`, oldest first.
+pub fn queued_signals(tid: i32, shared: bool) -> Result<Vec<[u8; SIGINFO_BYTES]>> {
+    const BATCH: usize = 32;
+    let mut queued = Vec::new();
+    loop {
+        let mut batch = [[0u8; SIGINFO_BYTES]; BATCH];
+        let flags = if shared { PTRACE_PEEKSIGINFO_SHARED } else { 0 };
+        let args = PeekSiginfoArgs { offset: queued.len() as u64, flags, count: BATCH as i32 };
+        let address = ptr::from_ref(&args) as usize;
+        let data = batch.as_mut_ptr() as usize;
+        // SAFETY: PEEKSIGINFO reads `args` and writes at most `count` siginfo_t to `data`, which holds BATCH.
+        let copied = unsafe { ptrace(PTRACE_PEEKSIGINFO, "ptrace.peeksiginfo", tid, address, data) }? as usize;
+        queued.extend_from_slice(&batch[..copied]);
+        if copied < BATCH {
+            return Ok(queued);
+        }
+    }
+}
+
+/// The rseq registration, or `None` where the kernel cannot tell (before 5.13).
+pub fn rseq_configuration(tid: i32) -> Result<Option<RseqConfiguration>> {
+    let mut configuration = RseqConfiguration::default();
+    let data = ptr::from_mut(&mut configuration) as usize;
+    let bytes = size_of::<RseqConfiguration>();
+    // SAFETY: the request writes at most `address` = `bytes` bytes to `data`.
+    match unsafe { ptrace(PTRACE_GET_RSEQ_CONFIGURATION, "ptrace.getrseq", tid, bytes, data) } {
+        Ok(_) => Ok((configuration.address != 0).then_some(configuration)),
+        Err(Error::Ptrace { source: Errno::EIO, .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,295 @@
+//! A thread under control: running or stopped.
+
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+
+use super::registers::Registers;
+use super::request::{self, RseqConfiguration, SIGINFO_BYTES};
+use crate::error::{Error, Result};
+
+const NT_PRSTATUS: i32 = 1;
+const NT_X86_XSTATE: i32 = 0x202;
+/// Larger than any XSAVE area of today (AMX: 11 KiB).
+const XSTATE_BYTES_MAX: usize = 64 * 1024;
+
+/// Options of a seizure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options(i32);
+
+impl Options {
+    /// For a thread of the program: it survives our death.
+    pub const PROGRAM: Options = Options(libc::PTRACE_O_TRACESYSGOOD);
+    /// For a thread that is about to clone: the child is under control from its first instruction.
+    pub const CLONING: Options =
+        Options(libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEFORK);
+    /// For the twin and for a process being rebuilt: it dies with us.
+    pub const EXPENDABLE: Options = Options(Options::CLONING.0 | libc::PTRACE_O_EXITKILL);
+}
+
+/// Why a thread reported a stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopCause {
+    /// Our interrupt, the birth of a traced child, or a group stop.
+    Trap,
+    /// A signal is about to be delivered.
+    Signal(i32),
+    /// Entry to or exit from a system call.
+    Syscall,
+    /// A clone happened (`PTRACE_EVENT_CLONE` or `FORK`); the child is traced.
+    Clone,
+    /// Another ptrace event.
+    Event(i32),
+}
+
+/// Outcome of one wait.
+pub(super) enum Waited {
+    Stop(StopCause),
+    Nothing,
+    Ended,
+}
+
+fn wait(tid: i32, flags: i32) -> Result<Waited> {
+    let mut status = 0;
+    // SAFETY: waitpid writes one int to `status`.
+    let waited = unsafe { libc::waitpid(tid, &mut status, libc::__WALL | flags) };
+    if waited == -1 {
+        return match Errno::last() {
+            Errno::EINTR => Ok(Waited::Nothing),
+            Errno::ECHILD => Ok(Waited::Ended),
+            source => Err(Error::Ptrace { request: "waitpid", tid, source }),
+        };
+    }
+    if waited == 0 {
+        return Ok(Waited::Nothing);
+    }
+    if !libc::WIFSTOPPED(status) {
+        return Ok(Waited::Ended);
+    }
+    let signal = libc::WSTOPSIG(status);
+    Ok(Waited::Stop(match status >> 16 {
+        0 if signal == libc::SIGTRAP | 0x80 => StopCause::Syscall,
+        0 => StopCause::Signal(signal),
+        libc::PTRACE_EVENT_STOP => StopCause::Trap,
+        libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK => StopCause::Clone,
+        event => StopCause::Event(event),
+    }))
+}
+
+/// Waits until the traced thread or process `tid`, which has been sent SIGKILL, has ended, and reaps it.
+pub fn wait_until_gone(tid: i32) -> Result<()> {
+    loop {
+        match wait(tid, 0)? {
+            Waited::Ended => return Ok(()),
+            Waited::Stop(_) | Waited::Nothing => {}
+        }
+    }
+}
+
+/// A seized thread that is running.
+#[derive(Debug)]
+pub struct Running {
+    tid: i32,
+}
+
+impl Running {
+    /// Takes control of thread `tid` without stopping it.
+    pub fn seize(tid: i32, options: Options) -> Result<Running> {
+        request::seize(tid, options.0)?;
+        Ok(Running { tid })
+    }
+
+    /// A thread that ptrace attached by itself (the child of a traced clone).
+    pub fn attached(tid: i32) -> Running {
+        Running { tid }
+    }
+
+    /// The thread's id.
+    pub fn tid(&self) -> i32 {
+        self.tid
+    }
+
+    /// Asks the thread to stop.
+    pub fn interrupt(&self) -> Result<()> {
+        request::interrupt(self.tid)
+    }
+
+    /// Waits for a stop that is not the delivery of a signal. Signals that arrive first are delivered, so that
+    /// none is lost: the thread then stops at the first instruction of its handler.
+    pub fn wait_for_trap(self, deadline: Instant) -> Result<Stopped> {
+        loop {
+            match self.wait_until(deadline)? {
+                StopCause::Signal(signal) => request::cont(self.tid, signal)?,
+                StopCause::Trap => return Ok(Stopped { tid: self.tid, held_signals: Vec::new(), released: false }),
+                StopCause::Syscall | StopCause::Clone | StopCause::Event(_) => request::cont(self.tid, 0)?,
+            }
+        }
+    }
+
+    /// Polls for a stop: spinning at first (a stop takes ten microseconds), then at growing distances, because
+    /// `waitpid` has no time-out and a signal-driven one would need the process's SIGALRM.
+    fn wait_until(&self, deadline: Instant) -> Result<StopCause> {
+        let mut pause = Duration::from_micros(20);
+        let mut spins = 0;
+        loop {
+            match wait(self.tid, libc::WNOHANG)? {
+                Waited::Stop(cause) => return Ok(cause),
+                Waited::Ended => return Err(Error::ThreadGone { tid: self.tid }),
+                Waited::Nothing => {}
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::StopTimeout { tid: self.tid, timeout_ms: 0, why: String::new() });
+            }
+            if spins < 200 {
+                spins += 1;
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+/// A seized thread that is stopped. Dropping it lets the thread go.
+#[derive(Debug)]
+pub struct Stopped {
+    tid: i32,
+    /// Signals that arrived during remote calls and are due when the thread goes on.
+    held_signals: Vec<i32>,
+    released: bool,
+}
+
+impl Stopped {
+    /// The thread's id.
+    pub fn tid(&self) -> i32 {
+        self.tid
+    }
+
+    /// The general registers.
+    pub fn registers(&self) -> Result<Registers> {
+        let mut bytes = [0u8; Registers::WORDS * 8];
+        request::get_register_set(self.tid, NT_PRSTATUS, &mut bytes)?;
+        let mut words = [0u64; Registers::WORDS];
+        for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_ne_bytes(chunk.try_into().unwrap_or([0; 8]));
+        }
+        Ok(Registers::from_words(words))
+    }
+
+    /// Sets the general registers.
+    pub fn set_registers(&self, registers: &Registers) -> Result<()> {
+        let bytes: Vec<u8> = registers.to_words().iter().flat_map(|word| word.to_ne_bytes()).collect();
+        request::set_register_set(self.tid, NT_PRSTATUS, &bytes)
+    }
+
+    /// The extended state (x87, SSE, AVX, AVX-512, AMX, PKRU ...) in the XSAVE format.
+    pub fn extended_state(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; XSTATE_BYTES_MAX];
+        let used = request::get_register_set(self.tid, NT_X86_XSTATE, &mut bytes)?;
+        bytes.truncate(used);
+        bytes.shrink_to_fit();
+        Ok(bytes)
+    }
+
+    /// Sets the extended state.
+    pub fn set_extended_state(&self, xsave: &[u8]) -> Result<()> {
+        request::set_register_set(self.tid, NT_X86_XSTATE, xsave)
+    }
+
+    /// The blocked signals; bit 0 is signal 1. Inside a call like sigsuspend: the mask that it will put back.
+    pub fn signal_mask(&self) -> Result<u64> {
+        request::signal_mask(self.tid)
+    }
+
+    /// Sets the blocked signals.
+    pub fn set_signal_mask(&self, mask: u64) -> Result<()> {
+        request::set_signal_mask(self.tid, mask)
+    }
+
+    /// Signals queued for this thread, oldest first, as raw `siginfo_t`.
+    pub fn queued_signals(&self) -> Result<Vec<[u8; SIGINFO_BYTES]>> {
+        request::queued_signals(self.tid, false)
+    }
+
+    /// Signals queued for the whole process, oldest first, as raw `siginfo_t`.
+    pub fn queued_process_signals(&self) -> Result<Vec<[u8; SIGINFO_BYTES]>> {
+        request::queued_signals(self.tid, true)
+    }
+
+    /// The registration for restartable sequences.
+    pub fn rseq_configuration(&self) -> Result<Option<RseqConfiguration>> {
+        request::rseq_configuration(self.tid)
+    }
+
+    /// Changes the options of the seizure.
+    pub fn set_options(&self, options: Options) -> Result<()> {
+        request::set_options(self.tid, options.0)
+    }
+
+    /// The id of the child of the clone that was just reported.
+    pub(super) fn cloned_child(&self) -> Result<i32> {
+        Ok(request::event_message(self.tid)? as i32)
+    }
+
+    /// Lets the thread run to the next entry or exit of a system call and reports the stop.
+    pub(super) fn continue_to_syscall_stop(&mut self) -> Result<StopCause> {
+        request::cont_to_syscall(self.tid)?;
+        loop {
+            match wait(self.tid, 0)? {
+                Waited::Stop(StopCause::Signal(signal)) => {
+                    // Only SIGSTOP and SIGKILL pass the full mask of a remote call.
+                    self.held_signals.push(signal);
+                    request::cont_to_syscall(self.tid)?;
+                }
+                Waited::Stop(StopCause::Trap | StopCause::Event(_)) => request::cont_to_syscall(self.tid)?,
+                Waited::Stop(cause) => return Ok(cause),
+                Waited::Nothing => {}
+                Waited::Ended => {
+                    self.released = true;
+                    return Err(Error::ThreadGone { tid: self.tid });
+                }
+            }
+        }
+    }
+
+    /// Lets the thread run by `PTRACE_CONT` with control kept, until its next stop that is not a signal.
+    pub fn run_to_next_stop(&mut self) -> Result<StopCause> {
+        request::cont(self.tid, 0)?;
+        loop {
+            match wait(self.tid, 0)? {
+                Waited::Stop(cause) => return Ok(cause),
+                Waited::Nothing => {}
+                Waited::Ended => {
+                    self.released = true;
+                    return Err(Error::ThreadGone { tid: self.tid });
+                }
+            }
+        }
+    }
+
+    /// Lets the thread go on without control.
+    pub fn detach(mut self) -> Result<()> {
+        self.release()
+    }
+
+    fn release(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.released, true) {
+            return Ok(());
+        }
+        let result = request::detach(self.tid, 0);
+        for &signal in &self.held_signals {
+            // SAFETY: tgkill takes numbers only. A thread that ended meanwhile needs no signal.
+            unsafe { libc::syscall(libc::SYS_tkill, self.tid, signal) };
+        }
+        result
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        if let Err(error) = self.release() {
+            log::debug!("letting thread {} go: {error}", self.tid);
+        }
+    }
+}
