@@ -125,6 +125,7 @@ unsafe extern "C" fn inner(launch: *const Launch) -> ! {
     // SAFETY: cloned without CLONE_FS: the working directory is its own.
     unsafe { in_child::enter_root_directory() };
     reset_signals();
+    raise_limits();
     // SAFETY: path, arguments and environment are zero-terminated texts in statics that no longer change, in
     // lists that end with a null pointer.
     let errno = unsafe {
@@ -141,6 +142,14 @@ fn open_null() {
     if let Ok(fd) = unsafe { in_child::open(c"/dev/null".as_ptr().cast(), libc::O_RDWR, 0) } {
         let _ = in_child::duplicate(fd);
         let _ = in_child::duplicate(fd);
+    }
+}
+
+/// Limits that the program has set for itself, up to what its user may have: without them, the agent could not open
+/// its own libraries, or write a checkpoint that is longer than the files the program may write.
+fn raise_limits() {
+    for resource in [libc::RLIMIT_NOFILE, libc::RLIMIT_FSIZE, libc::RLIMIT_AS, libc::RLIMIT_DATA, libc::RLIMIT_CPU] {
+        in_child::raise_limit(resource);
     }
 }
 

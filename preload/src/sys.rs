@@ -206,6 +206,21 @@ pub mod in_child {
         let _ = unsafe { call(libc::SYS_setsid, [0; 6]) };
     }
 
+    /// Raises the calling process's limit for `resource` as far as it may.
+    pub fn raise_limit(resource: u32) {
+        // The present limit and the highest allowed one.
+        let mut limit = [0_u64; 2];
+        let resource = resource as usize;
+        // SAFETY: pid 0 is the caller; the kernel writes one pair of numbers.
+        let known = unsafe { call(libc::SYS_prlimit64, [0, resource, 0, limit.as_mut_ptr() as usize, 0, 0]) };
+        let [_, highest] = limit;
+        limit = [highest, highest];
+        if known.is_ok() {
+            // SAFETY: the kernel reads one pair of numbers. Limits belong to the child alone.
+            let _ = unsafe { call(libc::SYS_prlimit64, [0, resource, limit.as_ptr() as usize, 0, 0, 0]) };
+        }
+    }
+
     /// Changes the working directory to `/`.
     ///
     /// # Safety

@@ -200,7 +200,9 @@ fn signals_are_read_by_name_and_number() {
     assert_eq!(parse_signal(b"RTMIN"), Some(34));
     assert_eq!(parse_signal(b"SIGRTMIN+30"), Some(64));
     assert_eq!(parse_signal(b"RTMAX-1"), Some(63));
-    for bad in ["", "SIG", "KILL", "STOP", "9", "19", "32", "33", "0", "65", "-1", "RTMIN+31", "RTMIN-1", "RTMAX+1", "US"] {
+    for bad in
+        ["", "SIG", "KILL", "STOP", "9", "19", "32", "33", "0", "65", "-1", "RTMIN+31", "RTMIN-1", "RTMAX+1", "US"]
+    {
         assert_eq!(parse_signal(bad.as_bytes()), None, "{bad}");
     }
     let mut named = Vec::new();

@@ -25,7 +25,7 @@ static void status(char *line, const char *name)
 
 int main(int argc, char **argv)
 {
-    static char line[65536], part[512], target[256];
+    static char line[65536], part[512], target[256], number[300];
     const char *record = getenv("CKPT_TEST_RECORD"), *hold = getenv("CKPT_TEST_HOLD");
     DIR *directory = opendir("/proc/self/fd");
     struct dirent *entry;
@@ -41,8 +41,8 @@ int main(int argc, char **argv)
         if (n < 0 || atoi(entry->d_name) == dirfd(directory))
             continue;
         target[n] = 0;
-        snprintf(part, sizeof part, "%s:%s,", entry->d_name, target);
-        strcat(line, part);
+        snprintf(number, sizeof number, "%d:%s,", atoi(entry->d_name), target);
+        strcat(line, number);
     }
     closedir(directory);
     status(line, "SigBlk");
