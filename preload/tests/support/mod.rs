@@ -43,7 +43,10 @@ pub fn compile(directory: &Path, name: &str) -> PathBuf {
     let program = directory.join(name);
     let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include");
     let mut cc = Command::new("cc");
-    cc.args(["-O1", "-Wall", "-Wno-deprecated-declarations", "-pthread", "-D_GNU_SOURCE", include, "-o"]).arg(&program).arg(source).arg("-ldl");
+    cc.args(["-O1", "-Wall", "-Wno-deprecated-declarations", "-pthread", "-D_GNU_SOURCE", include, "-o"])
+        .arg(&program)
+        .arg(source)
+        .arg("-ldl");
     assert!(cc.status().expect("a C compiler named cc").success(), "{name}.c does not compile");
     program
 }
