@@ -1,2 +1,44 @@
-//! The checkpoint store.
+//! The checkpoint store: one directory that several processes and jobs write at once.
+//!
+//! Words. A *page* is 4096 bytes of memory and is named by its [`PageKey`] (two digests). New pages are written in *page
+//! runs* of up to 64 pages into a *pack*. A *page list* says which page lies where in a region; it is stored as a tree
+//! of *nodes*, shared between checkpoints. A *manifest* is the root record of one checkpoint. An *attempt* is the try to
+//! take a checkpoint; to *seal* it makes it durable and visible.
+//!
+//! The one invariant: a checkpoint exists when its manifest has been renamed into place, and that happens only after
+//! everything the manifest names is durable. Nothing that is visible is ever changed afterwards: files are created,
+//! appended to by their one writer, and removed, never rewritten. So a crash at any instruction leaves every earlier
+//! checkpoint as it was, and readers need no lock.
+//!
+//! `FORMAT.md` draws every byte of every file.
 #![forbid(unsafe_code)]
+
+mod attempt;
+pub mod backend;
+mod codec;
+mod digest;
+mod error;
+pub mod fault;
+mod files;
+mod format;
+mod index;
+mod key_table;
+mod options;
+mod pack;
+mod page_key;
+mod page_list;
+mod store;
+
+pub use attempt::Attempt;
+pub use attempt::row::{AttemptEnd, AttemptRow, AttemptStart, AttemptState, PageCounts};
+pub use codec::Compression;
+pub use error::{Result, StoreError};
+pub use fault::FAULT_POINTS;
+pub use options::StoreOptions;
+pub use page_key::PageKey;
+pub use page_list::{PageList, PageListRef};
+pub use store::{Manifest, Store};
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 4096;
+const _: () = assert!(PAGE_BYTES == ckpt_kernels::page_digest::PAGE_BYTES);
