@@ -25,7 +25,9 @@ pub enum StoreError {
         source: io::Error,
     },
     /// Bytes in the store are not what was written.
-    #[error("{path} is corrupt at byte {offset}: {what} should be {expected} but is {found}; restart from another checkpoint or restore this file from a copy")]
+    #[error(
+        "{path} is corrupt at byte {offset}: {what} should be {expected} but is {found}; restart from another checkpoint or restore this file from a copy"
+    )]
     Corrupt {
         /// The damaged file.
         path: PathBuf,
@@ -67,7 +69,9 @@ pub enum StoreError {
         found: u64,
     },
     /// The store belongs to another user.
-    #[error("{path} belongs to user {owner}, not to user {user}; a store can hold any program, so trust its owner explicitly or copy it")]
+    #[error(
+        "{path} belongs to user {owner}, not to user {user}; a store can hold any program, so trust its owner explicitly or copy it"
+    )]
     ForeignOwner {
         /// The directory or file.
         path: PathBuf,

@@ -10,7 +10,7 @@ mod pages;
 pub(crate) mod row;
 mod seal;
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use crate::{
     PageKey, PageListRef, Result, StoreError,
@@ -170,6 +170,12 @@ impl Attempt {
                 reason: reason.clone(),
             }),
         }
+    }
+}
+
+impl fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempt").field("row", &self.row).finish_non_exhaustive()
     }
 }
 

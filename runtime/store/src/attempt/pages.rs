@@ -57,8 +57,7 @@ impl Attempt {
         }
         let compression = self.shared.options.compression;
         let encode = |encoder: &mut Encoder, numbers: &[usize]| encode_run(encoder, batch, numbers);
-        let runs: Vec<_> =
-            new.par_chunks(RUN_PAGES_MAX).map_init(|| Encoder::new(compression), encode).collect();
+        let runs: Vec<_> = new.par_chunks(RUN_PAGES_MAX).map_init(|| Encoder::new(compression), encode).collect();
         let mut counts = self.counts;
         let writer = self.writer()?;
         for (run, numbers) in runs.iter().zip(new.chunks(RUN_PAGES_MAX)) {

@@ -35,14 +35,13 @@ pub(crate) struct Contents {
 }
 
 /// The file of a manifest. The row's `new_bytes` is completed by the manifest's own length.
-pub(crate) fn encode(
-    store_id: &[u8; 16],
-    row: &mut AttemptRow,
-    contents: &Contents,
-    state: &[u8],
-) -> Result<Vec<u8>> {
+pub(crate) fn encode(store_id: &[u8; 16], row: &mut AttemptRow, contents: &Contents, state: &[u8]) -> Result<Vec<u8>> {
     if state.len() as u64 > STATE_BYTES_MAX {
-        return Err(StoreError::TooLarge { what: "a checkpoint's state", found: state.len() as u64, max: STATE_BYTES_MAX });
+        return Err(StoreError::TooLarge {
+            what: "a checkpoint's state",
+            found: state.len() as u64,
+            max: STATE_BYTES_MAX,
+        });
     }
     let contents = cbor::encode("a checkpoint's list of roots", contents, CONTENTS_BYTES_MAX)?;
     let record = encode_row(row, HEAD_BYTES + contents.len() + state.len())?;

@@ -5,6 +5,7 @@ mod read;
 mod rows;
 
 use std::{
+    fmt,
     path::Path,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
@@ -62,6 +63,12 @@ impl Shared {
             return Ok(());
         }
         self.index_mut().refresh(&self.files, &self.header.store_id, stamp)
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("dir", &self.dir()).finish_non_exhaustive()
     }
 }
 

@@ -88,9 +88,8 @@ fn initialise(files: &Files) -> Result<()> {
 }
 
 fn refuse_other_files(files: &Files) -> Result<()> {
-    let is_ours = |name: &String| {
-        DIRECTORIES.contains(&name.as_str()) || [HEADER, HEADER_NEW, LOCK].contains(&name.as_str())
-    };
+    let is_ours =
+        |name: &String| DIRECTORIES.contains(&name.as_str()) || [HEADER, HEADER_NEW, LOCK].contains(&name.as_str());
     match files.list("")?.into_iter().find(|name| !is_ours(name)) {
         None => Ok(()),
         Some(name) => {

@@ -103,7 +103,8 @@ impl Shared {
 
     /// Loads the index, unless it has all of `keys` as it is.
     fn know_all(&self, keys: &[PageKey], what: &'static str, table: fn(&Index) -> &KeyTable) -> Result<()> {
-        let unknown = |index: &Index| keys.iter().find(|key| !key.is_zero() && table(index).get(key).is_none()).copied();
+        let unknown =
+            |index: &Index| keys.iter().find(|key| !key.is_zero() && table(index).get(key).is_none()).copied();
         if unknown(&self.index()).is_none() {
             return Ok(());
         }

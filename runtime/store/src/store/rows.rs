@@ -29,7 +29,9 @@ impl Store {
             match self.sealed_row(id) {
                 Ok(Some(row)) => drop(rows.insert(id, row)),
                 Ok(None) => {}
-                Err(error) if error.is_corrupt() => drop(rows.insert(id, AttemptRow::unreadable(id, error.to_string()))),
+                Err(error) if error.is_corrupt() => {
+                    drop(rows.insert(id, AttemptRow::unreadable(id, error.to_string())))
+                }
                 Err(error) => return Err(error),
             }
         }
