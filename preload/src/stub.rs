@@ -1,7 +1,7 @@
 //! Where calls are executed for the agent, and the way back if the agent dies.
 //!
 //! The agent points a stopped thread at `ckpt_stub_start` with the call in the usual registers, r12 = 0 (any
-//! call) or 1 (a clone), and rsp 128 bytes below the program's, all signals blocked. Normally it stops the thread
+//! call), 1 (a clone) or 2 (any call of a clone, which must never go on as the program), and rsp 128 bytes below the program's, all signals blocked. Normally it stops the thread
 //! again as the call returns, and puts the registers back from outside: nothing below the first instruction ever
 //! runs. If the agent is gone, the thread runs on here: the child side of a clone leaves, the parent side reaps
 //! it, and the thread goes back to where it was.
@@ -15,8 +15,9 @@
 
 use core::arch::global_asm;
 
-use ckpt_wire::StubFrame;
 use core::mem::offset_of;
+
+use ckpt_wire::{STUB_EXPENDABLE, StubFrame};
 
 use crate::control::STUB_FRAME;
 
@@ -29,6 +30,8 @@ global_asm!(
     "ckpt_stub_start:",
     "syscall",
     // The agent is gone: signals are blocked and no register matters any more but rax and r12.
+    "cmp r12, {expendable}",
+    "je 2f",
     "test r12, r12",
     "jz 4f",
     "test rax, rax",
@@ -102,6 +105,7 @@ global_asm!(
     "ckpt_stub_end:",
     ".size ckpt_stub_start, . - ckpt_stub_start",
     ".popsection",
+    expendable = const STUB_EXPENDABLE,
     exit_group = const libc::SYS_exit_group,
     wait4 = const libc::SYS_wait4,
     wall = const libc::__WALL,

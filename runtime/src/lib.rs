@@ -7,9 +7,12 @@
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("ckpt supports Linux on x86-64 only");
 
+pub mod agent;
 pub mod capture;
 pub mod error;
 pub mod fault;
 pub mod image;
+pub mod logging;
 pub mod proc;
 pub mod ptrace;
+pub mod text;

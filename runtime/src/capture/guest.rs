@@ -17,7 +17,7 @@ use nix::errno::Errno;
 use zerocopy::IntoBytes;
 
 use crate::error::{Error, Result};
-use crate::ptrace::{CallSite, Registers, Stopped, read_memory, remote_call, remote_clone, write_memory};
+use crate::ptrace::{CallSite, Options, Registers, Stopped, read_memory, remote_call, remote_clone, write_memory};
 
 /// Bytes below rsp that belong to the running function (System V ABI).
 const RED_ZONE_BYTES: u64 = 128;
@@ -104,7 +104,11 @@ impl<'a> Guest<'a> {
     pub fn clone_process(&mut self) -> Result<Result<Stopped, Errno>> {
         let mut site = self.site;
         site.registers.0.r12 = STUB_CLONE;
-        remote_clone(self.thread, &site, libc::SYS_clone, [0; 6])
+        self.thread.set_options(Options::CLONING)?;
+        let child = remote_clone(self.thread, &site, libc::SYS_clone, [0; 6])?;
+        // The program's own clones are no business of ours.
+        self.thread.set_options(Options::PROGRAM)?;
+        Ok(child)
     }
 
     /// The call site for a clone of the program: it can only end in the stub, never go on as the program.

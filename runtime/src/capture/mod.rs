@@ -20,6 +20,7 @@ mod threads;
 mod tracking;
 mod twin;
 
+use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -64,12 +65,12 @@ pub struct Request {
 /// What happens while a checkpoint is taken.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// All threads are stopped.
-    Stopped,
     /// The program runs again, after so many milliseconds.
     Resumed {
         /// How long it was stopped.
         stop_ms: f64,
+        /// The id that the checkpoint will have.
+        id: u64,
     },
     /// So much of what has to be read has been written.
     Writing {
@@ -115,16 +116,26 @@ fn attempt(
         started_unix_ms: since_epoch.as_millis() as u64,
         processes: 1,
     })?;
-    let mut stop_ms = 0.0;
+    let stop_ms = Cell::new(0.0);
+    let mut events = |event| {
+        if let Event::Resumed { stop_ms: stopped_ms, .. } = event {
+            stop_ms.set(stopped_ms);
+        }
+        events(event);
+    };
     // Until the new checkpoint is sealed there is nothing to build on: the scan has forgotten what had changed.
     let base = std::mem::take(&mut lineage.base);
-    let outcome = capture(program, &control, lineage, base, request, &mut stop_ms, events)
-        .and_then(|snapshot| write(snapshot, &mut attempt, &control, events));
+    let id = attempt.id();
+    let outcome = capture(program, &control, lineage, base, request, id, &mut events)
+        .and_then(|snapshot| write(snapshot, &mut attempt, &mut events));
     match outcome {
-        Ok(written) => {
+        Ok(mut written) => {
+            if !request.kill {
+                written.still.resume(id, &mut events)?;
+            }
             let end = AttemptEnd {
                 memory_bytes: written.memory_bytes,
-                stop_ms,
+                stop_ms: stop_ms.get(),
                 total_ms: started.elapsed().as_secs_f64() * 1e3,
                 processes: 1,
             };
@@ -136,7 +147,7 @@ fn attempt(
             Ok(row)
         }
         Err(error) => {
-            attempt.fail(&error.to_string(), stop_ms)?;
+            attempt.fail(&error.to_string(), stop_ms.get())?;
             Err(error)
         }
     }
@@ -146,7 +157,21 @@ fn attempt(
 #[derive(Debug)]
 enum Still {
     Twin(Twin),
-    Program(Vec<Stopped>),
+    /// The program itself, since the moment given.
+    Program(Vec<Stopped>, Instant),
+}
+
+impl Still {
+    /// Lets the program run on if it is still stopped.
+    fn resume(&mut self, id: u64, events: &mut dyn FnMut(Event)) -> Result<()> {
+        if let Still::Program(threads, since) = self {
+            for thread in threads.drain(..) {
+                thread.detach()?;
+            }
+            events(Event::Resumed { stop_ms: since.elapsed().as_secs_f64() * 1e3, id });
+        }
+        Ok(())
+    }
 }
 
 /// A captured program whose pages are not written yet.
@@ -174,14 +199,13 @@ fn capture(
     lineage: &mut Lineage,
     base: Base,
     request: &Request,
-    stop_ms: &mut f64,
-    events: &mut (dyn FnMut(Event) + Send),
+    id: u64,
+    events: &mut dyn FnMut(Event),
 ) -> Result<Snapshot> {
     let pid = program.pid;
     let job_stopped = process::is_job_stopped(pid);
     let stop_began = Instant::now();
     let mut stopped = stop::stop(pid)?;
-    events(Event::Stopped);
 
     let process_signals = stopped[0].queued_process_signals()?;
     let mut threads = Vec::with_capacity(stopped.len());
@@ -239,13 +263,10 @@ fn capture(
         threads,
         control: program.control_address,
     };
+    let mut still = Still::Program(stopped, stop_began);
     let still = match twin {
         Some(mut twin) => {
-            for thread in stopped {
-                thread.detach()?;
-            }
-            *stop_ms = stop_began.elapsed().as_secs_f64() * 1e3;
-            events(Event::Resumed { stop_ms: *stop_ms });
+            still.resume(id, events)?;
             let twin_pid = twin.pid();
             let (caller, site) = twin.caller();
             image.signal_actions = process::signal_actions(twin_pid, control.scratch, |number, arguments| {
@@ -253,7 +274,7 @@ fn capture(
             })?;
             Still::Twin(twin)
         }
-        None => Still::Program(stopped),
+        None => still,
     };
     Ok(Snapshot { image, parts, still, pid })
 }
@@ -315,13 +336,12 @@ struct Written {
 fn write(
     snapshot: Snapshot,
     attempt: &mut Attempt,
-    control: &Control,
-    events: &mut (dyn FnMut(Event) + Send),
+    events: &mut dyn FnMut(Event),
 ) -> Result<Written> {
     let Snapshot { mut image, parts, still, pid } = snapshot;
     let source = PageSource::open(match &still {
         Still::Twin(twin) => twin.pid(),
-        Still::Program(_) => pid,
+        Still::Program(..) => pid,
     })?;
     let page_bytes = PAGE_BYTES as u64;
     let total_bytes = parts.iter().map(|part| part.plan.read.len()).sum::<u64>() * page_bytes;
@@ -362,14 +382,13 @@ fn write(
             file,
         });
     }
-    log::debug!("captured process {pid}, control block at {:#x}", control.frame);
     Ok(Written { image, base, memory_bytes, still })
 }
 
 /// Ends the program, which has been stopped since it was captured.
 fn end_program(pid: i32, still: Still) -> Result<()> {
     kill(Pid::from_raw(pid), Signal::SIGKILL).map_err(|source| Error::io("kill", format!("/proc/{pid}"), source))?;
-    if let Still::Program(threads) = still {
+    if let Still::Program(threads, _) = still {
         // The main thread last: its end is not reported before that of all others.
         for thread in threads.iter().rev() {
             wait_until_gone(thread.tid())?;

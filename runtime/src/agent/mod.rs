@@ -1,0 +1,81 @@
+//! The agent: a process of its own that takes the checkpoints of one program.
+//!
+//! It is started on the first trigger, by libckpt.so or by `ckpt checkpoint`, remembers what has to be remembered
+//! between two checkpoints (the write-protection, the digests of unchanged pages), and ends with the program.
+//! It is nobody the program knows: in its own session, without the program's descriptors, not its child. Exactly
+//! one agent serves a program: the one that holds the lock beside its socket; whoever comes second hands its
+//! request over and leaves.
+
+mod client;
+mod address;
+mod protocol;
+mod restart_script;
+mod server;
+
+pub use client::{request_checkpoint, start};
+pub use server::serve;
+
+use serde::{Deserialize, Serialize};
+
+/// What a checkpoint is asked to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointRequest {
+    /// Why.
+    pub trigger: Trigger,
+    /// Whether to wait until it is sealed.
+    pub wait_for_seal: bool,
+    /// Whether the program ends once it is sealed.
+    pub kill: bool,
+}
+
+/// What caused a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Trigger {
+    /// `ckpt checkpoint`.
+    Command,
+    /// The trigger signal.
+    Signal,
+    /// A call of the API.
+    Api,
+    /// The interval.
+    Interval,
+}
+
+impl Trigger {
+    /// Its name in rows and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Trigger::Command => "command",
+            Trigger::Signal => "signal",
+            Trigger::Api => "api",
+            Trigger::Interval => "interval",
+        }
+    }
+}
+
+/// How far a checkpoint is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Progress {
+    /// The program runs on.
+    Resumed {
+        /// How long it was stopped.
+        stop_ms: f64,
+    },
+    /// Pages are written.
+    Writing {
+        /// So far.
+        done_bytes: u64,
+        /// In all.
+        total_bytes: u64,
+    },
+}
+
+/// What an agent is started with.
+#[derive(Clone, Copy, Debug)]
+pub struct AgentOptions {
+    /// The program.
+    pub pid: i32,
+    /// A checkpoint to take at once.
+    pub first_trigger: Option<Trigger>,
+}
