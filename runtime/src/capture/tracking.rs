@@ -141,7 +141,7 @@ impl Tracker {
         // SAFETY: UFFDIO_REGISTER reads and writes one uffdio_register, which `register` is; it changes the
         // program's mapping only in that its first writes to a page take a microsecond longer.
         let result = unsafe { uffdio_register(self.userfaultfd.as_fd().as_raw_fd(), &mut register) };
-        fault::hit("userfaultfd.register");
+        fault::hit(fault::point::USERFAULTFD_REGISTER);
         result.is_ok()
     }
 }
@@ -209,7 +209,7 @@ impl Scanner {
         let present = IS_PRESENT | IS_SWAPPED;
         let query = Query { flags: SCAN_WP_MATCHING, mask: IS_WRITTEN, any_of: present, report: IS_WRITTEN };
         self.scan(mapping.start..mapping.end, &query, &mut |pages, _| written.push(pages))?;
-        fault::hit("pagemap.protect");
+        fault::hit(fault::point::PAGEMAP_PROTECT);
         Ok(Some(written))
     }
 
@@ -218,7 +218,7 @@ impl Scanner {
         let present = IS_PRESENT | IS_SWAPPED;
         let query = Query { flags: SCAN_WP_MATCHING, mask: 0, any_of: present, report: IS_WPALLOWED };
         self.scan(mapping.start..mapping.end, &query, &mut |_, _| {})?;
-        fault::hit("pagemap.protect");
+        fault::hit(fault::point::PAGEMAP_PROTECT);
         Ok(())
     }
 
