@@ -53,6 +53,12 @@ pub fn apply(settings: &Settings<'_>, control: &mut Control) -> Result<(), Reaso
         Some(path) => write_absolute(b"CKPT_AGENT", &mut control.agent, path)?,
         None => write_agent_beside_library(&mut control.agent)?,
     }
+    if ckpt_wire::text(&control.agent) == executed_path() {
+        // Preloaded into everything by /etc/ld.so.preload, an agent would start the next one, and so on.
+        let mut reason = Reason::new();
+        reason.push(b"this program is ckpt itself");
+        return Err(reason);
+    }
     write_name(settings.name, &mut control.name);
     Ok(())
 }
@@ -116,20 +122,23 @@ fn write_agent_beside_library(field: &mut [u8; PATH_BYTES]) -> Result<(), Reason
 }
 
 /// The user's name for the job, or the file name of the program: of the script, if one was started by its `#!`.
-///
-/// The kernel leaves the path given to execve in the process. /proc/self/exe says nearly the same, and costs 15
-/// microseconds in every process that starts.
 fn write_name(name: Option<&[u8]>, field: &mut [u8; TEXT_BYTES]) {
-    // SAFETY: getauxval reads a table of the process that never changes.
-    let path = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
-    let name = match name {
-        Some(name) => name,
-        None if path.is_null() => b"unknown",
-        // SAFETY: the kernel put a zero-terminated path there, above the stack.
-        None => unsafe { CStr::from_ptr(path) }.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default(),
-    };
+    let name = name.unwrap_or_else(|| executed_path().rsplit(|&byte| byte == b'/').next().unwrap_or_default());
     // One byte of the field is for the zero behind the name.
     let _ = write_field(field, &[name.get(..TEXT_BYTES - 1).unwrap_or(name)]);
+}
+
+/// The path that was given to execve, which the kernel leaves in the process; empty if it did not. /proc/self/exe
+/// says nearly the same, and costs 15 microseconds in every process that starts.
+fn executed_path() -> &'static [u8] {
+    // SAFETY: getauxval reads a table of the process that never changes.
+    let path = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
+    if path.is_null() {
+        return b"";
+    }
+    // SAFETY: the kernel put a zero-terminated path there, above the stack; programs rename themselves (setproctitle)
+    // later than this constructor, and in the memory of their arguments and environment.
+    unsafe { CStr::from_ptr(path) }.to_bytes()
 }
 
 /// An id that no other job in the store has.
