@@ -18,18 +18,19 @@ const BYTES_MAX: usize = 32 * 1024;
 
 /// The entries as execve wants them. Written by the constructor, constant afterwards.
 pub static AGENT_ENVIRONMENT: Shared<AgentEnvironment> = Shared::new(AgentEnvironment {
-    pointers: [core::ptr::null(); ENTRIES_MAX + 1],
-    entries: 0,
-    bytes: [0; BYTES_MAX],
     used: 0,
+    entries: 0,
+    pointers: [core::ptr::null(); ENTRIES_MAX + 1],
+    bytes: [0; BYTES_MAX],
 });
 
-/// A list of pointers, ended by a null, into the bytes behind it.
+/// A list of pointers, ended by a null, into the bytes behind it. In this order a usual environment touches one page.
+#[repr(C)]
 pub struct AgentEnvironment {
-    pointers: [*const c_char; ENTRIES_MAX + 1],
-    entries: usize,
-    bytes: [u8; BYTES_MAX],
     used: usize,
+    entries: usize,
+    pointers: [*const c_char; ENTRIES_MAX + 1],
+    bytes: [u8; BYTES_MAX],
 }
 
 /// The environment has more of our variables, or longer ones, than there is room for.

@@ -10,6 +10,7 @@
 //! alternate signal stack is a static, and one flag ([`section`]) says who may use the statics. Whatever needs a
 //! descriptor is done by a child that shares the memory and has a descriptor table of its own ([`child`]).
 #![no_std]
+#![allow(clippy::result_large_err, reason = "a reason of 128 bytes is returned once, and nothing is allocated")]
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
 compile_error!("libckpt.so is for x86-64 Linux with glibc only");

@@ -14,8 +14,8 @@ const NAMES: [&str; 31] = [
     "PWR", "SYS",
 ];
 
-/// The number of the signal that `text` names; 0 for `none`. `None` when there is no such signal, or none that a
-/// handler can be installed for.
+/// The number of the signal that `text` names; 0 for `none`. `None` when there is no such signal, or it
+/// cannot be the trigger.
 pub fn parse_signal(text: &[u8]) -> Option<i32> {
     if text.eq_ignore_ascii_case(b"none") {
         return Some(0);
@@ -24,8 +24,16 @@ pub fn parse_signal(text: &[u8]) -> Option<i32> {
         Some(number) => i32::try_from(number).ok()?,
         None => parse_name(strip_prefix(text, b"SIG").unwrap_or(text))?,
     };
-    let usable = (1..=SIGNAL_MAX).contains(&signal) && !matches!(signal, 9 | 19 | 32 | 33);
-    usable.then_some(signal)
+    is_usable(signal).then_some(signal)
+}
+
+/// Not the ones that no handler can be installed for, those that glibc uses itself, and those of faults: a handler
+/// that returns from a fault runs into it again.
+fn is_usable(signal: i32) -> bool {
+    let fault =
+        matches!(signal, libc::SIGILL | libc::SIGTRAP | libc::SIGBUS | libc::SIGFPE | libc::SIGSEGV | libc::SIGSYS);
+    let reserved = matches!(signal, libc::SIGKILL | libc::SIGSTOP) || (32..SIGRTMIN).contains(&signal);
+    (1..=SIGNAL_MAX).contains(&signal) && !fault && !reserved
 }
 
 /// The name of `signal` with `SIG`, in two parts, and the number behind `SIGRTMIN`'s plus.

@@ -4,7 +4,7 @@
 //! registers. All of them may be used in a signal handler and in a child that shares our memory.
 
 use core::arch::asm;
-use core::ffi::{CStr, c_char};
+use core::ffi::c_char;
 
 use crate::errno::Errno;
 
@@ -62,8 +62,7 @@ pub fn getpid() -> i32 {
 /// Whether there is a process `pid`, ours to signal or not.
 pub fn process_exists(pid: i32) -> bool {
     // SAFETY: signal 0 only asks.
-    let result = unsafe { call(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0]) };
-    pid > 0 && result != Err(Errno(libc::ESRCH))
+    pid > 0 && unsafe { call(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0]) } != Err(Errno(libc::ESRCH))
 }
 
 /// Whether processes `a` and `b` share their memory. An error when the kernel will not say.
@@ -128,14 +127,6 @@ pub fn working_directory(buffer: &mut [u8]) -> Result<&[u8], Errno> {
     // SAFETY: the kernel writes at most the length given into `buffer`.
     let bytes = unsafe { call(libc::SYS_getcwd, arguments) }?;
     buffer.get(..bytes.saturating_sub(1)).ok_or(Errno(libc::ERANGE))
-}
-
-/// What the symbolic link at `path` says, in `buffer`, cut off where that ends.
-pub fn read_link<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a [u8], Errno> {
-    let arguments = [path.as_ptr() as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
-    // SAFETY: `path` ends with a zero; the kernel writes at most the length given into `buffer`.
-    let bytes = unsafe { call(libc::SYS_readlink, arguments) }?;
-    buffer.get(..bytes).ok_or(Errno(libc::ERANGE))
 }
 
 /// Seconds since 1970.

@@ -207,11 +207,22 @@ fn stop(thread: i32) -> Option<libc::user_regs_struct> {
     Some(unsafe { registers.assume_init() })
 }
 
-/// Waits for the next stop of a thread; `None` when it ends instead.
+/// Waits for the next stop of a thread; `None` when it ends instead, which is left for its parent to reap: this
+/// process is that, too.
 fn wait_stop(thread: i32) -> Option<i32> {
+    let mut details = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let events = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: the kernel writes one siginfo, for which zero is a value before.
+    let details = unsafe {
+        libc::waitid(libc::P_PID, thread as u32, details.as_mut_ptr(), events);
+        details.assume_init()
+    };
+    if !matches!(details.si_code, libc::CLD_TRAPPED | libc::CLD_STOPPED) {
+        return None;
+    }
     let mut status = 0;
     // SAFETY: the kernel writes one int.
-    let result = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL) };
+    let result = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL | libc::WUNTRACED) };
     (result == thread && libc::WIFSTOPPED(status)).then_some(status)
 }
 

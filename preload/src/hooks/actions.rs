@@ -215,6 +215,6 @@ fn our_action() -> libc::sigaction {
     action.sa_sigaction = handler_address();
     action.sa_flags = ACTION_FLAGS;
     // SAFETY: a mask is bits, and all of them may be set: the kernel leaves out what cannot be blocked.
-    action.sa_mask = unsafe { core::mem::transmute::<[u8; size_of::<libc::sigset_t>()], _>([0xff; _]) };
+    action.sa_mask = unsafe { core::mem::transmute::<[u8; size_of::<libc::sigset_t>()], libc::sigset_t>([0xff; _]) };
     action
 }

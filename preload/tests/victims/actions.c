@@ -53,9 +53,11 @@ static sighandler_t action(sighandler_t handler, int flags)
 {
     struct sigaction both = {.sa_handler = handler, .sa_flags = flags};
 
+    struct sigaction *volatile old = &both;
+
     sigaddset(&both.sa_mask, SIGUSR2);
-    /* The same memory for both is allowed. */
-    return sigaction(SIGUSR1, &both, &both) ? SIG_ERR : both.sa_handler;
+    /* The same memory for both: the library must read one before the other is written. */
+    return sigaction(SIGUSR1, &both, old) ? SIG_ERR : both.sa_handler;
 }
 
 int main(int argc, char **argv)
