@@ -32,6 +32,8 @@ pub enum Step {
 pub struct Survives {
     /// Names (creations, renames, removals) without a sync of their directory.
     pub names: bool,
+    /// The last step, if it changed a name, even where the names before it were lost.
+    pub last_name: bool,
     /// Bytes without a sync of their file.
     pub bytes: bool,
     /// Of the last append only the first half, where `bytes` survive.
@@ -116,6 +118,14 @@ impl Memory {
             }
             live.apply(&step);
             durable.make_durable(&live, &step);
+        }
+        if survives.last_name
+            && let Some(step @ (Step::Rename { to: name, .. } | Step::Create { name, .. })) = journal.last()
+        {
+            durable.names.insert(name.clone(), live.names[name]);
+            if let Step::Rename { from, .. } = step {
+                durable.names.remove(from);
+            }
         }
         Self::of(Tree {
             names: if survives.names { live.names } else { durable.names },
