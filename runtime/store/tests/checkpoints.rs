@@ -1,4 +1,5 @@
 //! What the store is for: checkpoints go in, share their pages, and come back.
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 

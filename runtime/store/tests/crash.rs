@@ -4,6 +4,7 @@
 //! keeps a journal of every change. For every prefix of the journal, and for every way in which what was not synced may
 //! survive or not, the directory is opened again. Each checkpoint whose seal had returned must be there; each that is
 //! there must read back as it was; and a new one must be possible.
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,5 @@
 //! Damage anywhere is found: the same data or `Corrupt`, never other data and never a panic.
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,5 @@
 //! A refusal of the system at any operation is a clear error, and the earlier checkpoint stays as it was.
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::{
     io,

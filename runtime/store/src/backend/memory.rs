@@ -64,7 +64,7 @@ pub struct Memory {
 
 impl Default for Memory {
     fn default() -> Self {
-        Self::of(Tree::default())
+        Self { root: "memory:".into(), inner: Arc::default() }
     }
 }
 
@@ -75,10 +75,6 @@ impl std::fmt::Debug for Memory {
 }
 
 impl Memory {
-    fn of(tree: Tree) -> Self {
-        Self { root: "memory:".into(), inner: Arc::new(Mutex::new(Inner { tree, ..Inner::default() })) }
-    }
-
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -94,14 +90,18 @@ impl Memory {
         inner.tree.names.iter().map(|(name, &file)| (name.clone(), inner.tree.bytes[file].clone())).collect()
     }
 
-    /// A directory of these files.
+    /// A directory of these files, all of them durable.
     pub fn of_files(files: &BTreeMap<String, Vec<u8>>) -> Self {
-        let mut tree = Tree::default();
-        for (name, bytes) in files {
-            tree.names.insert(name.clone(), tree.bytes.len());
-            tree.bytes.push(bytes.clone());
+        let memory = Self::default();
+        let mut inner = memory.inner();
+        for (file, (name, bytes)) in files.iter().enumerate() {
+            inner.step(Step::Create { name: name.clone(), file });
+            inner.step(Step::Append { file, bytes: bytes.clone() });
+            inner.step(Step::Sync { file });
+            inner.step(Step::SyncDir { dir: directory(name).into() });
         }
-        Self::of(tree)
+        drop(inner);
+        memory
     }
 
     /// What a crash after the first `steps` steps leaves.
@@ -127,11 +127,9 @@ impl Memory {
                 durable.names.remove(from);
             }
         }
-        Self::of(Tree {
-            names: if survives.names { live.names } else { durable.names },
-            bytes: if survives.bytes { live.bytes } else { durable.bytes },
-            changes: 0,
-        })
+        let names = if survives.names { live.names } else { durable.names };
+        let bytes = if survives.bytes { live.bytes } else { durable.bytes };
+        Self::of_files(&names.into_iter().map(|(name, file)| (name, bytes[file].clone())).collect())
     }
 }
 
