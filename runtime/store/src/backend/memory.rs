@@ -32,6 +32,8 @@ pub enum Step {
 pub struct Survives {
     /// Names (creations, renames, removals) without a sync of their directory.
     pub names: bool,
+    /// The last step, if it changed a name, even where the names before it were lost.
+    pub last_name: bool,
     /// Bytes without a sync of their file.
     pub bytes: bool,
     /// Of the last append only the first half, where `bytes` survive.
@@ -62,7 +64,7 @@ pub struct Memory {
 
 impl Default for Memory {
     fn default() -> Self {
-        Self::of(Tree::default())
+        Self { root: "memory:".into(), inner: Arc::default() }
     }
 }
 
@@ -73,10 +75,6 @@ impl std::fmt::Debug for Memory {
 }
 
 impl Memory {
-    fn of(tree: Tree) -> Self {
-        Self { root: "memory:".into(), inner: Arc::new(Mutex::new(Inner { tree, ..Inner::default() })) }
-    }
-
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -92,14 +90,18 @@ impl Memory {
         inner.tree.names.iter().map(|(name, &file)| (name.clone(), inner.tree.bytes[file].clone())).collect()
     }
 
-    /// A directory of these files.
+    /// A directory of these files, all of them durable.
     pub fn of_files(files: &BTreeMap<String, Vec<u8>>) -> Self {
-        let mut tree = Tree::default();
-        for (name, bytes) in files {
-            tree.names.insert(name.clone(), tree.bytes.len());
-            tree.bytes.push(bytes.clone());
+        let memory = Self::default();
+        let mut inner = memory.inner();
+        for (file, (name, bytes)) in files.iter().enumerate() {
+            inner.step(Step::Create { name: name.clone(), file });
+            inner.step(Step::Append { file, bytes: bytes.clone() });
+            inner.step(Step::Sync { file });
+            inner.step(Step::SyncDir { dir: directory(name).into() });
         }
-        Self::of(tree)
+        drop(inner);
+        memory
     }
 
     /// What a crash after the first `steps` steps leaves.
@@ -117,11 +119,17 @@ impl Memory {
             live.apply(&step);
             durable.make_durable(&live, &step);
         }
-        Self::of(Tree {
-            names: if survives.names { live.names } else { durable.names },
-            bytes: if survives.bytes { live.bytes } else { durable.bytes },
-            changes: 0,
-        })
+        if survives.last_name
+            && let Some(step @ (Step::Rename { to: name, .. } | Step::Create { name, .. })) = journal.last()
+        {
+            durable.names.insert(name.clone(), live.names[name]);
+            if let Step::Rename { from, .. } = step {
+                durable.names.remove(from);
+            }
+        }
+        let names = if survives.names { live.names } else { durable.names };
+        let bytes = if survives.bytes { live.bytes } else { durable.bytes };
+        Self::of_files(&names.into_iter().map(|(name, file)| (name, bytes[file].clone())).collect())
     }
 }
 

@@ -57,13 +57,13 @@ fn write_level(level: u8, below: &[(u64, PageKey)], sink: &mut impl NodeSink) ->
     Ok(nodes)
 }
 
-/// Reads the list of `root`. `read_nodes` gives the bytes of nodes, proved by their digests; `corrupt` makes the error
-/// for a node that is not what its place in the tree asks for.
-pub(crate) fn read(
-    root: &PageListRef,
-    read_nodes: &dyn Fn(&[PageKey]) -> Result<Vec<Vec<u8>>>,
-    corrupt: &dyn Fn(&PageKey, String) -> StoreError,
-) -> Result<PageList> {
+/// Gives the bytes of nodes, proved by their digests.
+pub(crate) type ReadNodes<'a> = dyn Fn(&[PageKey]) -> Result<Vec<Vec<u8>>> + 'a;
+/// Makes the error for a node that is not what its place in the tree asks for.
+pub(crate) type Damage<'a> = dyn Fn(&PageKey, String) -> StoreError + 'a;
+
+/// Reads the list of `root`.
+pub(crate) fn read(root: &PageListRef, read_nodes: &ReadNodes<'_>, corrupt: &Damage<'_>) -> Result<PageList> {
     let mut list = PageList::new();
     if root.root.is_zero() && root.pages == 0 {
         return Ok(list);
@@ -101,8 +101,8 @@ type Children = Vec<(u16, PageKey)>;
 fn decode_level(
     level: u8,
     nodes: &[(u64, PageKey)],
-    read_nodes: &dyn Fn(&[PageKey]) -> Result<Vec<Vec<u8>>>,
-    corrupt: &dyn Fn(&PageKey, String) -> StoreError,
+    read_nodes: &ReadNodes<'_>,
+    corrupt: &Damage<'_>,
 ) -> Result<HashMap<PageKey, Children>> {
     let mut keys: Vec<PageKey> = nodes.iter().map(|(_, key)| *key).collect();
     keys.sort_unstable();
