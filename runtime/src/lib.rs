@@ -11,3 +11,4 @@ pub mod error;
 pub mod fault;
 pub mod image;
 pub mod ptrace;
+pub mod restore;
