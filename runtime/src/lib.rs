@@ -16,3 +16,4 @@ pub mod logging;
 pub mod proc;
 pub mod ptrace;
 pub mod text;
+pub mod restore;
