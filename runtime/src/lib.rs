@@ -7,7 +7,11 @@
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("ckpt supports Linux on x86-64 only");
 
+pub mod agent;
+pub mod commands;
 pub mod error;
 pub mod fault;
 pub mod image;
+pub mod parent;
 pub mod ptrace;
+pub mod restore;

@@ -1,0 +1,104 @@
+//! The log: one line an event, to standard error, or to a file that several processes append to.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ckpt_wire::ENV_LOG;
+use log::{Level, LevelFilter, Log, Metadata, Record};
+
+use super::units;
+use crate::error::{Error, Result};
+
+struct Logger {
+    /// None: standard error.
+    file: Mutex<Option<File>>,
+}
+
+static LOGGER: Logger = Logger { file: Mutex::new(None) };
+
+/// Starts the log: warnings to standard error, or everything noteworthy to the file that `CKPT_LOG` names. Each
+/// `-v` (`verbosity`) adds a level.
+pub fn start(verbosity: u8) {
+    // A second logger would be an error of ours alone, and the first one goes on.
+    let _ = log::set_logger(&LOGGER);
+    log::set_max_level(level(LevelFilter::Warn, verbosity));
+    if let Some(path) = std::env::var_os(ENV_LOG).filter(|path| !path.is_empty()) {
+        match write_to(Path::new(&path)) {
+            Ok(()) => log::set_max_level(level(LevelFilter::Info, verbosity)),
+            Err(error) => log::warn!("{error}; the log goes to standard error"),
+        }
+    }
+}
+
+/// Appends the log to the file at `path` from now on.
+pub fn write_to(path: &Path) -> Result<()> {
+    let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+    let file = opened.map_err(|source| Error::io("open the log", path, source))?;
+    if let Ok(mut current) = LOGGER.file.lock() {
+        *current = Some(file);
+    }
+    Ok(())
+}
+
+fn level(least: LevelFilter, verbosity: u8) -> LevelFilter {
+    LevelFilter::iter().nth(least as usize + usize::from(verbosity)).unwrap_or(LevelFilter::Trace)
+}
+
+impl Log for Logger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= log::max_level()
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        // There is nobody to tell that the log cannot be written.
+        if let Ok(mut file) = self.file.lock() {
+            let _ = match &mut *file {
+                Some(file) => file.write_all(line_for_file(record).as_bytes()),
+                None => std::io::stderr().write_all(line_for_person(record).as_bytes()),
+            };
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+fn line_for_person(record: &Record<'_>) -> String {
+    match record.level() {
+        Level::Error => format!("ckpt: {}\n", record.args()),
+        level => format!("ckpt: {}: {}\n", level.as_str().to_lowercase(), record.args()),
+    }
+}
+
+/// Written with one call, so that the lines of several processes do not mix.
+fn line_for_file(record: &Record<'_>) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (time, pid) = (units::local_time(now.as_secs()), std::process::id());
+    let text = record.args().to_string().replace('\n', "\\n");
+    format!("{time}.{:03} {:5} [{pid}] {text}\n", now.subsec_millis(), record.level())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_v_adds_a_level_up_to_all() {
+        assert_eq!(level(LevelFilter::Warn, 0), LevelFilter::Warn);
+        assert_eq!(level(LevelFilter::Warn, 1), LevelFilter::Info);
+        assert_eq!(level(LevelFilter::Info, 2), LevelFilter::Trace);
+        assert_eq!(level(LevelFilter::Info, 200), LevelFilter::Trace);
+    }
+
+    #[test]
+    fn a_line_of_the_file_has_time_level_and_pid_and_is_one_line() {
+        let line = line_for_file(&Record::builder().level(Level::Warn).args(format_args!("a\nb")).build());
+        assert!(line.ends_with(&format!(" WARN  [{}] a\\nb\n", std::process::id())), "{line}");
+    }
+}

@@ -1,0 +1,77 @@
+//! Sizes and times for people.
+
+/// Bytes in binary units, three digits or so: `512 B`, `1.4 GiB`.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64 / 1024.0;
+    let mut unit = 0;
+    // 999.95 would be shown as 1000.0.
+    while value >= 999.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// Milliseconds with a precision that matters: `0.42`, `7.3`, `1250`.
+pub fn milliseconds(ms: f64) -> String {
+    match ms {
+        ms if ms < 1.0 => format!("{ms:.2}"),
+        ms if ms < 100.0 => format!("{ms:.1}"),
+        ms => format!("{ms:.0}"),
+    }
+}
+
+/// Seconds since the epoch as local date and time.
+pub fn local_time(unix_s: u64) -> String {
+    let seconds = unix_s as libc::time_t;
+    // SAFETY: `tm` is integers and a pointer, for which zero is a value.
+    let mut tm: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: localtime_r reads `seconds` and writes `tm`, both ours.
+    if unsafe { libc::localtime_r(&seconds, &mut tm) }.is_null() {
+        return format!("@{unix_s}");
+    }
+    let (year, month) = (i64::from(tm.tm_year) + 1900, tm.tm_mon + 1);
+    format!("{year:04}-{month:02}-{:02} {:02}:{:02}:{:02}", tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec)
+}
+
+/// Text from outside on one line and without control characters, which a terminal would obey.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_keep_about_three_digits() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1024), "1.0 KiB");
+        assert_eq!(bytes(1024 * 1024 - 1), "1.0 MiB");
+        assert_eq!(bytes(1_503_238_553), "1.4 GiB");
+        assert_eq!(bytes(u64::MAX), "16.0 EiB");
+    }
+
+    #[test]
+    fn milliseconds_are_as_precise_as_they_are_small() {
+        assert_eq!(milliseconds(0.417), "0.42");
+        assert_eq!(milliseconds(7.31), "7.3");
+        assert_eq!(milliseconds(1250.4), "1250");
+    }
+
+    #[test]
+    fn a_time_is_a_date_and_a_clock() {
+        let text = local_time(1_000_000_000);
+        assert!(text.starts_with("2001-09-0") && text.len() == "2001-09-09 01:46:40".len(), "{text}");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(printable("a\x1b[2Jb\nc"), "a\u{fffd}[2Jb\u{fffd}c");
+    }
+}
