@@ -37,7 +37,7 @@ impl Scene {
         let path = directory.path().canonicalize().expect("it exists");
         let (over, watched) = mpsc::channel::<()>();
         let guarded = path.clone();
-        let name = std::thread::current().name().unwrap_or("?").to_owned();
+        let name = test_name();
         let watchdog = std::thread::spawn(move || {
             if watched.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
                 end_by_force(&name, &guarded, limit, &watched);
@@ -123,10 +123,17 @@ fn end_by_force(name: &str, scene: &Path, limit: Duration, over: &mpsc::Receiver
 
 /// Says visibly that the running test cannot show anything here. `scripts/test` counts and prints these lines.
 pub fn skip(reason: &str) {
-    let name = std::thread::current().name().unwrap_or("?").to_owned();
+    let name = test_name();
     eprintln!("SKIPPED {name}: {reason}");
     if let Some(path) = std::env::var_os("CKPT_TESTS_SKIPPED") {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
         file.and_then(|mut file| writeln!(file, "{name}: {reason}")).expect("the list of skipped tests");
     }
+}
+
+/// Name of the running test: that of its thread, or the one that a runner of single tests has asked for.
+fn test_name() -> String {
+    let thread = std::thread::current().name().unwrap_or("main").to_owned();
+    let asked_for = || std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    if thread == "main" { asked_for().unwrap_or(thread) } else { thread }
 }
