@@ -84,3 +84,21 @@ fn a_fault_plan_has_the_first_and_the_last_passage_of_each_point() {
     assert_eq!(fault::plan(&passages, 0), ["rename:1", "seize:1", "seize:9"]);
     assert_eq!(fault::plan(&passages, 1), ["rename:1", "seize:1", "seize:5", "seize:9"]);
 }
+
+#[test]
+fn a_session_terminal_turns_control_z_into_a_stop() {
+    let scene = Scene::new();
+    let program = Program::victim("exits");
+    let script = "$VICTIM 300 code:5; echo stopped $?; read continue; fg > /dev/null; echo ended $?";
+    let shell = Program::at("/bin/sh").argument("-m").argument("-c").argument(script);
+    let shell = shell.variable("VICTIM", &program.executable);
+    let mut session = Life::start(&scene, "shell", &shell, &Launch::Plain, Stdout::SessionTerminal);
+    session.output.wait_for_lines(3);
+    let pid = session.find_program(|pid| processes::executable(pid).as_ref() == Some(&program.executable));
+    session.type_in("\x1a");
+    session.output.wait_for_line("stopped 148");
+    assert!(processes::is_stopped(pid));
+    session.type_in("\n");
+    session.output.wait_for_line("ended 5");
+    session.wait();
+}
