@@ -17,7 +17,7 @@ fn a_sealed_checkpoint_reads_back_after_the_store_was_opened_again() {
     let row = checkpoint(&Store::create_or_open(dir.path()).unwrap(), "a", &numbers).unwrap();
     let store = Store::open(dir.path()).unwrap();
     assert!(read_back(&store, row.id, 8).unwrap() == pages(&numbers));
-    assert_eq!(store.attempts().unwrap(), [row.clone()]);
+    assert_eq!(store.attempts().unwrap(), std::slice::from_ref(&row));
     assert_eq!((row.state, row.processes, row.reason.as_str()), (AttemptState::Sealed, 3, ""));
     let written = row.written;
     assert_eq!((written.zero_bytes, written.duplicate_bytes, written.new_bytes), (2 * PAGE, PAGE, 5 * PAGE));
