@@ -61,7 +61,14 @@ impl Local {
             Err(error) => return Err(io("create", error)),
         }
         crate::fault::point(crate::fault::DIRECTORY_CREATE);
-        Self::open(root, trust_owner)
+        let opened = Self::open(root, trust_owner)?;
+        if let Some(parent) = opened.root.parent()
+            && let Ok(parent) = File::open(parent)
+        {
+            // Makes the store's own name durable. Where we may not even look at the parent, somebody else made it.
+            parent.sync_all().map_err(|error| io("fsync the parent of", error))?;
+        }
+        Ok(opened)
     }
 
     fn path(&self, name: &str) -> PathBuf {
