@@ -206,7 +206,9 @@ fn a_directory_with_other_files_does_not_become_a_store() {
 #[test]
 fn files_are_for_their_owner_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let root = dir.path().join("new/store");
+    let root = dir.path().join("store");
+    std::fs::create_dir(&root).unwrap();
+    std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o777)).unwrap();
     checkpoint(&Store::create_or_open(&root).unwrap(), "a", &[1]).unwrap();
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     assert_eq!(mode(&root), 0o700);

@@ -62,6 +62,11 @@ impl Local {
         }
         crate::fault::point(crate::fault::DIRECTORY_CREATE);
         let opened = Self::open(root, trust_owner)?;
+        if fs::read_dir(&opened.root).map_err(|error| io("list", error))?.next().is_none() {
+            // An empty directory that was made with a wider mode: it is about to hold the memory of programs.
+            let private = fs::set_permissions(&opened.root, fs::Permissions::from_mode(0o700));
+            private.map_err(|error| io("make private", error))?;
+        }
         if let Some(parent) = opened.root.parent()
             && let Ok(parent) = File::open(parent)
         {
