@@ -4,7 +4,7 @@
 //! create one at once and a crash in between leaves a directory that still counts as empty. A directory with anything
 //! else in it does not become a store. Opening reads 512 bytes; the index is loaded by the first who needs it.
 
-use std::{path::Path, sync::Arc, sync::RwLock, time::SystemTime};
+use std::{path::Path, sync::Arc, time::SystemTime};
 
 use super::{Shared, Store};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     fault,
     files::{DIRECTORIES, Files, HEADER, HEADER_NEW, LOCK},
     format::header::Header,
-    index::Index,
+    index::SharedIndex,
     pack::opened::OpenPacks,
 };
 
@@ -57,7 +57,7 @@ impl Store {
         let Some(header) = read_header(&files)? else {
             return Err(StoreError::NotAStore { path: files.path(""), found: "it has no file named header".into() });
         };
-        let (options, index, open_packs) = (*options, RwLock::new(Index::default()), OpenPacks::default());
+        let (options, index, open_packs) = (*options, SharedIndex::default(), OpenPacks::default());
         Ok(Store { shared: Arc::new(Shared { files, options, header, digest, open_packs, index }) })
     }
 }
