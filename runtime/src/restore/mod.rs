@@ -160,7 +160,7 @@ fn fill(
     let mut finished = 0;
     for (region, source) in sources() {
         let mut done = finished;
-        content::fill(process, region, source, store, &mut |bytes| {
+        content::fill(process, region, source, plan, store, &mut |bytes| {
             done += bytes;
             progress(Stage::Mapping, done.min(total), total);
         })?;
