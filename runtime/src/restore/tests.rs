@@ -7,7 +7,7 @@
 use std::arch::global_asm;
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ckpt_store::{AttemptEnd, AttemptStart, PAGE_BYTES, PageList, PageListRef, Store};
@@ -90,7 +90,10 @@ unsafe extern "C" {
 }
 
 /// The forks and their process ids are one at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn code() -> Vec<u8> {
     let start = &raw const ckpt_sample_start;
@@ -303,7 +306,7 @@ fn exists(pid: i32) -> bool {
 
 #[test]
 fn a_program_goes_on_where_it_was() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let Some(lab) = Lab::new() else { return };
     let id = lab.seal(sample);
     fs::write(lab.dir.path().join("output"), b"before|after the checkpoint").unwrap();
@@ -385,7 +388,7 @@ fn check_from_outside(rebuilt: &super::Rebuilt) {
 
 #[test]
 fn vdso_and_vvar_move_to_where_the_program_had_them() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let Some(lab) = Lab::new() else { return };
     for shift in [-0x1000i64, 0x2000, 0x7000_0000, -0x7000_0000_0000] {
         let id = lab.seal(|lab, store| {
@@ -405,7 +408,7 @@ fn vdso_and_vvar_move_to_where_the_program_had_them() {
 
 #[test]
 fn a_process_that_is_not_released_is_gone() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let Some(lab) = Lab::new() else { return };
     let id = lab.seal(sample);
     let rebuilt = rebuild(&lab.store, id, &RestoreOptions::default(), &mut |_, _, _| {}).unwrap();
@@ -418,7 +421,7 @@ fn a_process_that_is_not_released_is_gone() {
 
 #[test]
 fn a_failure_half_way_leaves_neither_process_nor_traces_on_disk() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let Some(lab) = Lab::new() else { return };
     let mut pid = 0;
     let id = lab.seal(|lab, store| {
@@ -435,9 +438,121 @@ fn a_failure_half_way_leaves_neither_process_nor_traces_on_disk() {
     assert_eq!(fs::read(lab.dir.path().join("output")).unwrap(), b"before|after");
 }
 
+/// Adds the mapping of a file to the sample at `READ_ONLY + 0x10000`, changes the file, and rebuilds.
+fn rebuilt_over_a_changed_file(
+    lab: &Lab,
+    content: &[u8],
+    changed: &[u8],
+    map: impl FnOnce(FileIdentity, PageListRef) -> Region,
+) -> super::Rebuilt {
+    let path = lab.dir.file("mapped", content);
+    let id = lab.seal(|lab, store| {
+        let mut image = sample(lab, store);
+        let identity = FileIdentity {
+            path: lab.path("mapped"),
+            deleted: false,
+            device: (0, 0),
+            inode: 1,
+            size: content.len() as u64,
+            mode: 0o600,
+            offset: 0,
+        };
+        image.regions.insert(4, map(identity, store(content)));
+        image
+    });
+    fs::write(path, changed).unwrap();
+    rebuild(&lab.store, id, &RestoreOptions::default(), &mut |_, _, _| {}).unwrap()
+}
+
+const MAPPED: u64 = READ_ONLY + 0x10000;
+
+/// Name of the mapping at `MAPPED`, and its bytes.
+fn mapped(rebuilt: &super::Rebuilt, bytes: usize) -> (String, Vec<u8>) {
+    let maps = fs::read_to_string(format!("/proc/{}/maps", rebuilt.pid())).unwrap();
+    let line = maps.lines().find(|line| line.starts_with(&format!("{MAPPED:x}-"))).unwrap();
+    let mut content = vec![0; bytes];
+    crate::ptrace::read_memory(rebuilt.pid(), MAPPED, &mut content).unwrap();
+    (line.split_ascii_whitespace().nth(5).unwrap_or_default().to_owned(), content)
+}
+
+#[test]
+fn a_private_mapping_shows_the_file_while_it_is_what_it_was() {
+    let _alone = alone();
+    let Some(lab) = Lab::new() else { return };
+    let content = [[1u8; PAGE_BYTES], [2; PAGE_BYTES]].concat();
+    let map = |identity, pages| {
+        let mut region = region(MAPPED, 0x2000, libc::PROT_READ, Backing::PrivateFile(identity), pages);
+        region.own_pages = vec![PageRange { first: 1, count: 1 }];
+        region
+    };
+    // The second page is the program's own: the file may say what it likes there.
+    let changed = [[1u8; PAGE_BYTES], [3; PAGE_BYTES]].concat();
+    let rebuilt = rebuilt_over_a_changed_file(&lab, &content, &changed, map);
+    let (name, found) = mapped(&rebuilt, content.len());
+    assert!(name.ends_with("/mapped"), "{name}");
+    assert!(found == content);
+    drop(rebuilt);
+    for changed in [[[4u8; PAGE_BYTES], [2; PAGE_BYTES]].concat(), content[..PAGE_BYTES].to_vec(), Vec::new()] {
+        let rebuilt = rebuilt_over_a_changed_file(&lab, &content, &changed, map);
+        let (name, found) = mapped(&rebuilt, content.len());
+        assert_eq!(name, "");
+        assert!(found == content);
+    }
+}
+
+#[test]
+fn a_shared_file_gets_its_pages_and_its_size_back() {
+    let _alone = alone();
+    let Some(lab) = Lab::new() else { return };
+    let content = [vec![1u8; PAGE_BYTES], vec![2; 100]].concat();
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    for changed in [b"short".to_vec(), vec![9; content.len()], content.clone()] {
+        let rebuilt = rebuilt_over_a_changed_file(&lab, &content, &changed, |file, pages| {
+            region(MAPPED, 0x2000, protection, Backing::SharedFile { file, may_write: true }, pages)
+        });
+        let (name, found) = mapped(&rebuilt, content.len());
+        assert!(name.ends_with("/mapped"), "{name}");
+        assert!(found == content);
+        assert!(fs::read(lab.dir.path().join("mapped")).unwrap() == content);
+    }
+}
+
+#[test]
+fn every_thread_gets_the_users_and_groups_of_the_program() {
+    let _alone = alone();
+    let Some(lab) = Lab::new() else { return };
+    let id = lab.seal(|lab, store| {
+        let mut image = sample(lab, store);
+        image.uids = [1001, 1002, 1003, 1002];
+        image.gids = [2001, 2002, 2003, 2002];
+        image.groups = vec![7, 5000];
+        image.no_new_privs = true;
+        image.personality = 0x0040_0000; // READ_IMPLIES_EXEC
+        image
+    });
+    let rebuilt = rebuild(&lab.store, id, &RestoreOptions::default(), &mut |_, _, _| {}).unwrap();
+    check_from_outside(&rebuilt);
+    let pid = rebuilt.pid();
+    for thread in &rebuilt.image().threads {
+        let status = fs::read_to_string(format!("/proc/{pid}/task/{}/status", thread.tid)).unwrap();
+        for line in
+            ["Uid:\t1001\t1002\t1003\t1002", "Gid:\t2001\t2002\t2003\t2002", "Groups:\t7 5000", "NoNewPrivs:\t1"]
+        {
+            assert!(status.contains(line), "{line} in {status}");
+        }
+        assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
+        let personality = fs::read_to_string(format!("/proc/{pid}/task/{}/personality", thread.tid)).unwrap();
+        assert_eq!(personality, "00400000\n");
+    }
+    let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(format!("/proc/{pid}")).unwrap());
+    assert_eq!(owner, 1002, "the process can be traced by its user");
+    rebuilt.release().unwrap();
+    assert_eq!(libc::WEXITSTATUS(wait_for_exit(pid)), 7);
+}
+
 #[test]
 fn a_file_that_cannot_be_opened_is_named_by_the_child() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let Some(lab) = Lab::new() else { return };
     let id = lab.seal(|lab, store| {
         let mut image = sample(lab, store);
