@@ -41,6 +41,17 @@ mod trigger;
 #[link(name = "c")]
 unsafe extern "C" {}
 
+// The precompiled core library names this function in its unwind tables. Nothing unwinds here; in an optimised
+// build the linker drops it with the code that refers to it, in others the library could not be loaded without.
+core::arch::global_asm!(
+    ".pushsection .text.rust_eh_personality, \"ax\", @progbits",
+    ".globl rust_eh_personality",
+    ".hidden rust_eh_personality",
+    "rust_eh_personality:",
+    "ud2",
+    ".popsection",
+);
+
 /// A panic here is a bug; the process ends by SIGILL rather than unwinding into the program.
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {

@@ -1,10 +1,14 @@
 //! Where calls are executed for the agent, and the way back if the agent dies.
 //!
 //! The agent points a stopped thread at `ckpt_stub_start` with the call in the usual registers, r12 = 0 (any
-//! call), 1 (a clone) or 2 (any call of a clone, which must never go on as the program), and rsp 128 bytes below the program's, all signals blocked. Normally it stops the thread
+//! call), 1 (a clone) or 2 (any call of a clone, which never goes on as the program), and rsp 128 bytes below the program's, all signals blocked. Normally it stops the thread
 //! again as the call returns, and puts the registers back from outside: nothing below the first instruction ever
 //! runs. If the agent is gone, the thread runs on here: the child side of a clone leaves, the parent side reaps
 //! it, and the thread goes back to where it was.
+//!
+//! The frame is where the kernel would let the thread go on: for a thread stopped in a system call that is to be
+//! issued again, rip is at its `syscall` instruction already and rax is its number (`restart_syscall` for one with a
+//! remaining time; the call in the stub leaves that remaining time alone).
 //!
 //! The way back must survive a signal, for the program's mask has to be set by a call before the last registers
 //! are loaded, and a signal that was waiting is delivered at that moment. Its handler may run for any time, long
@@ -15,9 +19,8 @@
 
 use core::arch::global_asm;
 
-use core::mem::offset_of;
-
 use ckpt_wire::{STUB_EXPENDABLE, StubFrame};
+use core::mem::offset_of;
 
 use crate::control::STUB_FRAME;
 

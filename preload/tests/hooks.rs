@@ -19,7 +19,8 @@ fn a_program_sees_the_same_with_and_without_the_library() {
     assert!(with.lines().count() > 25 && !with.contains("stranger"), "{with}");
     let refused = support::output(support::preloaded(&program).current_dir(directory.path()).env("CKPT_SIGNAL", "?"));
     assert_eq!(refused, without);
-    let elsewhere = support::output(support::preloaded(&program).env("CKPT_SIGNAL", "USR2"));
+    let mut command = support::preloaded(&program);
+    let elsewhere = support::output(command.current_dir(directory.path()).env("CKPT_SIGNAL", "USR2"));
     assert_eq!(elsewhere.replace("masks usr2", ""), without.replace("masks usr2", ""));
 }
 
@@ -74,7 +75,8 @@ fn hooks_work_before_our_constructor_and_it_respects_what_was_set() {
     support::output(Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&early).arg(source));
     for (what, taken) in [("set", "1"), ("default", "0")] {
         let mut command = support::plain(&program);
-        command.env("LD_PRELOAD", format!("{}:{}", support::library().display(), early.display())).env("EARLY", what);
+        command.current_dir(directory.path()).env("EARLY", what);
+        command.env("LD_PRELOAD", format!("{}:{}", support::library().display(), early.display()));
         let text = support::output(&mut command);
         let control: HashMap<&str, &str> = text.lines().filter_map(|line| line.split_once(' ')).collect();
         assert_eq!(control["signal_taken"], taken, "{what}");

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ckpt_wire::ENV_LOG;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-use crate::text;
+use crate::units;
 use crate::error::{Error, Result};
 
 struct Logger {
@@ -80,7 +80,7 @@ fn line_for_person(record: &Record<'_>) -> String {
 /// Written with one call, so that the lines of several processes do not mix.
 fn line_for_file(record: &Record<'_>) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (time, pid) = (text::local_time(now.as_secs()), std::process::id());
+    let (time, pid) = (units::local_time(now.as_secs()), std::process::id());
     let text = record.args().to_string().replace('\n', "\\n");
     format!("{time}.{:03} {:5} [{pid}] {text}\n", now.subsec_millis(), record.level())
 }

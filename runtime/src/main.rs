@@ -1,18 +1,108 @@
-//! temporary
-use ckpt_runtime::agent::*;
-fn main() {
-    ckpt_runtime::fault::arm_from_environment();
-    let a: Vec<String> = std::env::args().collect();
-    match a[1].as_str() {
-        "agent" => {
-            let trigger = a.get(5).map(|_| Trigger::Signal);
-            ckpt_runtime::logging::start(0);
-            if let Err(e) = serve(AgentOptions { pid: a[3].parse().unwrap(), first_trigger: trigger }) { eprintln!("ckpt: {e}"); std::process::exit(1) }
-        }
-        "checkpoint" => {
-            let r = CheckpointRequest { trigger: Trigger::Command, wait_for_seal: true, kill: a.get(3).is_some() };
-            match request_checkpoint(a[2].parse().unwrap(), &r, &mut |p| eprintln!("{p:?}")) { Ok(id) => println!("{id}"), Err(e) => { eprintln!("ckpt: {e}"); std::process::exit(e.exit_code().into()) } }
-        }
-        _ => {}
+//! The `ckpt` command: reads the command line, runs one command and turns its outcome into an exit code.
+
+use std::process::ExitCode;
+
+use ckpt_runtime::commands::{
+    agent, checkpoint, doctor, fault_points, list, restart, run, show, status_beside_program,
+};
+use ckpt_runtime::error::{Result, exit_code};
+use ckpt_runtime::{fault, logging, parent};
+use clap::{ArgAction, Parser, Subcommand};
+use nix::sys::signal::{SigHandler, Signal, signal};
+
+#[used]
+// SAFETY (of the section): an array of pointers to C functions, called once each before `main`.
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = parent::note_dispositions_at_start;
+
+/// Checkpoints running programs and restarts them exactly where they were.
+#[derive(Parser)]
+#[command(name = "ckpt", version, after_help = EXAMPLES)]
+struct CommandLine {
+    /// Log more to standard error, or to the file that CKPT_LOG names (-v, -vv, -vvv)
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  ckpt run -- python3 train.py     start a program that can be checkpointed
+  ckpt checkpoint 4711             take a checkpoint of it; it runs on
+  ckpt list ckpt-store             see the checkpoints
+  ckpt restart ckpt-store          bring the program back after it has ended
+  ckpt doctor                      see what works on this host
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 checkpoint corrupt, 4 state not supported, 5 environment;
+under run and restart 121 to 125, because there the program's own status passes through.";
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Arguments),
+    Checkpoint(checkpoint::Arguments),
+    Restart(restart::Arguments),
+    List(list::Arguments),
+    Show(show::Arguments),
+    Doctor(doctor::Arguments),
+    #[command(hide = true)]
+    Agent(agent::Arguments),
+    #[command(hide = true)]
+    FaultPoints,
+}
+
+impl Command {
+    /// Whether the program's own exit status passes through.
+    fn is_beside_program(&self) -> bool {
+        matches!(self, Command::Run(_) | Command::Restart(_))
     }
+
+    fn execute(&self) -> Result<u8> {
+        match self {
+            Command::Run(arguments) => run::execute(arguments),
+            Command::Checkpoint(arguments) => checkpoint::execute(arguments),
+            Command::Restart(arguments) => restart::execute(arguments),
+            Command::List(arguments) => list::execute(arguments),
+            Command::Show(arguments) => show::execute(arguments),
+            Command::Doctor(arguments) => doctor::execute(arguments),
+            Command::Agent(arguments) => agent::execute(arguments),
+            Command::FaultPoints => fault_points::execute(),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    fault::arm_from_environment();
+    let line = match CommandLine::try_parse() {
+        Ok(line) => line,
+        Err(error) => return misread(&error),
+    };
+    if !matches!(line.command, Command::Agent(_)) {
+        end_quietly_when_nobody_reads();
+    }
+    logging::start(line.verbose);
+    let outcome = line.command.execute();
+    log::logger().flush();
+    ExitCode::from(outcome.unwrap_or_else(|error| {
+        eprintln!("ckpt: {error}");
+        if line.command.is_beside_program() { status_beside_program(error.exit_code()) } else { error.exit_code() }
+    }))
+}
+
+/// `ckpt list | head` ends like any other program, by SIGPIPE, which the Rust runtime has ignored.
+fn end_quietly_when_nobody_reads() {
+    // SAFETY: the default action runs no code of ours.
+    let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
+}
+
+/// Help was asked for, or the command line makes no sense.
+fn misread(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    if !error.use_stderr() {
+        return ExitCode::from(exit_code::DONE);
+    }
+    // There is no parsed command; our options in front of it take no values.
+    let command = std::env::args_os().skip(1).find(|argument| !argument.as_encoded_bytes().starts_with(b"-"));
+    let beside_program = command.is_some_and(|command| command == "run" || command == "restart");
+    ExitCode::from(if beside_program { status_beside_program(exit_code::USAGE) } else { exit_code::USAGE })
 }

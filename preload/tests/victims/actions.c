@@ -52,7 +52,6 @@ static void show(const char *what, sighandler_t before)
 static sighandler_t action(sighandler_t handler, int flags)
 {
     struct sigaction both = {.sa_handler = handler, .sa_flags = flags};
-
     struct sigaction *volatile old = &both;
 
     sigaddset(&both.sa_mask, SIGUSR2);

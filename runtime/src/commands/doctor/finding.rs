@@ -1,0 +1,93 @@
+//! What a probe has found out.
+
+use serde::Serialize;
+
+use super::trial::Failure;
+
+/// How well something works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It works.
+    Ok,
+    /// Another way will be taken, slower or with a restriction.
+    Degraded,
+    /// It does not work.
+    No,
+}
+
+impl State {
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Ok => "ok",
+            State::Degraded => "degraded",
+            State::No => "no",
+        }
+    }
+}
+
+/// A row of the doctor's answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// What was examined.
+    pub probe: &'static str,
+    /// How well it works.
+    pub state: State,
+    /// What was done to find out.
+    pub tried: &'static str,
+    /// What happened.
+    pub found: String,
+    /// What the user can do; empty when all is well.
+    pub advice: String,
+    /// Whether checkpoint or restart is impossible without it.
+    pub required: bool,
+}
+
+impl Finding {
+    /// A finding whose advice is dropped if all is well.
+    pub fn new(
+        probe: &'static str,
+        tried: &'static str,
+        state: State,
+        found: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Finding {
+        let advice = if state == State::Ok { String::new() } else { advice.into() };
+        Finding { probe, state, tried, found: found.into(), advice, required: false }
+    }
+
+    /// The finding of a trial that either works or not (`otherwise`).
+    pub fn of(
+        probe: &'static str,
+        tried: &'static str,
+        outcome: Result<String, Failure>,
+        otherwise: State,
+        advice: &str,
+    ) -> Finding {
+        match outcome {
+            Ok(found) => Finding::new(probe, tried, State::Ok, found, ""),
+            Err(failure) => Finding::new(probe, tried, otherwise, failure.to_string(), advice),
+        }
+    }
+
+    /// Without it, nothing goes.
+    pub fn required(mut self) -> Finding {
+        self.required = true;
+        self
+    }
+
+    /// A right that we lack is one that we have in a user namespace of our own.
+    pub fn or_in_namespace(mut self, namespaces_work: bool) -> Finding {
+        if self.state == State::No && namespaces_work {
+            self.state = State::Degraded;
+            self.found.push_str("; works in a user namespace");
+        }
+        self
+    }
+}
+
+/// The one-line setting in the file at `path`.
+pub fn setting(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}

@@ -1,0 +1,135 @@
+//! `ckpt doctor`: what works on this host, for this user, by trying it.
+//!
+//! Each probe is a file here. A probe that needs another process, or could harm or hang this one, does its work in
+//! a child with a time limit. Kernel versions and settings are read only to explain: whether something works is
+//! found out by doing it, because containers, seccomp and security modules change the answer.
+
+mod directory;
+mod exe_link;
+mod finding;
+mod huge_pages;
+mod kcmp;
+mod kernel;
+mod memory_overcommit;
+mod own_files;
+mod pid_max;
+mod pidfd_getfd;
+mod process_memory;
+mod processor;
+mod ptrace;
+mod set_tid;
+mod trial;
+mod uffd;
+mod user_namespace;
+mod write_tracking;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::table::{Align, Table};
+use super::{print, print_json};
+use crate::error::{Result, exit_code};
+use finding::{Finding, State};
+
+/// See what works on this host and for this user
+#[derive(Args)]
+#[command(after_help = "\
+Each row was tried, not looked up. Exit code 0 if checkpoint and restart can work here, 5 otherwise.
+
+Examples:
+  ckpt doctor
+  ckpt doctor /scratch/ckpt-store      also tries the file system of that directory
+  ckpt doctor --json | jq '.[] | select(.state != \"ok\")'")]
+pub struct Arguments {
+    /// A store, or where one shall be [default: the working directory]
+    dir: Option<PathBuf>,
+    /// One JSON array, for scripts
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn execute(arguments: &Arguments) -> Result<u8> {
+    let dir = arguments.dir.clone().unwrap_or_else(|| PathBuf::from("."));
+    let findings = examine(&dir);
+    if arguments.json {
+        print_json(&findings)?;
+    } else {
+        print(&render(&findings))?;
+    }
+    Ok(if can_work(&findings) { exit_code::DONE } else { exit_code::ENVIRONMENT })
+}
+
+fn examine(dir: &std::path::Path) -> Vec<Finding> {
+    let exe_link = exe_link::probe();
+    let set_tid = set_tid::probe();
+    let user_namespace = user_namespace::probe();
+    let namespaces_work = user_namespace.state == State::Ok;
+    vec![
+        own_files::probe(),
+        kernel::probe(),
+        processor::probe(),
+        ptrace::own_child(),
+        ptrace::by_permission(),
+        process_memory::probe(),
+        pidfd_getfd::probe(),
+        kcmp::probe(),
+        set_tid.or_in_namespace(namespaces_work),
+        exe_link.or_in_namespace(namespaces_work),
+        user_namespace,
+        uffd::probe(),
+        write_tracking::probe(),
+        huge_pages::probe(),
+        memory_overcommit::probe(),
+        pid_max::probe(),
+        directory::probe(dir),
+    ]
+}
+
+fn can_work(findings: &[Finding]) -> bool {
+    findings.iter().all(|finding| !finding.required || finding.state != State::No)
+}
+
+fn render(findings: &[Finding]) -> String {
+    let mut table = Table::new(&[("probe", Align::Left), ("state", Align::Left), ("found", Align::Left)]);
+    for finding in findings {
+        table.row([finding.probe.to_owned(), finding.state.word().to_owned(), finding.found.clone()]);
+    }
+    let mut text = table.to_string();
+    for finding in findings.iter().filter(|finding| !finding.advice.is_empty()) {
+        text.push_str(&format!("\n{}: tried: {}\n  to do: {}\n", finding.probe, finding.tried, finding.advice));
+    }
+    text.push_str(match can_work(findings) {
+        true => "\nCheckpoint and restart can work here.\n",
+        false => "\nCheckpoint and restart can not both work here: see the rows that say no.\n",
+    });
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_probe_answers_with_what_was_tried_and_what_to_do_when_it_is_not_ok() {
+        let dir = tempfile::tempdir().unwrap();
+        let findings = examine(dir.path());
+        assert!(findings.len() >= 17);
+        for finding in &findings {
+            assert!(!finding.tried.is_empty() && !finding.found.is_empty(), "{}", finding.probe);
+            assert_eq!(finding.state == State::Ok, finding.advice.is_empty(), "{}: {}", finding.probe, finding.found);
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
+    }
+
+    #[test]
+    fn only_a_required_probe_that_says_no_makes_it_impossible() {
+        let finding = |required: bool, state: State| {
+            let finding = Finding::new("x", "y", state, "z", "do");
+            if required { finding.required() } else { finding }
+        };
+        assert!(can_work(&[finding(true, State::Ok), finding(false, State::No), finding(true, State::Degraded)]));
+        assert!(!can_work(&[finding(true, State::No)]));
+    }
+}

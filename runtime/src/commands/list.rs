@@ -1,0 +1,183 @@
+//! `ckpt list`: the attempts of a store, oldest first.
+
+use std::path::PathBuf;
+
+use ckpt_store::{AttemptRow, AttemptState, Store};
+use clap::Args;
+use serde::Serialize;
+
+use super::table::{Align, Table};
+use super::{print, print_json};
+use crate::units;
+use crate::error::{Result, exit_code};
+
+/// List the checkpoints of a store, failed attempts included
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ckpt list ckpt-store
+  ckpt list ckpt-store --json | jq '.[-1].id'")]
+pub struct Arguments {
+    /// The store
+    dir: PathBuf,
+    /// One JSON array, for scripts
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn execute(arguments: &Arguments) -> Result<u8> {
+    let mut rows = Store::open(&arguments.dir)?.attempts()?;
+    rows.sort_by_key(|row| row.id);
+    if arguments.json {
+        print_json(&rows.iter().map(ListedAttempt::from).collect::<Vec<_>>())?;
+    } else if rows.is_empty() {
+        eprintln!("ckpt: no checkpoint has been taken into {}", arguments.dir.display());
+    } else {
+        print(&table(&rows).to_string())?;
+    }
+    Ok(exit_code::DONE)
+}
+
+/// The row of an attempt in `--json`. Scripts depend on the names.
+#[derive(Serialize)]
+struct ListedAttempt<'a> {
+    id: u64,
+    job: &'a str,
+    name: &'a str,
+    trigger: &'a str,
+    sealed_unix_s: Option<u64>,
+    processes: u32,
+    memory_bytes: u64,
+    new_bytes: u64,
+    stop_ms: f64,
+    total_ms: f64,
+    state: AttemptState,
+    reason: &'a str,
+}
+
+impl<'a> From<&'a AttemptRow> for ListedAttempt<'a> {
+    fn from(row: &'a AttemptRow) -> Self {
+        ListedAttempt {
+            id: row.id,
+            job: &row.job,
+            name: &row.name,
+            trigger: &row.trigger,
+            sealed_unix_s: row.sealed_unix_s,
+            processes: row.processes,
+            memory_bytes: row.memory_bytes,
+            new_bytes: row.new_bytes,
+            stop_ms: row.stop_ms,
+            total_ms: row.total_ms,
+            state: row.state,
+            reason: &row.reason,
+        }
+    }
+}
+
+/// The word for `state`.
+pub fn state_word(state: AttemptState) -> &'static str {
+    match state {
+        AttemptState::Sealed => "sealed",
+        AttemptState::Failed => "failed",
+        AttemptState::Writing => "writing",
+    }
+}
+
+fn table(rows: &[AttemptRow]) -> Table {
+    let mut table = Table::new(&[
+        ("id", Align::Right),
+        ("job", Align::Left),
+        ("name", Align::Left),
+        ("time", Align::Left),
+        ("trigger", Align::Left),
+        ("processes", Align::Right),
+        ("memory", Align::Right),
+        ("new", Align::Right),
+        ("stop_ms", Align::Right),
+        ("total_ms", Align::Right),
+        ("state", Align::Left),
+        ("reason", Align::Left),
+    ]);
+    for row in rows {
+        table.row([
+            row.id.to_string(),
+            row.job.clone(),
+            row.name.clone(),
+            units::local_time(row.sealed_unix_s.unwrap_or(row.started_unix_ms / 1000)),
+            row.trigger.clone(),
+            row.processes.to_string(),
+            units::bytes(row.memory_bytes),
+            units::bytes(row.new_bytes),
+            units::milliseconds(row.stop_ms),
+            units::milliseconds(row.total_ms),
+            state_word(row.state).to_owned(),
+            row.reason.clone(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use ckpt_store::PageCounts;
+
+    use super::*;
+
+    /// An attempt with round figures.
+    pub fn attempt(id: u64, job: &str, name: &str, state: AttemptState) -> AttemptRow {
+        let sealed = state == AttemptState::Sealed;
+        AttemptRow {
+            id,
+            job: job.to_owned(),
+            name: name.to_owned(),
+            trigger: "command".to_owned(),
+            started_unix_ms: 1_000_000_000_000,
+            sealed_unix_s: sealed.then_some(1_000_000_000 + id),
+            processes: 1,
+            memory_bytes: 1 << 30,
+            new_bytes: 3 << 20,
+            stop_ms: 4.25,
+            total_ms: 812.0,
+            state,
+            reason: if state == AttemptState::Failed { "no space".to_owned() } else { String::new() },
+            written: PageCounts::default(),
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_attempt_with_sizes_for_people() {
+        let rows = [attempt(1, "ab", "heat", AttemptState::Sealed), attempt(12, "ab", "heat", AttemptState::Failed)];
+        let text = table(&rows).to_string();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines[1].starts_with(" 1  ab") && lines[1].ends_with("1.0 GiB  3.0 MiB      4.2       812  sealed"));
+        assert!(lines[2].starts_with("12  ab") && lines[2].ends_with("failed  no space"), "{}", lines[2]);
+    }
+
+    #[test]
+    fn json_has_exactly_the_fields_that_scripts_depend_on() {
+        let row = attempt(7, "ab", "heat", AttemptState::Writing);
+        let value = serde_json::to_value(ListedAttempt::from(&row)).unwrap();
+        let mut names: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
+        names.sort_unstable();
+        let expected = [
+            "id",
+            "job",
+            "memory_bytes",
+            "name",
+            "new_bytes",
+            "processes",
+            "reason",
+            "sealed_unix_s",
+            "state",
+            "stop_ms",
+            "total_ms",
+            "trigger",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(value["state"], "writing");
+        assert_eq!(value["id"], 7);
+        assert!(value["sealed_unix_s"].is_null());
+    }
+}

@@ -1,0 +1,90 @@
+//! `ckpt restart`: brings a program back and is its parent.
+
+mod detach;
+mod selection;
+
+use std::path::PathBuf;
+
+use ckpt_store::Store;
+use clap::Args;
+
+use super::absolute;
+use super::progress_bar::{Progress, Unit};
+use crate::error::{Result, exit_code};
+use crate::parent::Parent;
+use crate::restore::{Rebuilt, RestoreOptions, Stage, rebuild};
+
+/// Bring a program back from its newest checkpoint
+#[derive(Args)]
+#[command(after_help = "\
+The program's terminals and pipes become the standard input, output and error of this command; regular
+files are opened again. The exit status is the program's own, or 128 + the number of the signal that ended
+it; failures of ckpt itself are 121 (failed), 122 (usage), 123 (corrupt), 124 (not supported),
+125 (environment).
+
+With --detach the program belongs to nobody and this command ends at once. Standard output is then for the
+pid alone: what the program writes to a terminal or a pipe goes to standard error, and it reads nothing
+from a terminal.
+
+Examples:
+  ckpt restart ckpt-store
+  ckpt restart ckpt-store --id 3
+  ckpt restart ckpt-store --job heat
+  pid=$(ckpt restart ckpt-store --detach)")]
+pub struct Arguments {
+    /// The store
+    dir: PathBuf,
+    /// The checkpoint [default: the newest sealed one]
+    #[arg(long)]
+    id: Option<u64>,
+    /// The job, by id or name, where the store holds several
+    #[arg(long)]
+    job: Option<String>,
+    /// Leave the program alone once it runs, and print its pid
+    #[arg(long)]
+    detach: bool,
+    /// Restart even if files have changed that were not captured
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs the command.
+pub fn execute(arguments: &Arguments) -> Result<u8> {
+    let dir = absolute(&arguments.dir)?;
+    let store = Store::open(&dir)?;
+    let attempts = store.attempts()?;
+    let id = selection::select(&dir, &attempts, arguments.id, arguments.job.as_deref())?;
+    log::info!("restarting checkpoint {id} of {}", dir.display());
+    let options = RestoreOptions { store_dir: dir, force: arguments.force, ..RestoreOptions::default() };
+    if arguments.detach {
+        return detach::in_intermediate_process(|| {
+            let rebuilt = rebuild_with_progress(&store, id, &options)?;
+            let pid = rebuilt.pid();
+            rebuilt.release()?;
+            Ok(pid)
+        });
+    }
+    // Until the program is complete, signals have their usual effect on us, and our end is its end.
+    let rebuilt = rebuild_with_progress(&store, id, &options)?;
+    drop(store);
+    let mut parent = Parent::prepare()?;
+    let pid = rebuilt.pid();
+    parent.hand_over_terminal(pid);
+    rebuilt.release()?;
+    parent.follow(pid)
+}
+
+fn rebuild_with_progress(store: &Store, id: u64, options: &RestoreOptions) -> Result<Rebuilt> {
+    let mut bar = Progress::start();
+    let rebuilt = rebuild(store, id, options, &mut |stage, done, total| match stage {
+        Stage::Reading => bar.update("reading", done, total, Unit::Bytes),
+        Stage::Verifying => bar.update("verifying", done, total, Unit::Bytes),
+        Stage::Mapping => bar.update("mapping", done, total, Unit::Count),
+        Stage::Threads => bar.update("threads", done, total, Unit::Count),
+    });
+    bar.end();
+    rebuilt
+}
+
+/// The exit status of a command that only started the program.
+const DETACHED: u8 = exit_code::DONE;

@@ -1,0 +1,171 @@
+//! Which checkpoint is meant. A choice that would be a guess is left to the user, who gets the list of jobs.
+
+use std::io;
+use std::path::Path;
+
+use ckpt_store::{AttemptRow, AttemptState};
+
+use crate::commands::list::state_word;
+use crate::commands::table::{Align, Table};
+use crate::units;
+use crate::error::{Error, Result};
+
+/// The id of the checkpoint to restart: `id`, or the newest sealed one of `job`, or of the only job there is.
+pub fn select(dir: &Path, attempts: &[AttemptRow], id: Option<u64>, job: Option<&str>) -> Result<u64> {
+    match id {
+        Some(id) => by_id(dir, attempts, id, job),
+        None => newest(dir, attempts, job),
+    }
+}
+
+fn by_id(dir: &Path, attempts: &[AttemptRow], id: u64, job: Option<&str>) -> Result<u64> {
+    let Some(row) = attempts.iter().find(|row| row.id == id) else {
+        // The store knows best how to say that it does not exist.
+        return Ok(id);
+    };
+    if let Some(job) = job.filter(|job| !is_of(row, job)) {
+        let message = format!("checkpoint {id} belongs to job {} ({}), not to {job}", row.job, row.name);
+        return Err(Error::Usage(message));
+    }
+    if row.state != AttemptState::Sealed {
+        return Err(nothing_sealed(dir, &format!("attempt {id} is not a checkpoint: {}", fate(row))));
+    }
+    Ok(id)
+}
+
+fn newest(dir: &Path, attempts: &[AttemptRow], job: Option<&str>) -> Result<u64> {
+    let meant: Vec<&AttemptRow> = attempts.iter().filter(|row| job.is_none_or(|job| is_of(row, job))).collect();
+    let newest_of_jobs = newest_sealed_of_each_job(&meant);
+    match (newest_of_jobs.as_slice(), meant.iter().max_by_key(|row| row.id), job) {
+        ([only], _, _) => Ok(only.id),
+        ([], Some(last), _) => Err(nothing_sealed(dir, &format!("the newest attempt, {}, {}", last.id, fate(last)))),
+        ([], None, Some(job)) if !attempts.is_empty() => {
+            let every: Vec<&AttemptRow> = attempts.iter().collect();
+            Err(Error::Usage(format!(
+                "no job {job} in {}\n{}",
+                dir.display(),
+                jobs(&newest_sealed_of_each_job(&every))
+            )))
+        }
+        ([], None, _) => Err(nothing_sealed(dir, "no checkpoint has been taken into it")),
+        (several, _, _) => {
+            let dir = dir.display();
+            Err(Error::Usage(format!(
+                "several jobs have checkpoints in {dir}; choose one with --job ID\n{}",
+                jobs(several)
+            )))
+        }
+    }
+}
+
+fn is_of(row: &AttemptRow, job: &str) -> bool {
+    row.job == job || row.name == job
+}
+
+/// Ascending by id, so the job that was checkpointed last comes last.
+fn newest_sealed_of_each_job<'a>(attempts: &[&'a AttemptRow]) -> Vec<&'a AttemptRow> {
+    let mut newest: Vec<&AttemptRow> = Vec::new();
+    for &row in attempts.iter().filter(|row| row.state == AttemptState::Sealed) {
+        match newest.iter_mut().find(|other| other.job == row.job) {
+            Some(other) if other.id < row.id => *other = row,
+            Some(_) => {}
+            None => newest.push(row),
+        }
+    }
+    newest.sort_by_key(|row| row.id);
+    newest
+}
+
+fn fate(row: &AttemptRow) -> String {
+    match row.state {
+        AttemptState::Failed => format!("failed: {}", row.reason),
+        AttemptState::Writing => "is still being written, or its agent was killed".to_owned(),
+        AttemptState::Sealed => state_word(row.state).to_owned(),
+    }
+}
+
+fn nothing_sealed(dir: &Path, why: &str) -> Error {
+    Error::io("find a sealed checkpoint in", dir, io::Error::other(why.to_owned()))
+}
+
+fn jobs(newest: &[&AttemptRow]) -> Table {
+    let mut table = Table::new(&[
+        ("job", Align::Left),
+        ("name", Align::Left),
+        ("newest checkpoint", Align::Right),
+        ("time", Align::Left),
+    ]);
+    for row in newest {
+        let time = units::local_time(row.sealed_unix_s.unwrap_or(row.started_unix_ms / 1000));
+        table.row([row.job.clone(), row.name.clone(), row.id.to_string(), time]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use AttemptState::{Failed, Sealed, Writing};
+
+    use super::*;
+    use crate::commands::list::tests::attempt;
+    use crate::error::exit_code::{FAILED, USAGE};
+
+    fn choose(attempts: &[AttemptRow], id: Option<u64>, job: Option<&str>) -> Result<u64, (u8, String)> {
+        select(Path::new("/store"), attempts, id, job).map_err(|error| (error.exit_code(), error.to_string()))
+    }
+
+    #[test]
+    fn the_newest_sealed_checkpoint_is_meant_when_there_is_one_job() {
+        let attempts =
+            [attempt(1, "a", "heat", Sealed), attempt(2, "a", "heat", Sealed), attempt(3, "a", "heat", Failed)];
+        assert_eq!(choose(&attempts, None, None), Ok(2));
+        assert_eq!(choose(&attempts, Some(1), None), Ok(1));
+    }
+
+    #[test]
+    fn several_jobs_are_listed_instead_of_guessed_at() {
+        let attempts =
+            [attempt(1, "a", "heat", Sealed), attempt(5, "b", "jacobi", Sealed), attempt(3, "a", "heat", Sealed)];
+        let (code, message) = choose(&attempts, None, None).unwrap_err();
+        assert_eq!(code, USAGE);
+        let lines: Vec<_> = message.lines().collect();
+        assert_eq!(lines.len(), 4, "{message}");
+        assert!(lines[2].starts_with("a    heat") && lines[2].contains(" 3  2001-"), "{message}");
+        assert!(lines[3].starts_with("b    jacobi") && lines[3].contains(" 5  2001-"), "{message}");
+        assert_eq!(choose(&attempts, None, Some("heat")), Ok(3));
+        assert_eq!(choose(&attempts, None, Some("b")), Ok(5));
+    }
+
+    #[test]
+    fn a_name_that_two_jobs_bear_is_a_guess_too_and_an_unknown_one_lists_the_jobs() {
+        let attempts = [attempt(1, "a", "heat", Sealed), attempt(2, "b", "heat", Sealed)];
+        assert_eq!(choose(&attempts, None, Some("heat")).unwrap_err().0, USAGE);
+        let (code, message) = choose(&attempts, None, Some("cold")).unwrap_err();
+        assert_eq!(code, USAGE);
+        assert!(message.contains("no job cold") && message.contains("heat"), "{message}");
+    }
+
+    #[test]
+    fn a_job_without_a_checkpoint_makes_no_choice_necessary() {
+        let attempts = [attempt(1, "a", "heat", Sealed), attempt(2, "b", "jacobi", Failed)];
+        assert_eq!(choose(&attempts, None, None), Ok(1));
+    }
+
+    #[test]
+    fn without_a_sealed_checkpoint_the_newest_failure_is_told() {
+        let (code, message) = choose(&[attempt(4, "a", "heat", Failed)], None, None).unwrap_err();
+        assert_eq!((code, message.contains("attempt, 4, failed: no space")), (FAILED, true), "{message}");
+        assert_eq!(choose(&[], None, None).unwrap_err().0, FAILED);
+    }
+
+    #[test]
+    fn an_id_that_is_no_checkpoint_or_another_jobs_is_refused() {
+        let attempts =
+            [attempt(1, "a", "heat", Failed), attempt(2, "a", "heat", Writing), attempt(3, "b", "x", Sealed)];
+        assert!(choose(&attempts, Some(1), None).unwrap_err().1.contains("failed: no space"));
+        assert!(choose(&attempts, Some(2), None).unwrap_err().1.contains("still being written"));
+        assert_eq!(choose(&attempts, Some(3), Some("a")).unwrap_err().0, USAGE);
+        assert_eq!(choose(&attempts, Some(3), Some("x")), Ok(3));
+        assert_eq!(choose(&attempts, Some(9), None), Ok(9), "the store refuses it");
+    }
+}

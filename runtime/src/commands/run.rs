@@ -1,0 +1,148 @@
+//! `ckpt run`: starts a program under libckpt.so and is its parent.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ckpt_wire::{ENV_DIR, ENV_INTERVAL, ENV_JOB, ENV_NAME, TEXT_BYTES};
+use clap::Args;
+
+use super::interval::check_interval;
+use super::{absolute, executable, installation};
+use crate::error::{Error, Result};
+use crate::parent::Parent;
+
+const DIR_DEFAULT: &str = "ckpt-store";
+
+/// Start a program that can be checkpointed
+#[derive(Args)]
+#[command(after_help = "\
+The exit status is the program's own, or 128 + the number of the signal that ended it; failures of ckpt
+itself are 121 (failed), 122 (usage), 124 (the program cannot be checkpointed), 125 (environment).
+
+Examples:
+  ckpt run -- python3 train.py
+  ckpt run --dir /scratch/heat --name heat --interval 10m -- ./heat2d 4096
+  kill -USR1 PID                   a checkpoint; so does `ckpt checkpoint PID`")]
+pub struct Arguments {
+    /// The store [default: $CKPT_DIR or ./ckpt-store]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Name of the job, for `ckpt list` and `ckpt restart --job` [default: the program's file name]
+    #[arg(long, value_parser = check_name)]
+    name: Option<String>,
+    /// Time between automatic checkpoints: 30s, 10m, 2h; a bare number is seconds [default: $CKPT_INTERVAL or none]
+    #[arg(long, value_parser = check_interval)]
+    interval: Option<String>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+fn check_name(name: &str) -> Result<String, String> {
+    match name.len() {
+        0 => Err("a name has at least one character".to_owned()),
+        bytes if bytes >= TEXT_BYTES => Err(format!("a name has at most {} bytes", TEXT_BYTES - 1)),
+        _ => Ok(name.to_owned()),
+    }
+}
+
+/// Runs the command.
+pub fn execute(arguments: &Arguments) -> Result<u8> {
+    let program = &arguments.command[0];
+    executable::check(program)?;
+    let mut command = Command::new(program);
+    command.args(&arguments.command[1..]);
+    command.env("LD_PRELOAD", preload_list(&installation::library()?, std::env::var_os("LD_PRELOAD")));
+    command.env(ENV_DIR, store_dir(arguments.dir.as_deref())?);
+    command.env(ENV_JOB, new_job()?);
+    if let Some(name) = &arguments.name {
+        command.env(ENV_NAME, name);
+    }
+    if let Some(interval) = &arguments.interval {
+        command.env(ENV_INTERVAL, interval);
+    }
+    start(command, program)
+}
+
+fn start(mut command: Command, program: &OsStr) -> Result<u8> {
+    let parent = Parent::prepare()?;
+    let inherited = parent.inherited();
+    // SAFETY: `apply` makes system calls only, so it may run between fork and exec.
+    unsafe { command.pre_exec(move || inherited.apply()) };
+    let child = command.spawn().map_err(|source| Error::io("start", PathBuf::from(program), source))?;
+    // Dropping `child` neither waits nor kills.
+    parent.follow(child.id() as i32)
+}
+
+/// `LD_PRELOAD` with our library in front.
+fn preload_list(library: &Path, others: Option<OsString>) -> OsString {
+    let mut list = library.as_os_str().to_owned();
+    if let Some(others) = others.filter(|others| !others.is_empty()) {
+        list.push(":");
+        list.push(others);
+    }
+    list
+}
+
+/// The store's absolute path, from the option, the environment or the default.
+fn store_dir(option: Option<&Path>) -> Result<PathBuf> {
+    if option.is_some_and(|dir| dir.as_os_str().is_empty()) {
+        return Err(Error::Usage("--dir needs the path of a directory".to_owned()));
+    }
+    let environment = std::env::var_os(ENV_DIR).filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    let dir = option.map(Path::to_owned).or(environment).unwrap_or_else(|| PathBuf::from(DIR_DEFAULT));
+    let dir = absolute(&dir)?;
+    if dir.exists() && !dir.is_dir() {
+        return Err(Error::Usage(format!("{} is not a directory; --dir names the store", dir.display())));
+    }
+    Ok(dir)
+}
+
+/// A random id: 16 hexadecimal digits.
+fn new_job() -> Result<String> {
+    let mut bytes = [0_u8; 8];
+    // SAFETY: getrandom writes at most the given number of bytes into `bytes`.
+    let written = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if written != bytes.len() as isize {
+        return Err(Error::io("read", "random numbers", std::io::Error::last_os_error()));
+    }
+    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_library_comes_first_and_others_stay() {
+        let library = Path::new("/opt/libckpt.so");
+        assert_eq!(preload_list(library, None), "/opt/libckpt.so");
+        assert_eq!(preload_list(library, Some(OsString::new())), "/opt/libckpt.so");
+        assert_eq!(preload_list(library, Some("a.so b.so".into())), "/opt/libckpt.so:a.so b.so");
+    }
+
+    #[test]
+    fn a_job_is_sixteen_hexadecimal_digits_and_new_each_time() {
+        let job = new_job().unwrap();
+        assert!(job.len() == 16 && job.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        assert_ne!(job, new_job().unwrap());
+    }
+
+    #[test]
+    fn the_store_is_an_absolute_path_to_what_may_become_a_directory() {
+        assert_eq!(store_dir(Some(Path::new("/a/b"))).unwrap(), Path::new("/a/b"));
+        assert!(store_dir(Some(Path::new("x"))).unwrap().is_absolute());
+        assert!(matches!(store_dir(Some(Path::new("/dev/null"))), Err(Error::Usage(_))));
+        assert!(matches!(store_dir(Some(Path::new(""))), Err(Error::Usage(_))));
+    }
+
+    #[test]
+    fn a_name_fits_into_the_control_block() {
+        assert!(check_name("heat").is_ok());
+        assert!(check_name("").is_err());
+        assert!(check_name(&"x".repeat(TEXT_BYTES - 1)).is_ok());
+        assert!(check_name(&"x".repeat(TEXT_BYTES)).is_err());
+    }
+}

@@ -1,0 +1,124 @@
+//! A checkpoint for people.
+
+use std::fmt::Write;
+
+use super::view::{BytesView, CheckpointView};
+use crate::commands::table::{Align, Table};
+use crate::units::{self, printable};
+
+/// The whole answer.
+pub fn render(view: &CheckpointView) -> String {
+    let mut text = String::new();
+    let sections = [
+        ("", heading(view)),
+        ("\nProcesses\n", processes(view)),
+        ("\nThreads\n", threads(view).to_string()),
+        ("\nRegions\n", regions(view).to_string()),
+        ("\nDescriptors\n", descriptors(view).to_string()),
+        ("\nWhere the bytes went\n", bytes(&view.bytes)),
+    ];
+    for (title, content) in sections {
+        text.push_str(title);
+        text.push_str(&content);
+    }
+    text
+}
+
+fn heading(view: &CheckpointView) -> String {
+    let sealed = view.sealed_unix_s.map_or_else(|| "not".to_owned(), units::local_time);
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "Checkpoint {} of job {} ({})", view.id, printable(&view.job), printable(&view.name));
+    let _ = writeln!(text, "sealed    {sealed}, triggered by {}", printable(&view.trigger));
+    let _ = writeln!(
+        text,
+        "memory    {}, {} new in the store",
+        units::bytes(view.memory_bytes),
+        units::bytes(view.new_bytes)
+    );
+    let (stop, total) = (units::milliseconds(view.stop_ms), units::milliseconds(view.total_ms));
+    let _ = writeln!(text, "stopped   {stop} ms, {total} ms in all");
+    let host = &view.host;
+    let _ = writeln!(text, "host      Linux {}, {}, ckpt {}", host.kernel_release, host.processor, host.ckpt_version);
+    text
+}
+
+fn processes(view: &CheckpointView) -> String {
+    let mut text = String::new();
+    for process in &view.processes {
+        let line = process.command_line.join(" ");
+        let _ = writeln!(
+            text,
+            "pid       {} (uid {}, gid {}, {} threads)",
+            process.pid, process.uid, process.gid, process.threads
+        );
+        let _ = writeln!(text, "file      {}", printable(&process.executable));
+        let _ = writeln!(text, "command   {}", printable(&line));
+        let _ = writeln!(text, "cwd       {}", printable(&process.cwd));
+    }
+    text
+}
+
+fn threads(view: &CheckpointView) -> Table {
+    let mut table = Table::new(&[("tid", Align::Right), ("name", Align::Left), ("waiting in", Align::Left)]);
+    for thread in &view.threads {
+        table.row([thread.tid.to_string(), thread.name.clone(), thread.waiting_in.clone().unwrap_or_default()]);
+    }
+    table
+}
+
+fn regions(view: &CheckpointView) -> Table {
+    let mut table = Table::new(&[
+        ("id", Align::Right),
+        ("address", Align::Right),
+        ("size", Align::Right),
+        ("prot", Align::Left),
+        ("kind", Align::Left),
+        ("name", Align::Left),
+    ]);
+    for region in &view.regions {
+        table.row([
+            region.id.to_string(),
+            region.address.clone(),
+            units::bytes(region.bytes),
+            region.protection.clone(),
+            region.kind.to_owned(),
+            region.name.clone(),
+        ]);
+    }
+    table
+}
+
+fn descriptors(view: &CheckpointView) -> Table {
+    let mut table = Table::new(&[
+        ("number", Align::Right),
+        ("kind", Align::Left),
+        ("offset", Align::Right),
+        ("target", Align::Left),
+        ("flags", Align::Left),
+    ]);
+    for descriptor in &view.descriptors {
+        table.row([
+            descriptor.number.to_string(),
+            descriptor.kind.to_owned(),
+            descriptor.offset.map(|offset| offset.to_string()).unwrap_or_default(),
+            descriptor.target.clone(),
+            descriptor.flags.join("|"),
+        ]);
+    }
+    table
+}
+
+fn bytes(bytes: &BytesView) -> String {
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
+    for (name, count, meaning) in [
+        ("zero", bytes.zero, "cost nothing"),
+        ("duplicate", bytes.duplicate, "were in the store already"),
+        ("new", bytes.new, "were written"),
+        ("compressed", bytes.compressed, "is what the new ones take"),
+    ] {
+        table.row([name.to_owned(), units::bytes(count), meaning.to_owned()]);
+    }
+    // The table has no headings.
+    table.to_string().trim_start().to_owned()
+}

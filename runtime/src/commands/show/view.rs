@@ -1,0 +1,219 @@
+//! A checkpoint as `ckpt show` presents it: the same fields in JSON and for people.
+//!
+//! Scripts depend on the names. Text from the program (paths, names, arguments) need not be UTF-8; what is not
+//! becomes U+FFFD.
+
+use ckpt_store::AttemptRow;
+use serde::Serialize;
+
+use super::names;
+use crate::image::{Backing, FileKind, OpenFile, ProcessImage, Region, ThreadImage};
+
+/// Everything about a checkpoint.
+#[derive(Serialize)]
+pub struct CheckpointView {
+    pub id: u64,
+    pub job: String,
+    pub name: String,
+    pub trigger: String,
+    pub sealed_unix_s: Option<u64>,
+    pub memory_bytes: u64,
+    pub new_bytes: u64,
+    pub stop_ms: f64,
+    pub total_ms: f64,
+    /// The host it was taken on.
+    pub host: HostView,
+    pub processes: Vec<ProcessView>,
+    pub threads: Vec<ThreadView>,
+    pub regions: Vec<RegionView>,
+    pub descriptors: Vec<DescriptorView>,
+    /// Where the bytes went.
+    pub bytes: BytesView,
+}
+
+/// A host.
+#[derive(Serialize)]
+pub struct HostView {
+    pub kernel_release: String,
+    pub processor: String,
+    pub ckpt_version: String,
+}
+
+/// A process.
+#[derive(Serialize)]
+pub struct ProcessView {
+    pub pid: i32,
+    pub executable: String,
+    /// The arguments.
+    pub command_line: Vec<String>,
+    pub cwd: String,
+    pub threads: usize,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// A thread.
+#[derive(Serialize)]
+pub struct ThreadView {
+    pub pid: i32,
+    pub tid: i32,
+    pub name: String,
+    /// The system call it was waiting in.
+    pub waiting_in: Option<String>,
+}
+
+/// A mapping.
+#[derive(Serialize)]
+pub struct RegionView {
+    /// Its index in the image.
+    pub id: usize,
+    /// Hexadecimal, with 0x.
+    pub address: String,
+    pub bytes: u64,
+    /// anonymous, private_file, shared_file, shared_object, heap or stack.
+    pub kind: &'static str,
+    pub name: String,
+    /// As in /proc/PID/maps: `rw-p`.
+    pub protection: String,
+}
+
+/// An entry of the descriptor table.
+#[derive(Serialize)]
+pub struct DescriptorView {
+    pub number: i32,
+    pub kind: &'static str,
+    pub target: String,
+    /// `O_RDWR`, `O_APPEND` ...
+    pub flags: Vec<&'static str>,
+    /// Bytes; where the kind has one.
+    pub offset: Option<u64>,
+}
+
+/// What became of the memory.
+#[derive(Clone, Copy, Serialize)]
+pub struct BytesView {
+    pub zero: u64,
+    pub duplicate: u64,
+    pub new: u64,
+    pub compressed: u64,
+}
+
+impl CheckpointView {
+    /// The view of a checkpoint's row and image.
+    pub fn new(row: &AttemptRow, image: &ProcessImage) -> CheckpointView {
+        let written = row.written;
+        CheckpointView {
+            id: row.id,
+            job: row.job.clone(),
+            name: row.name.clone(),
+            trigger: row.trigger.clone(),
+            sealed_unix_s: row.sealed_unix_s,
+            memory_bytes: row.memory_bytes,
+            new_bytes: row.new_bytes,
+            stop_ms: row.stop_ms,
+            total_ms: row.total_ms,
+            host: HostView {
+                kernel_release: image.host.kernel_release.clone(),
+                processor: image.host.processor.clone(),
+                ckpt_version: image.host.ckpt_version.clone(),
+            },
+            processes: vec![process(image)],
+            threads: image.threads.iter().map(|thread| thread_view(image.pid, thread)).collect(),
+            regions: image.regions.iter().enumerate().map(|(id, region)| region_view(id, region)).collect(),
+            descriptors: descriptors(image),
+            bytes: BytesView {
+                zero: written.zero_bytes,
+                duplicate: written.duplicate_bytes,
+                new: written.new_bytes,
+                compressed: written.compressed_bytes,
+            },
+        }
+    }
+}
+
+fn process(image: &ProcessImage) -> ProcessView {
+    let line = image.command_line.strip_suffix(&[0]).unwrap_or(&image.command_line);
+    ProcessView {
+        pid: image.pid,
+        executable: lossy(&image.executable),
+        command_line: line.split(|&byte| byte == 0).map(lossy).collect(),
+        cwd: lossy(&image.working_directory),
+        threads: image.threads.len(),
+        uid: image.uids[0],
+        gid: image.gids[0],
+    }
+}
+
+fn thread_view(pid: i32, thread: &ThreadImage) -> ThreadView {
+    let waiting_in = thread.waiting_call.map(names::system_call);
+    ThreadView { pid, tid: thread.tid, name: lossy(&thread.name), waiting_in }
+}
+
+fn region_view(id: usize, region: &Region) -> RegionView {
+    RegionView {
+        id,
+        address: format!("{:#x}", region.address),
+        bytes: region.bytes,
+        kind: kind(region),
+        name: lossy(&region.name),
+        protection: protection(region),
+    }
+}
+
+fn kind(region: &Region) -> &'static str {
+    match region.backing {
+        Backing::Anonymous if region.name == b"[heap]" => "heap",
+        Backing::Anonymous if region.name.starts_with(b"[stack") => "stack",
+        Backing::Anonymous => "anonymous",
+        Backing::PrivateFile(_) => "private_file",
+        Backing::SharedFile { .. } => "shared_file",
+        Backing::SharedObject { .. } => "shared_object",
+    }
+}
+
+fn protection(region: &Region) -> String {
+    let shared = matches!(region.backing, Backing::SharedFile { .. } | Backing::SharedObject { .. });
+    let right = |bit, letter| if region.protection & bit != 0 { letter } else { '-' };
+    let rights = [right(libc::PROT_READ, 'r'), right(libc::PROT_WRITE, 'w'), right(libc::PROT_EXEC, 'x')];
+    rights.into_iter().chain([if shared { 's' } else { 'p' }]).collect()
+}
+
+fn descriptors(image: &ProcessImage) -> Vec<DescriptorView> {
+    let known = image.descriptors.iter().filter_map(|descriptor| {
+        let file = image.files.get(descriptor.file as usize)?;
+        let mut flags = names::open_flags(file.flags);
+        if descriptor.close_on_exec {
+            flags.push("O_CLOEXEC");
+        }
+        let (kind, target, offset) = target(file);
+        Some(DescriptorView { number: descriptor.number, kind, target, flags, offset })
+    });
+    known.collect()
+}
+
+/// Kind, target and offset of an open file.
+fn target(file: &OpenFile) -> (&'static str, String, Option<u64>) {
+    match &file.kind {
+        FileKind::Regular { path, offset, .. } => ("regular", lossy(path), Some(*offset)),
+        FileKind::Directory { path, offset } => ("directory", lossy(path), Some(*offset)),
+        FileKind::Device { path } => ("device", lossy(path), None),
+        FileKind::Standard { stream, was } => ("standard", format!("{stream} (was {})", lossy(was)), None),
+        FileKind::Pipe { pipe } => ("pipe", format!("pipe {pipe} of the process"), None),
+        FileKind::EventFd { count, semaphore: false } => ("eventfd", format!("count {count}"), None),
+        FileKind::EventFd { count, semaphore: true } => ("eventfd", format!("count {count}, semaphore"), None),
+        FileKind::Epoll { targets } => {
+            let numbers: Vec<_> = targets.iter().map(|target| target.number.to_string()).collect();
+            (
+                "epoll",
+                format!("watches {}", if numbers.is_empty() { "nothing".to_owned() } else { numbers.join(", ") }),
+                None,
+            )
+        }
+        #[allow(unreachable_patterns, reason = "kinds are added to the image before they are known here")]
+        other => ("other", format!("{other:?}"), None),
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

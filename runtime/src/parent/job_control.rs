@@ -1,0 +1,102 @@
+//! Stopping and continuing together with the program.
+//!
+//! A shell sees only us, so we stop when the program has stopped, by the same signal, and on SIGCONT the program
+//! continues before anything else happens. Without a terminal there is no shell that would continue us: then we
+//! stop only if the stop came through us, because whoever sent it knows our pid.
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, kill, pthread_sigmask, sigaction};
+use nix::sys::signalfd::siginfo;
+use nix::unistd::{Pid, getpgid, getpgrp, getpid};
+
+use super::forward::{self, Source};
+use super::terminal::Terminal;
+
+/// The group of process `pid`, if it is another one than ours.
+pub fn own_group(pid: i32) -> Option<Pid> {
+    getpgid(Some(Pid::from_raw(pid))).ok().filter(|&group| group != getpgrp())
+}
+
+/// The program as something that is stopped and continued.
+pub struct Job {
+    pid: i32,
+    /// A stop signal has been passed on to it.
+    asked_to_stop: bool,
+}
+
+impl Job {
+    /// The job of process `pid`.
+    pub fn new(pid: i32) -> Job {
+        Job { pid, asked_to_stop: false }
+    }
+
+    /// Does with a signal that was sent to us what the program should get from it.
+    pub fn take_signal(&mut self, signal: &siginfo, terminal: &mut Option<Terminal>) {
+        let number = signal.ssi_signo as i32;
+        let group = own_group(self.pid);
+        match Source::of(signal) {
+            Source::Child | Source::Ourselves => {}
+            Source::Process if number == libc::SIGCONT => self.proceed(group, terminal),
+            Source::Process => {
+                let from_below = group.is_none() && forward::descends_from(signal.ssi_pid as i32, self.pid);
+                if !from_below {
+                    self.asked_to_stop |= is_stop(number);
+                    forward::to_process(self.pid, signal);
+                }
+            }
+            Source::Terminal => {
+                if let Some(group) = group {
+                    forward::to_group(group, number);
+                }
+            }
+        }
+    }
+
+    /// Continues the program; with the terminal, if that has come back to us and the program has its own group.
+    fn proceed(&mut self, group: Option<Pid>, terminal: &mut Option<Terminal>) {
+        match group {
+            Some(group) => {
+                if let Some(terminal) = terminal {
+                    terminal.give_to(group);
+                }
+                forward::to_group(group, libc::SIGCONT);
+            }
+            // A shell continues the whole group, and a program that runs need not hear it twice.
+            None if forward::is_stopped(self.pid) => {
+                // It may have ended meanwhile, which the loop is about to see.
+                let _ = kill(Pid::from_raw(self.pid), Signal::SIGCONT);
+            }
+            None => {}
+        }
+    }
+
+    /// The program has been stopped by `signal`: stop as well, if somebody is there to notice.
+    pub fn stop_alike(&mut self, signal: i32, terminal: &mut Option<Terminal>) {
+        let noticed = std::mem::take(&mut self.asked_to_stop) || terminal.is_some();
+        if !noticed || !forward::is_stopped(self.pid) {
+            return;
+        }
+        if let Some(terminal) = terminal {
+            terminal.take_back(self.pid);
+        }
+        stop_ourselves(Signal::try_from(signal).unwrap_or(Signal::SIGSTOP));
+    }
+}
+
+fn is_stop(signal: i32) -> bool {
+    [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&signal)
+}
+
+/// Stops this process by `signal`; returns when it has been continued.
+fn stop_ourselves(signal: Signal) {
+    if signal != Signal::SIGSTOP {
+        let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+        // SAFETY: the default action runs no code of ours.
+        let _ = unsafe { sigaction(signal, &default) };
+    }
+    let _ = kill(getpid(), signal);
+    let mut alone = SigSet::empty();
+    alone.add(signal);
+    // A pending signal takes effect when it is unblocked, before the call returns.
+    let _ = pthread_sigmask(SigmaskHow::SIG_UNBLOCK, Some(&alone), None);
+    let _ = pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&alone), None);
+}

@@ -1,0 +1,104 @@
+//! The life of a parent that wants to be invisible: what `ckpt run` and `ckpt restart` do while the program runs.
+//!
+//! Whoever started us must see the program: signals that a process sends to us go on to it, it stops when we are
+//! stopped and we stop when it is, it owns the terminal when we do, and its exit status becomes ours. Signals that
+//! the terminal generates reach every process of the foreground group by themselves; these are passed on only
+//! when the program is in another group.
+//!
+//! All signals are blocked and read from a descriptor, so nothing is lost between two looks and no handler runs.
+//! The program depends on us for nothing: when we are killed, it runs on.
+
+mod forward;
+mod job_control;
+mod signals;
+mod status;
+mod terminal;
+
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::error::{Error, Result};
+use job_control::Job;
+use status::Event;
+use terminal::Terminal;
+
+pub use signals::{Inherited, Signals, note_dispositions_at_start};
+
+/// Added to the number of the signal that ended the program, as shells do.
+const STATUS_OF_SIGNAL: u8 = 128;
+
+/// A parent that is ready to have a child.
+pub struct Parent {
+    signals: Signals,
+    terminal: Option<Terminal>,
+}
+
+impl Parent {
+    /// Blocks the signals and remembers the terminal. Call it before the program runs, from the only thread.
+    pub fn prepare() -> Result<Parent> {
+        Ok(Parent { signals: Signals::block()?, terminal: Terminal::open() })
+    }
+
+    /// What a child that is started by fork has to put back before it executes the program.
+    pub fn inherited(&self) -> Inherited {
+        self.signals.inherited()
+    }
+
+    /// Makes the group of process `pid` the foreground of the terminal, if we are and the group is its own. To be
+    /// called while the program does not run yet, so that its first access to the terminal finds things in order.
+    pub fn hand_over_terminal(&mut self, pid: i32) {
+        if let (Some(terminal), Some(group)) = (&mut self.terminal, job_control::own_group(pid)) {
+            terminal.give_to(group);
+        }
+    }
+
+    /// Waits until our child `pid` ends and returns its exit status, or 128 + the number of the signal that
+    /// ended it.
+    pub fn follow(mut self, pid: i32) -> Result<u8> {
+        let ended = status::end_descriptor(pid)?;
+        let mut job = Job::new(pid);
+        loop {
+            // Signals first: a change of status that comes after this look sends a SIGCHLD, which ends the poll.
+            while let Some(signal) = self.signals.next()? {
+                job.take_signal(&signal, &mut self.terminal);
+            }
+            while let Some(event) = status::next_event(pid)? {
+                match event {
+                    Event::Exited(code) => {
+                        self.end(pid, false);
+                        return Ok(code);
+                    }
+                    Event::Killed(signal) => {
+                        self.end(pid, true);
+                        return Ok(STATUS_OF_SIGNAL.saturating_add(signal as u8));
+                    }
+                    Event::Stopped(signal) => job.stop_alike(signal, &mut self.terminal),
+                    Event::Continued => {}
+                }
+            }
+            self.sleep(&ended)?;
+        }
+    }
+
+    /// Waits for a signal or the program's end.
+    fn sleep(&self, ended: &impl AsFd) -> Result<()> {
+        let mut waits =
+            [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN), PollFd::new(ended.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut waits, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(source) => Err(Error::io("wait for", PathBuf::from("the program"), source)),
+        }
+    }
+
+    fn end(&mut self, pid: i32, killed: bool) {
+        if let Some(terminal) = &mut self.terminal {
+            terminal.take_back(pid);
+            if killed {
+                terminal.restore_modes();
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Our own signals: blocked, and read one by one.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::errno::Errno;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, pthread_sigmask, sigaction};
+use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
+
+use crate::error::{Error, Result};
+
+static PIPE_IGNORED_AT_START: AtomicBool = AtomicBool::new(false);
+
+/// Notes whether SIGPIPE was ignored by whoever started us, for the program's sake. The Rust runtime ignores it
+/// before `main`, so this must run earlier: see the `.init_array` entry of `main.rs`.
+pub extern "C" fn note_dispositions_at_start() {
+    // SAFETY: zero is a valid `struct sigaction`, and it is only written to.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: a null new action changes nothing; the old one is written to `action`.
+    unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action) };
+    PIPE_IGNORED_AT_START.store(action.sa_sigaction == libc::SIG_IGN, Ordering::Relaxed);
+}
+
+/// All signals of this process, waiting to be read.
+pub struct Signals {
+    descriptor: SignalFd,
+    inherited: Inherited,
+}
+
+impl Signals {
+    /// Blocks every signal. SIGCHLD gets its default action: ignored, it would take the program's status away.
+    pub fn block() -> Result<Signals> {
+        let failed = |source: Errno| Error::io("block", PathBuf::from("signals"), source);
+        let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+        // SAFETY: the default action runs no code of ours.
+        let before = unsafe { sigaction(Signal::SIGCHLD, &default) }.map_err(failed)?;
+        let mut mask = SigSet::empty();
+        pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask)).map_err(failed)?;
+        let descriptor =
+            SignalFd::with_flags(&SigSet::all(), SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(failed)?;
+        let child_ignored = matches!(before.handler(), SigHandler::SigIgn);
+        let pipe_ignored = PIPE_IGNORED_AT_START.load(Ordering::Relaxed);
+        Ok(Signals { descriptor, inherited: Inherited { mask, child_ignored, pipe_ignored } })
+    }
+
+    /// The next signal that has arrived.
+    pub fn next(&mut self) -> Result<Option<siginfo>> {
+        match self.descriptor.read_signal() {
+            Ok(signal) => Ok(signal),
+            Err(Errno::EINTR) => Ok(None),
+            Err(source) => Err(Error::io("read", PathBuf::from("signals"), source)),
+        }
+    }
+
+    /// What a forked child has to put back.
+    pub fn inherited(&self) -> Inherited {
+        self.inherited
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// The signal state we were started with: the program must start with the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Inherited {
+    mask: SigSet,
+    child_ignored: bool,
+    pipe_ignored: bool,
+}
+
+impl Inherited {
+    /// Puts it back. Only system calls: it may be called between fork and exec.
+    pub fn apply(&self) -> io::Result<()> {
+        disposition(Signal::SIGCHLD, self.child_ignored)?;
+        disposition(Signal::SIGPIPE, self.pipe_ignored)?;
+        pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&self.mask), None)?;
+        Ok(())
+    }
+}
+
+fn disposition(signal: Signal, ignored: bool) -> io::Result<()> {
+    let handler = if ignored { SigHandler::SigIgn } else { SigHandler::SigDfl };
+    let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
+    // SAFETY: neither action runs code of ours.
+    unsafe { sigaction(signal, &action) }?;
+    Ok(())
+}
