@@ -62,7 +62,7 @@ impl Parent {
         let mut job = Job::new(pid);
         loop {
             // Signals first: a change of status that comes after this look sends a SIGCHLD, which ends the poll.
-            while let Some(signal) = self.signals.next()? {
+            while let Some(signal) = self.signals.take_next()? {
                 job.take_signal(&signal, &mut self.terminal);
             }
             while let Some(event) = status::next_event(pid)? {

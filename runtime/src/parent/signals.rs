@@ -45,8 +45,8 @@ impl Signals {
         Ok(Signals { descriptor, inherited: Inherited { mask, child_ignored, pipe_ignored } })
     }
 
-    /// The next signal that has arrived.
-    pub fn next(&mut self) -> Result<Option<siginfo>> {
+    /// Takes the next signal that has arrived.
+    pub fn take_next(&self) -> Result<Option<siginfo>> {
         match self.descriptor.read_signal() {
             Ok(signal) => Ok(signal),
             Err(Errno::EINTR) => Ok(None),
