@@ -34,12 +34,13 @@ pub fn start(verbosity: u8) {
     }
 }
 
-/// Appends the log to the file at `path` from now on.
+/// Appends the log to the file at `path` from now on, everything noteworthy included.
 pub fn write_to(path: &Path) -> Result<()> {
     let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
     let file = opened.map_err(|source| Error::io("open the log", path, source))?;
     if let Ok(mut current) = LOGGER.file.lock() {
         *current = Some(file);
+        log::set_max_level(log::max_level().max(LevelFilter::Info));
     }
     Ok(())
 }

@@ -47,12 +47,17 @@ impl Parent {
         self.signals.inherited()
     }
 
-    /// Makes the group of process `pid` the foreground of the terminal, if we are and the group is its own. To be
-    /// called while the program does not run yet, so that its first access to the terminal finds things in order.
-    pub fn hand_over_terminal(&mut self, pid: i32) {
+    /// Lets our child `pid` run by calling `release`. If we are the foreground of the terminal and the child leads a
+    /// group of its own, that becomes the foreground first: its first access to the terminal finds things in order.
+    pub fn release(&mut self, pid: i32, release: impl FnOnce() -> Result<()>) -> Result<()> {
         if let (Some(terminal), Some(group)) = (&mut self.terminal, job_control::own_group(pid)) {
             terminal.give_to(group);
         }
+        let released = release();
+        if released.is_err() {
+            self.end(pid, false);
+        }
+        released
     }
 
     /// Waits until our child `pid` ends and returns its exit status, or 128 + the number of the signal that

@@ -62,8 +62,7 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     let rebuilt = rebuild_selected(arguments)?;
     let mut parent = Parent::prepare()?;
     let pid = rebuilt.pid();
-    parent.hand_over_terminal(pid);
-    rebuilt.release()?;
+    parent.release(pid, || rebuilt.release())?;
     parent.follow(pid)
 }
 

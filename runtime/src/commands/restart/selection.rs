@@ -5,9 +5,8 @@ use std::path::Path;
 
 use ckpt_store::{AttemptRow, AttemptState};
 
-use crate::commands::list::state_word;
+use crate::commands::list::{state_word, time};
 use crate::commands::table::{Align, Table};
-use crate::commands::units;
 use crate::error::{Error, Result};
 
 /// The id of the checkpoint to restart: `id`, or the newest sealed one of `job`, or of the only job there is.
@@ -96,8 +95,7 @@ fn jobs(newest: &[&AttemptRow]) -> Table {
         ("time", Align::Left),
     ]);
     for row in newest {
-        let time = units::local_time(row.sealed_unix_s.unwrap_or(row.started_unix_ms / 1000));
-        table.row([row.job.clone(), row.name.clone(), row.id.to_string(), time]);
+        table.row([row.job.clone(), row.name.clone(), row.id.to_string(), time(row)]);
     }
     table
 }
