@@ -19,6 +19,38 @@ struct Plan {
 
 static PLAN: OnceLock<Option<Plan>> = OnceLock::new();
 
+macro_rules! fault_points {
+    ($($constant:ident = $name:literal,)*) => {
+        /// The fault points of this crate; [`hit`] takes nothing else, so the list cannot fall behind the code.
+        #[expect(missing_docs, reason = "each is named after the request it follows")]
+        pub mod point {
+            $(pub const $constant: &str = $name;)*
+        }
+        /// Names of all fault points of this crate; those of the store are `ckpt_store::fault::FAULT_POINTS`.
+        pub const FAULT_POINTS: &[&str] = &[$(point::$constant,)*];
+    };
+}
+
+fault_points! {
+    PTRACE_SEIZE = "ptrace.seize",
+    PTRACE_INTERRUPT = "ptrace.interrupt",
+    PTRACE_SETOPTIONS = "ptrace.setoptions",
+    PTRACE_CONT = "ptrace.cont",
+    PTRACE_SYSCALL = "ptrace.syscall",
+    PTRACE_DETACH = "ptrace.detach",
+    PTRACE_GETEVENTMSG = "ptrace.geteventmsg",
+    PTRACE_GETREGSET = "ptrace.getregset",
+    PTRACE_SETREGSET = "ptrace.setregset",
+    PTRACE_GETSIGMASK = "ptrace.getsigmask",
+    PTRACE_SETSIGMASK = "ptrace.setsigmask",
+    PTRACE_PEEKSIGINFO = "ptrace.peeksiginfo",
+    PTRACE_GETRSEQ = "ptrace.getrseq",
+    PROCESS_VM_WRITEV = "process_vm_writev",
+    PROC_MEM_WRITE = "proc_mem.write",
+    USERFAULTFD_REGISTER = "userfaultfd.register",
+    PAGEMAP_PROTECT = "pagemap.protect",
+}
+
 /// Reads `CKPT_FAULT` and `CKPT_FAULT_TRACE` and connects the store's fault points to these.
 pub fn arm_from_environment() {
     let armed = PLAN.get_or_init(plan_from_environment).is_some();

@@ -1,17 +1,21 @@
 //! The runtime of ckpt: everything that is not loaded into the program.
 //!
-//! Layers, downward only: `commands` use `agent`, `capture` and `restore`; `capture` writes an [`image`] and pages
-//! into the store, `restore` reads them; both stand on [`ptrace`] and [`proc`]. `capture` and `restore` do not know
-//! each other.
+//! Layers, downward only: [`commands`] use [`agent`], [`restore`] and [`parent`]; the agent uses [`capture`], which
+//! writes an [`image`] and pages into the store; [`restore`] reads them. Capture and restore stand on [`ptrace`] and
+//! [`proc`] and do not know each other.
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("ckpt supports Linux on x86-64 only");
 
 pub mod agent;
+pub mod capture;
 pub mod commands;
 pub mod error;
 pub mod fault;
 pub mod image;
+pub mod logging;
 pub mod parent;
+pub mod proc;
 pub mod ptrace;
 pub mod restore;
+pub mod units;

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use ckpt_runtime::commands::{
-    agent, checkpoint, doctor, fault_points, list, logging, restart, run, show, status_beside_program,
+    agent, checkpoint, doctor, fault_points, list, restart, run, show, status_beside_program,
 };
 use ckpt_runtime::error::{Result, exit_code};
-use ckpt_runtime::{fault, parent};
+use ckpt_runtime::{fault, logging, parent};
 use clap::{ArgAction, Parser, Subcommand};
 use nix::sys::signal::{SigHandler, Signal, signal};
 

@@ -1,8 +1,24 @@
-//! TEMPORARY: the interface of the agent, so that the command line compiles without it.
+//! The agent: a process of its own that takes the checkpoints of one program.
+//!
+//! It is started on the first trigger, by libckpt.so or by `ckpt checkpoint`, remembers what has to be remembered
+//! between two checkpoints (the write-protection, the digests of unchanged pages), and ends with the program.
+//! It is nobody the program knows: in its own session, without the program's descriptors, not its child. Exactly
+//! one agent serves a program: the one that holds the lock beside its socket; whoever comes second hands its
+//! request over and leaves.
 
-use crate::error::{Error, Result};
+mod address;
+mod client;
+mod protocol;
+mod restart_script;
+mod server;
+
+pub use client::{request_checkpoint, start};
+pub use server::serve;
+
+use serde::{Deserialize, Serialize};
 
 /// What a checkpoint is asked to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointRequest {
     /// Why.
     pub trigger: Trigger,
@@ -13,7 +29,8 @@ pub struct CheckpointRequest {
 }
 
 /// What caused a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Trigger {
     /// `ckpt checkpoint`.
     Command,
@@ -25,10 +42,21 @@ pub enum Trigger {
     Interval,
 }
 
+impl Trigger {
+    /// Its name in rows and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Trigger::Command => "command",
+            Trigger::Signal => "signal",
+            Trigger::Api => "api",
+            Trigger::Interval => "interval",
+        }
+    }
+}
+
 /// How far a checkpoint is.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress {
-    /// All threads stand still.
-    Stopped,
     /// The program runs on.
     Resumed {
         /// How long it was stopped.
@@ -43,25 +71,11 @@ pub enum Progress {
     },
 }
 
-/// Takes a checkpoint of `pid`.
-pub fn request_checkpoint(pid: i32, _request: &CheckpointRequest, _progress: &mut dyn FnMut(Progress)) -> Result<u64> {
-    Err(Error::ProgramGone { pid })
-}
-
 /// What an agent is started with.
+#[derive(Clone, Copy, Debug)]
 pub struct AgentOptions {
     /// The program.
     pub pid: i32,
     /// A checkpoint to take at once.
     pub first_trigger: Option<Trigger>,
-}
-
-/// Serves a program.
-pub fn serve(options: AgentOptions) -> Result<()> {
-    Err(Error::ProgramGone { pid: options.pid })
-}
-
-/// Starts a detached agent.
-pub fn start(pid: i32) -> Result<i32> {
-    Err(Error::ProgramGone { pid })
 }

@@ -34,7 +34,6 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
         CheckpointRequest { trigger: Trigger::Command, wait_for_seal: !arguments.no_wait, kill: arguments.kill };
     let mut bar = Bar::start();
     let id = request_checkpoint(arguments.pid, &request, &mut |progress| match progress {
-        Progress::Stopped => bar.update("capturing", 0, 0, Unit::Bytes),
         Progress::Resumed { stop_ms } => log::info!("process {} was stopped for {stop_ms:.1} ms", arguments.pid),
         Progress::Writing { done_bytes, total_bytes } => bar.update("writing", done_bytes, total_bytes, Unit::Bytes),
     })?;

@@ -6,7 +6,7 @@ use crate::error::{Result, exit_code};
 /// Runs the command.
 pub fn execute() -> Result<u8> {
     let mut names = String::new();
-    for name in ckpt_store::fault::FAULT_POINTS {
+    for name in crate::fault::FAULT_POINTS.iter().chain(ckpt_store::fault::FAULT_POINTS) {
         names.push_str(name);
         names.push('\n');
     }

@@ -7,8 +7,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::table::{Align, Table};
-use super::{print, print_json, units};
+use super::{print, print_json};
 use crate::error::{Result, exit_code};
+use crate::units;
 
 /// List the checkpoints of a store, failed attempts included
 #[derive(Args)]

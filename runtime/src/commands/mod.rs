@@ -8,9 +8,7 @@ pub mod checkpoint;
 pub mod doctor;
 pub mod fault_points;
 pub mod list;
-pub mod logging;
 pub mod restart;
-pub mod restart_script;
 pub mod run;
 pub mod show;
 
@@ -19,7 +17,6 @@ mod installation;
 mod interval;
 mod progress_bar;
 mod table;
-mod units;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::units::printable;
+use crate::units::printable;
 
 /// Where the text of a column lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -40,7 +40,7 @@ pub fn write_memory(pid: i32, address: u64, from: &[u8]) -> Result<()> {
             Err(source) => return Err(failed(pid, "write memory of", address + done as u64, source)),
         }
     }
-    fault::hit("process_vm_writev");
+    fault::hit(fault::point::PROCESS_VM_WRITEV);
     Ok(())
 }
 
@@ -87,7 +87,7 @@ impl ProcessMemory {
         self.file
             .write_all_at(from, address)
             .map_err(|source| Error::io("write memory of", place(self.pid, address), source))?;
-        fault::hit("proc_mem.write");
+        fault::hit(fault::point::PROC_MEM_WRITE);
         Ok(())
     }
 }

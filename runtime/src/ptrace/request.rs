@@ -9,7 +9,7 @@ use std::ptr;
 use nix::errno::Errno;
 
 use crate::error::{Error, Result};
-use crate::fault;
+use crate::fault::{self, point};
 
 /// Bytes of a `siginfo_t` on x86-64.
 pub const SIGINFO_BYTES: usize = 128;
@@ -68,34 +68,34 @@ fn plain(request: u32, name: &'static str, tid: i32, data: usize) -> Result<()> 
 }
 
 pub fn seize(tid: i32, options: i32) -> Result<()> {
-    plain(libc::PTRACE_SEIZE, "ptrace.seize", tid, options as usize)
+    plain(libc::PTRACE_SEIZE, point::PTRACE_SEIZE, tid, options as usize)
 }
 
 pub fn interrupt(tid: i32) -> Result<()> {
-    plain(libc::PTRACE_INTERRUPT, "ptrace.interrupt", tid, 0)
+    plain(libc::PTRACE_INTERRUPT, point::PTRACE_INTERRUPT, tid, 0)
 }
 
 pub fn set_options(tid: i32, options: i32) -> Result<()> {
-    plain(libc::PTRACE_SETOPTIONS, "ptrace.setoptions", tid, options as usize)
+    plain(libc::PTRACE_SETOPTIONS, point::PTRACE_SETOPTIONS, tid, options as usize)
 }
 
 pub fn cont(tid: i32, signal: i32) -> Result<()> {
-    plain(libc::PTRACE_CONT, "ptrace.cont", tid, signal as usize)
+    plain(libc::PTRACE_CONT, point::PTRACE_CONT, tid, signal as usize)
 }
 
 pub fn cont_to_syscall(tid: i32) -> Result<()> {
-    plain(libc::PTRACE_SYSCALL, "ptrace.syscall", tid, 0)
+    plain(libc::PTRACE_SYSCALL, point::PTRACE_SYSCALL, tid, 0)
 }
 
 pub fn detach(tid: i32, signal: i32) -> Result<()> {
-    plain(libc::PTRACE_DETACH, "ptrace.detach", tid, signal as usize)
+    plain(libc::PTRACE_DETACH, point::PTRACE_DETACH, tid, signal as usize)
 }
 
 pub fn event_message(tid: i32) -> Result<u64> {
     let mut message: u64 = 0;
     let data = ptr::from_mut(&mut message) as usize;
     // SAFETY: GETEVENTMSG writes one unsigned long to `data`, which outlives the call.
-    unsafe { ptrace(libc::PTRACE_GETEVENTMSG, "ptrace.geteventmsg", tid, 0, data) }?;
+    unsafe { ptrace(libc::PTRACE_GETEVENTMSG, point::PTRACE_GETEVENTMSG, tid, 0, data) }?;
     Ok(message)
 }
 
@@ -104,7 +104,7 @@ pub fn get_register_set(tid: i32, set: i32, into: &mut [u8]) -> Result<usize> {
     let mut iov = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let data = ptr::from_mut(&mut iov) as usize;
     // SAFETY: GETREGSET writes at most iov_len bytes to iov_base, which is `into`, and updates iov.
-    unsafe { ptrace(libc::PTRACE_GETREGSET, "ptrace.getregset", tid, set as usize, data) }?;
+    unsafe { ptrace(libc::PTRACE_GETREGSET, point::PTRACE_GETREGSET, tid, set as usize, data) }?;
     Ok(iov.iov_len)
 }
 
@@ -113,29 +113,21 @@ pub fn set_register_set(tid: i32, set: i32, from: &[u8]) -> Result<()> {
     let mut iov = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
     let data = ptr::from_mut(&mut iov) as usize;
     // SAFETY: SETREGSET only reads iov_len bytes from iov_base, which is `from`.
-    unsafe { ptrace(libc::PTRACE_SETREGSET, "ptrace.setregset", tid, set as usize, data) }.map(drop)
+    unsafe { ptrace(libc::PTRACE_SETREGSET, point::PTRACE_SETREGSET, tid, set as usize, data) }.map(drop)
 }
 
 pub fn signal_mask(tid: i32) -> Result<u64> {
     let mut mask: u64 = 0;
     let data = ptr::from_mut(&mut mask) as usize;
     // SAFETY: GETSIGMASK writes the 8 bytes named by `address` to `data`.
-    unsafe { ptrace(PTRACE_GETSIGMASK, "ptrace.getsigmask", tid, 8, data) }?;
+    unsafe { ptrace(PTRACE_GETSIGMASK, point::PTRACE_GETSIGMASK, tid, 8, data) }?;
     Ok(mask)
 }
 
 pub fn set_signal_mask(tid: i32, mask: u64) -> Result<()> {
     let data = ptr::from_ref(&mask) as usize;
     // SAFETY: SETSIGMASK reads the 8 bytes named by `address` from `data`.
-    unsafe { ptrace(PTRACE_SETSIGMASK, "ptrace.setsigmask", tid, 8, data) }.map(drop)
-}
-
-pub fn stop_siginfo(tid: i32) -> Result<[u8; SIGINFO_BYTES]> {
-    let mut siginfo = [0; SIGINFO_BYTES];
-    let data = siginfo.as_mut_ptr() as usize;
-    // SAFETY: GETSIGINFO writes one siginfo_t, SIGINFO_BYTES bytes, to `data`.
-    unsafe { ptrace(libc::PTRACE_GETSIGINFO, "ptrace.getsiginfo", tid, 0, data) }?;
-    Ok(siginfo)
+    unsafe { ptrace(PTRACE_SETSIGMASK, point::PTRACE_SETSIGMASK, tid, 8, data) }.map(drop)
 }
 
 /// The queued signals of the thread, or of its whole process when `shared`, oldest first.
@@ -149,7 +141,7 @@ pub fn queued_signals(tid: i32, shared: bool) -> Result<Vec<[u8; SIGINFO_BYTES]>
         let address = ptr::from_ref(&args) as usize;
         let data = batch.as_mut_ptr() as usize;
         // SAFETY: PEEKSIGINFO reads `args` and writes at most `count` siginfo_t to `data`, which holds BATCH.
-        let copied = unsafe { ptrace(PTRACE_PEEKSIGINFO, "ptrace.peeksiginfo", tid, address, data) }? as usize;
+        let copied = unsafe { ptrace(PTRACE_PEEKSIGINFO, point::PTRACE_PEEKSIGINFO, tid, address, data) }? as usize;
         queued.extend_from_slice(&batch[..copied]);
         if copied < BATCH {
             return Ok(queued);
@@ -163,7 +155,7 @@ pub fn rseq_configuration(tid: i32) -> Result<Option<RseqConfiguration>> {
     let data = ptr::from_mut(&mut configuration) as usize;
     let bytes = size_of::<RseqConfiguration>();
     // SAFETY: the request writes at most `address` = `bytes` bytes to `data`.
-    match unsafe { ptrace(PTRACE_GET_RSEQ_CONFIGURATION, "ptrace.getrseq", tid, bytes, data) } {
+    match unsafe { ptrace(PTRACE_GET_RSEQ_CONFIGURATION, point::PTRACE_GETRSEQ, tid, bytes, data) } {
         Ok(_) => Ok((configuration.address != 0).then_some(configuration)),
         Err(Error::Ptrace { source: Errno::EIO, .. }) => Ok(None),
         Err(error) => Err(error),

@@ -1,63 +1,188 @@
-//! TEMPORARY: the interface of the restorer, so that the command line compiles without it.
+//! Rebuilds a process from its image.
+//!
+//! The story is the order of [`rebuild`]: everything that can be refused is refused before anything is built; the
+//! files for the mappings are opened and compared; a child with the program's own pid is forked, does by itself what
+//! a process can only do for itself, and is stopped; then its memory is exchanged and its threads are made by remote
+//! calls. It is a half-built process until [`Rebuilt::release`]: whatever goes wrong before, it is killed, and files
+//! on disk are changed only after the last thing that could fail.
+//!
+//! No code of ours is ever in the program's address space: remote calls are made at a `syscall` instruction in its
+//! vdso, which also removes the last page of the rebuild. Every page is verified before the first instruction runs.
+//!
+//! Tracing belongs to a thread, so all of this happens in the caller's.
+
+mod address_space;
+mod child;
+mod content;
+mod control;
+mod credentials;
+mod file_mappings;
+mod host;
+mod limits;
+mod paths;
+mod pin;
+mod preflight;
+mod process;
+mod ranges;
+#[cfg(test)]
+mod sample;
+mod scheduling;
+mod settle;
+mod signals;
+mod spawn;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod threads;
+mod tiles;
+mod xstate;
 
 use std::path::PathBuf;
 
 use ckpt_store::Store;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
-use crate::image::ProcessImage;
+use crate::image::{self, ProcessImage};
+use crate::ptrace::Registers;
+use file_mappings::MappingPlan;
+use host::Machine;
+use pin::Pinned;
+use process::HalfBuilt;
+use settle::SharedPages;
+use spawn::Spawned;
 
-/// How to restore.
-#[derive(Default)]
+/// How to restart.
+#[derive(Clone, Debug, Default)]
 pub struct RestoreOptions {
-    /// The store.
+    /// The store's directory, which the program's next checkpoints go to.
     pub store_dir: PathBuf,
-    /// Restore despite changed files.
+    /// Accept files that have changed since the checkpoint.
     pub force: bool,
-    /// More to come.
-    pub reserved: (),
 }
 
-/// What is being done.
+/// What is being done, for the progress callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Reading the state.
+    /// Reading the manifest.
     Reading,
-    /// Verifying pages.
+    /// Comparing the host and the files with the checkpoint; bytes are those of the mappings.
     Verifying,
-    /// Mapping memory.
+    /// Filling the memory; bytes are those of its pages.
     Mapping,
-    /// Making threads.
+    /// Making the threads; bytes are 0.
     Threads,
 }
 
-/// A program that is complete and stopped.
+/// Is told the stage, the bytes done and the bytes in all.
+pub type Progress<'a> = dyn FnMut(Stage, u64, u64) + 'a;
+
+/// A process that is complete and stands still. Dropping it ends the process.
+#[derive(Debug)]
 pub struct Rebuilt {
-    pid: i32,
+    process: HalfBuilt,
     image: ProcessImage,
 }
 
 impl Rebuilt {
-    /// Its pid here.
+    /// Its pid, which is the program's. It is a child of the caller.
     pub fn pid(&self) -> i32 {
-        self.pid
+        self.image.pid
     }
-    /// What it was made from.
+
+    /// What it was built from.
     pub fn image(&self) -> &ProcessImage {
         &self.image
     }
-    /// Lets it run.
+
+    /// Lets everything run at once, or stand still again under SIGSTOP if it was stopped when it was captured.
     pub fn release(self) -> Result<()> {
-        Ok(())
+        if self.image.job_stopped {
+            kill(Pid::from_raw(self.image.pid), Signal::SIGSTOP)
+                .map_err(|source| Error::io("stop", format!("process {}", self.image.pid), source))?;
+        }
+        terminal::hand_over(&self.image);
+        self.process.release()
     }
 }
 
-/// Rebuilds checkpoint `id`.
-pub fn rebuild(
-    _store: &Store,
-    id: u64,
-    _options: &RestoreOptions,
-    _progress: &mut dyn FnMut(Stage, u64, u64),
-) -> Result<Rebuilt> {
-    Err(Error::BadImage { id, why: "nothing restores yet".to_owned() })
+/// Rebuilds the process of checkpoint `id`.
+///
+/// # Errors
+/// What is wrong with the host, the user, the files or the store, by name. Then nothing is left of the attempt.
+pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut Progress) -> Result<Rebuilt> {
+    progress(Stage::Reading, 0, 0);
+    let manifest = store.manifest(id)?;
+    let image = image::decode(id, &manifest.state)?;
+
+    let machine = Machine::this()?;
+    preflight::check(id, &image, &machine, options.force)?;
+    let plan = plan_mappings(&image, store, progress)?;
+    let shared = SharedPages::find(&image, &plan, store)?;
+
+    let pinned = Pinned::here();
+    let Spawned { mut process, first_kept, first_file } = spawn::spawn(&image, &plan.numbers(), machine.syscall())?;
+    address_space::exchange(&mut process, &image, &machine, &plan, first_file)?;
+    address_space::close_kept(&mut process, first_kept)?;
+    drop(pinned);
+    fill(&process, &image, &plan, store, progress)?;
+    control::update(&process, &image, &options.store_dir)?;
+
+    let _pinned = Pinned::here();
+    progress(Stage::Threads, 0, 0);
+    address_space::lock(&mut process, &image)?;
+    make_threads(&mut process, &image, id)?;
+    settle::settle(id, &image, &plan, store, &shared)?;
+    limits::set(&image)?;
+    Ok(Rebuilt { process, image })
+}
+
+fn plan_mappings(image: &ProcessImage, store: &Store, progress: &mut Progress) -> Result<MappingPlan> {
+    let total = image.regions.iter().map(|region| region.bytes).sum();
+    let mut done = 0;
+    progress(Stage::Verifying, 0, total);
+    MappingPlan::new(image, store, &mut |bytes| {
+        done += bytes;
+        progress(Stage::Verifying, done, total);
+    })
+}
+
+fn fill(
+    process: &HalfBuilt,
+    image: &ProcessImage,
+    plan: &MappingPlan,
+    store: &Store,
+    progress: &mut Progress,
+) -> Result<()> {
+    let sources = || image.regions.iter().zip(plan.sources.iter().copied());
+    let total = sources().map(|(region, source)| content::bytes_to_fill(region, source)).sum();
+    let mut finished = 0;
+    for (region, source) in sources() {
+        let mut done = finished;
+        content::fill(process, region, source, store, &mut |bytes| {
+            done += bytes;
+            progress(Stage::Mapping, done.min(total), total);
+        })?;
+        finished += content::bytes_to_fill(region, source);
+    }
+    progress(Stage::Mapping, total, total);
+    Ok(())
+}
+
+/// Makes the threads and their state; the last remote call removes what is ours.
+fn make_threads(process: &mut HalfBuilt, image: &ProcessImage, id: u64) -> Result<()> {
+    threads::create(process, image)?;
+    let registers: Vec<Registers> =
+        image.threads.iter().map(|thread| threads::first_registers(process, id, thread)).collect::<Result<_>>()?;
+    signals::queue(process, 0, &image.queued_signals, signals::For::Process)?;
+    for index in 0..image.threads.len() {
+        threads::settle(process, index, image)?;
+    }
+    signals::start_timers(process, image)?;
+    process.unmap_scratch()?;
+    for (index, (thread, registers)) in image.threads.iter().zip(&registers).enumerate() {
+        threads::load(process, index, thread, registers)?;
+    }
+    Ok(())
 }

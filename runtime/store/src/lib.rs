@@ -1,165 +1,44 @@
-//! The checkpoint store (interface only, replaced by the implementation).
+//! The checkpoint store: one directory that several processes and jobs write at once.
+//!
+//! Words. A *page* is 4096 bytes of memory and is named by its [`PageKey`] (two digests). New pages are written in *page
+//! runs* of up to 64 pages into a *pack*. A *page list* says which page lies where in a region; it is stored as a tree
+//! of *nodes*, shared between checkpoints. A *manifest* is the root record of one checkpoint. An *attempt* is the try to
+//! take a checkpoint; to *seal* it makes it durable and visible.
+//!
+//! The one invariant: a checkpoint exists when its manifest has been renamed into place, and that happens only after
+//! everything the manifest names is durable. Nothing that is visible is ever changed afterwards: files are created,
+//! appended to by their one writer, and removed, never rewritten. So a crash at any instruction leaves every earlier
+//! checkpoint as it was, and readers need no lock.
+//!
+//! `FORMAT.md` draws every byte of every file.
 #![forbid(unsafe_code)]
-#![allow(missing_docs, unused_variables, clippy::all)]
-use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
-pub mod fault {
-    pub fn set_hook(_: fn(&'static str)) {}
-    pub const FAULT_POINTS: &[&str] = &[];
-}
+
+mod attempt;
+pub mod backend;
+mod codec;
+mod digest;
+mod error;
+pub mod fault;
+mod files;
+mod format;
+mod index;
+mod key_table;
+mod options;
+mod pack;
+mod page_key;
+mod page_list;
+mod store;
+
+pub use attempt::Attempt;
+pub use attempt::row::{AttemptEnd, AttemptRow, AttemptStart, AttemptState, PageCounts};
+pub use codec::Compression;
+pub use error::{Result, StoreError};
+pub use fault::FAULT_POINTS;
+pub use options::StoreOptions;
+pub use page_key::PageKey;
+pub use page_list::{PageList, PageListRef};
+pub use store::{Manifest, Store};
+
+/// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    #[error("{operation} {}: {source}", path.display())]
-    Io { path: PathBuf, operation: &'static str, source: std::io::Error },
-    #[error("corrupt {}", path.display())]
-    Corrupt { path: PathBuf, offset: u64, what: &'static str, expected: String, found: String },
-    #[error("{} is not a store", path.display())]
-    NotAStore { path: PathBuf },
-    #[error("no checkpoint {id}")]
-    NoSuchCheckpoint { id: u64, newest: Option<u64> },
-    #[error("foreign")]
-    ForeignOwner { path: PathBuf, owner: u32, user: u32 },
-}
-pub type Result<T> = std::result::Result<T, StoreError>;
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct PageKey([u8; 28]);
-impl PageKey {
-    pub const ZERO: PageKey = PageKey([0; 28]);
-    pub fn of(page: &[u8]) -> PageKey {
-        todo!()
-    }
-    pub fn is_zero(&self) -> bool {
-        todo!()
-    }
-}
-#[derive(Clone, Debug, Default)]
-pub struct PageList {}
-impl PageList {
-    pub fn new() -> Self {
-        todo!()
-    }
-    pub fn get(&self, page: u64) -> PageKey {
-        todo!()
-    }
-    pub fn set(&mut self, page: u64, key: PageKey) {
-        todo!()
-    }
-    pub fn set_run(&mut self, first: u64, keys: &[PageKey]) {
-        todo!()
-    }
-    pub fn clear_run(&mut self, first: u64, pages: u64) {
-        todo!()
-    }
-    pub fn iter(&self) -> impl Iterator<Item = (u64, PageKey)> {
-        std::iter::empty()
-    }
-    pub fn page_count(&self) -> u64 {
-        todo!()
-    }
-    pub fn slice(&self, first: u64, pages: u64) -> PageList {
-        todo!()
-    }
-}
-#[derive(Serialize, Deserialize, Clone, Debug)]
-pub struct PageListRef {}
-pub struct Store {}
-impl Store {
-    pub fn create_or_open(dir: &Path) -> Result<Store> {
-        todo!()
-    }
-    pub fn open(dir: &Path) -> Result<Store> {
-        todo!()
-    }
-    pub fn dir(&self) -> &Path {
-        todo!()
-    }
-    pub fn begin(&self, start: AttemptStart) -> Result<Attempt> {
-        todo!()
-    }
-    pub fn attempts(&self) -> Result<Vec<AttemptRow>> {
-        todo!()
-    }
-    pub fn newest_sealed(&self, job: Option<&str>) -> Result<Option<u64>> {
-        todo!()
-    }
-    pub fn manifest(&self, id: u64) -> Result<Manifest> {
-        todo!()
-    }
-    pub fn page_list(&self, r: &PageListRef) -> Result<PageList> {
-        todo!()
-    }
-    pub fn read_pages(&self, keys: &[PageKey], out: &mut [u8]) -> Result<()> {
-        todo!()
-    }
-}
-#[derive(Serialize, Deserialize, Clone, Debug)]
-pub struct AttemptStart {
-    pub job: String,
-    pub name: String,
-    pub trigger: String,
-    pub started_unix_ms: u64,
-    pub processes: u32,
-}
-pub struct Attempt {}
-impl Attempt {
-    pub fn id(&self) -> u64 {
-        todo!()
-    }
-    pub fn write_pages(&mut self, pages: &[u8]) -> Result<Vec<PageKey>> {
-        todo!()
-    }
-    pub fn write_page_list(&mut self, list: &PageList) -> Result<PageListRef> {
-        todo!()
-    }
-    pub fn seal(self, end: AttemptEnd, state: &[u8]) -> Result<AttemptRow> {
-        todo!()
-    }
-    pub fn fail(self, reason: &str, stop_ms: f64) -> Result<()> {
-        todo!()
-    }
-}
-#[derive(Clone, Debug)]
-pub struct AttemptEnd {
-    pub memory_bytes: u64,
-    pub stop_ms: f64,
-    pub total_ms: f64,
-    pub processes: u32,
-}
-#[derive(Serialize, Deserialize, Clone, Debug)]
-pub struct AttemptRow {
-    pub id: u64,
-    pub job: String,
-    pub name: String,
-    pub trigger: String,
-    pub started_unix_ms: u64,
-    pub sealed_unix_s: Option<u64>,
-    pub processes: u32,
-    pub memory_bytes: u64,
-    pub new_bytes: u64,
-    pub stop_ms: f64,
-    pub total_ms: f64,
-    pub state: AttemptState,
-    pub reason: String,
-    pub written: PageCounts,
-}
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
-#[serde(rename_all = "lowercase")]
-pub enum AttemptState {
-    Writing,
-    Sealed,
-    Failed,
-}
-#[derive(Serialize, Deserialize, Clone, Copy, Default, Debug)]
-pub struct PageCounts {
-    pub zero_bytes: u64,
-    pub duplicate_bytes: u64,
-    pub new_bytes: u64,
-    pub compressed_bytes: u64,
-}
-pub struct Manifest {
-    pub id: u64,
-    pub row: AttemptRow,
-    pub state: Vec<u8>,
-}
+const _: () = assert!(PAGE_BYTES == ckpt_kernels::page_digest::PAGE_BYTES);

@@ -48,6 +48,15 @@ pub const ENV_JOB: &str = "CKPT_JOB";
 /// Environment variable: pid of an agent that `ckpt run` has started already, for `PR_SET_PTRACER`.
 pub const ENV_AGENT_PID: &str = "CKPT_AGENT_PID";
 
+/// r12 in the stub: any call of the program; behind it the stub puts the registers back.
+pub const STUB_ANY_CALL: u64 = 0;
+/// r12 in the stub: a clone by the program. The child side leaves by `exit_group(0)`; the parent side reaps that
+/// child before it puts the registers back.
+pub const STUB_CLONE: u64 = 1;
+/// r12 in the stub: any call of a clone of ours. Behind it the stub leaves by `exit_group(0)`, whatever the
+/// call returned: a clone must never go on as a second copy of the program.
+pub const STUB_EXPENDABLE: u64 = 2;
+
 /// The control block: written by libckpt.so, read by the agent.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -99,8 +108,7 @@ pub struct Control {
 /// The agent writes it before it points the thread at the stub. The stub's code knows the offsets: every field
 /// is eight bytes and the order is part of the protocol.
 ///
-/// In the stub, `r12` says what was injected: 0 = any call; 1 = a clone, whose child side leaves by
-/// `exit_group` and whose parent side reaps that child before it puts the registers back.
+/// In the stub, `r12` says who is calling: see [`STUB_ANY_CALL`], [`STUB_CLONE`] and [`STUB_EXPENDABLE`].
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[expect(missing_docs, reason = "the register names say it all")]

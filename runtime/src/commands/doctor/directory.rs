@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::statfs::statfs;
 
 use super::finding::{Finding, State};
-use crate::commands::units;
+use crate::units;
 
 const PROBE: &str = "file system";
 const TRIED: &str = "write, fsync and rename a file, fsync its directory, ask for free space";

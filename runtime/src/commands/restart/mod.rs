@@ -80,8 +80,8 @@ fn rebuild_with_progress(store: &Store, id: u64, options: &RestoreOptions) -> Re
     let mut bar = Progress::start();
     let rebuilt = rebuild(store, id, options, &mut |stage, done, total| match stage {
         Stage::Reading => bar.update("reading", done, total, Unit::Bytes),
-        Stage::Verifying => bar.update("verifying", done, total, Unit::Bytes),
-        Stage::Mapping => bar.update("mapping", done, total, Unit::Count),
+        Stage::Verifying => bar.update("comparing files", done, total, Unit::Bytes),
+        Stage::Mapping => bar.update("filling memory", done, total, Unit::Bytes),
         Stage::Threads => bar.update("threads", done, total, Unit::Count),
     });
     bar.end();

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::view::{BytesView, CheckpointView};
 use crate::commands::table::{Align, Table};
-use crate::commands::units::{self, printable};
+use crate::units::{self, printable};
 
 /// The whole answer.
 pub fn render(view: &CheckpointView) -> String {

@@ -10,8 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ckpt_wire::ENV_LOG;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-use super::units;
 use crate::error::{Error, Result};
+use crate::units;
 
 struct Logger {
     /// None: standard error.
@@ -27,7 +27,7 @@ pub fn start(verbosity: u8) {
     let _ = log::set_logger(&LOGGER);
     log::set_max_level(level(LevelFilter::Warn, verbosity));
     if let Some(path) = std::env::var_os(ENV_LOG).filter(|path| !path.is_empty()) {
-        match write_to(Path::new(&path)) {
+        match append_to(Path::new(&path)) {
             Ok(()) => log::set_max_level(level(LevelFilter::Info, verbosity)),
             Err(error) => log::warn!("{error}; the log goes to standard error"),
         }
@@ -35,13 +35,13 @@ pub fn start(verbosity: u8) {
 }
 
 /// Appends the log to the file at `path` from now on, everything noteworthy included.
-pub fn write_to(path: &Path) -> Result<()> {
+pub fn append_to(path: &Path) -> Result<()> {
     let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
     let file = opened.map_err(|source| Error::io("open the log", path, source))?;
     if let Ok(mut current) = LOGGER.file.lock() {
         *current = Some(file);
-        log::set_max_level(log::max_level().max(LevelFilter::Info));
     }
+    log::set_max_level(log::max_level().max(LevelFilter::Info));
     Ok(())
 }
 

@@ -1,0 +1,82 @@
+//! The environment that an agent is started with: every `CKPT_*` variable, resolved where it needs the program's
+//! working directory, and PATH. Nothing else: no LD_PRELOAD, and none of the program's secrets.
+//!
+//! It is copied in the constructor because programs change and overwrite their environment later (setproctitle).
+
+use core::ffi::c_char;
+
+use ckpt_wire::{Control, ENV_AGENT, ENV_DIR, ENV_JOB, ENV_LOG};
+
+use crate::settings::Entries;
+use crate::shared::Shared;
+use crate::text::Text;
+
+/// Most entries.
+const ENTRIES_MAX: usize = 64;
+/// Most bytes of all entries, their zeros included.
+const BYTES_MAX: usize = 32 * 1024;
+
+/// The entries as execve wants them. Written by the constructor, constant afterwards.
+pub static AGENT_ENVIRONMENT: Shared<AgentEnvironment> = Shared::new(AgentEnvironment {
+    used: 0,
+    entries: 0,
+    pointers: [core::ptr::null(); ENTRIES_MAX + 1],
+    bytes: [0; BYTES_MAX],
+});
+
+/// A list of pointers, ended by a null, into the bytes behind it. In this order a usual environment touches one page.
+#[repr(C)]
+pub struct AgentEnvironment {
+    used: usize,
+    entries: usize,
+    pointers: [*const c_char; ENTRIES_MAX + 1],
+    bytes: [u8; BYTES_MAX],
+}
+
+/// The environment has more of our variables, or longer ones, than there is room for.
+pub struct TooLarge;
+
+impl AgentEnvironment {
+    /// Copies what the agent needs. Paths and the job's id are taken from the control block, where they are
+    /// resolved.
+    pub fn fill(&mut self, entries: Entries<'_>, control: &Control) -> Result<(), TooLarge> {
+        let resolved = [ENV_DIR, ENV_LOG, ENV_AGENT, ENV_JOB];
+        for entry in entries {
+            let ours = entry.starts_with(b"CKPT_") && !resolved.iter().any(|name| is_variable(entry, name.as_bytes()));
+            if ours || is_variable(entry, b"PATH") {
+                self.push(&[entry])?;
+            }
+        }
+        for (name, field) in [(ENV_DIR, &control.dir), (ENV_LOG, &control.log), (ENV_AGENT, &control.agent)] {
+            let value = ckpt_wire::text(field);
+            if !value.is_empty() {
+                self.push(&[name.as_bytes(), b"=", value])?;
+            }
+        }
+        let mut job = Text::<17>::new();
+        self.push(&[ENV_JOB.as_bytes(), b"=", job.push_hex(control.job, 16).as_bytes()])
+    }
+
+    /// The list for execve.
+    pub fn as_ptr(&self) -> *const *const c_char {
+        self.pointers.as_ptr()
+    }
+
+    fn push(&mut self, parts: &[&[u8]]) -> Result<(), TooLarge> {
+        let room = self.bytes.get_mut(self.used..).ok_or(TooLarge)?;
+        // The last slot keeps its null.
+        let slot =
+            self.pointers.get_mut(..ENTRIES_MAX).and_then(|slots| slots.get_mut(self.entries)).ok_or(TooLarge)?;
+        if !crate::text::write_field(room, parts) {
+            return Err(TooLarge);
+        }
+        *slot = room.as_ptr().cast();
+        self.entries += 1;
+        self.used += parts.iter().map(|part| part.len()).sum::<usize>() + 1;
+        Ok(())
+    }
+}
+
+fn is_variable(entry: &[u8], name: &[u8]) -> bool {
+    entry.strip_prefix(name).is_some_and(|rest| rest.first() == Some(&b'='))
+}

@@ -1,0 +1,28 @@
+//! The C API, declared and explained in `include/ckpt.h`.
+
+use core::ffi::{c_int, c_ulong};
+use core::sync::atomic::Ordering;
+
+use crate::control;
+use crate::errno::{Errno, set_errno};
+use crate::trigger::{self, Cause};
+
+/// Asks for a checkpoint of the calling program: 0 once the request is under way, otherwise -1 and `errno`.
+// SAFETY (of the name): no other library defines a symbol that begins with `ckpt_`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ckpt_checkpoint() -> c_int {
+    match trigger::request(Cause::Api) {
+        Ok(()) => 0,
+        Err(Errno(number)) => {
+            set_errno(number);
+            -1
+        }
+    }
+}
+
+/// How many times the program has been restarted from a checkpoint.
+// SAFETY (of the name): as for `ckpt_checkpoint`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ckpt_generation() -> c_ulong {
+    control::generation().load(Ordering::Relaxed)
+}

@@ -1,0 +1,35 @@
+//! Numbers as users write them. An interval is `30s`, `10m`, `2h`, or bare seconds.
+
+/// Milliseconds in `text`; 0 switches automatic checkpoints off. `None` when it cannot be read.
+pub fn parse_interval_ms(text: &[u8]) -> Option<u64> {
+    let (digits, unit_ms) = match text.split_last()? {
+        (b's', digits) => (digits, 1_000),
+        (b'm', digits) => (digits, 60_000),
+        (b'h', digits) => (digits, 3_600_000),
+        _ => (text, 1_000),
+    };
+    parse_decimal(digits)?.checked_mul(unit_ms)
+}
+
+/// The number written in `digits`: at least one digit, no sign, nothing else.
+#[inline(never)]
+pub fn parse_decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, &digit| {
+        let value = digit.checked_sub(b'0').filter(|&value| value < 10)?;
+        number.checked_mul(10)?.checked_add(u64::from(value))
+    })
+}
+
+/// The number written in 1 to 16 hexadecimal digits of either case.
+pub fn parse_hex(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 16 {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, &digit| {
+        let value = char::from(digit).to_digit(16)?;
+        Some(number << 4 | u64::from(value))
+    })
+}

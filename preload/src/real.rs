@@ -1,0 +1,75 @@
+//! The functions behind our hooks: the next definition of each symbol, libc's or another preloaded library's.
+//!
+//! Looked up by the constructor, because dlsym may take the dynamic linker's lock and a program may call
+//! `sigaction` in a signal handler; and on first use for whoever calls before our constructor. dlsym finds "the
+//! next" from the address it is called from, so it must be called from this library and not as a tail call;
+//! storing the result sees to that. It allocates only when it fails.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::sighandler_t;
+
+use crate::errno::SavedErrno;
+
+/// `sigaction`.
+pub static SIGACTION: Real<unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int> =
+    Real::new(c"sigaction");
+/// `signal`.
+pub static SIGNAL: Real<SetHandler> = Real::new(c"signal");
+/// `bsd_signal`.
+pub static BSD_SIGNAL: Real<SetHandler> = Real::new(c"bsd_signal");
+/// `sysv_signal`.
+pub static SYSV_SIGNAL: Real<SetHandler> = Real::new(c"sysv_signal");
+/// `__sysv_signal`.
+pub static SYSV_SIGNAL_RESERVED: Real<SetHandler> = Real::new(c"__sysv_signal");
+/// `sigset`.
+pub static SIGSET: Real<SetHandler> = Real::new(c"sigset");
+/// `sigignore`.
+pub static SIGIGNORE: Real<unsafe extern "C" fn(c_int) -> c_int> = Real::new(c"sigignore");
+
+/// `signal` and its relatives.
+pub type SetHandler = unsafe extern "C" fn(c_int, sighandler_t) -> sighandler_t;
+
+/// A function of type `F`.
+pub struct Real<F> {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+    function: PhantomData<F>,
+}
+
+impl<F: Copy> Real<F> {
+    const fn new(name: &'static CStr) -> Self {
+        Self { name, address: AtomicPtr::new(core::ptr::null_mut()), function: PhantomData }
+    }
+
+    /// The function, if any library has it.
+    pub fn get(&self) -> Option<F> {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+        let mut address = self.address.load(Ordering::Relaxed);
+        if address.is_null() {
+            address = self.resolve();
+        }
+        // SAFETY: `F` is the type of the symbol's function, by the declarations above, and not null.
+        (!address.is_null()).then(|| unsafe { core::mem::transmute_copy(&address) })
+    }
+
+    #[inline(never)]
+    fn resolve(&self) -> *mut c_void {
+        let _errno = SavedErrno::new();
+        // SAFETY: the name is zero-terminated; RTLD_NEXT is resolved against this library.
+        let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        self.address.store(address, Ordering::Relaxed);
+        address
+    }
+}
+
+/// Looks all of them up.
+pub fn resolve_all() {
+    SIGACTION.resolve();
+    for real in [&SIGNAL, &BSD_SIGNAL, &SYSV_SIGNAL, &SYSV_SIGNAL_RESERVED, &SIGSET] {
+        real.resolve();
+    }
+    SIGIGNORE.resolve();
+}

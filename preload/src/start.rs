@@ -1,0 +1,92 @@
+//! The constructor: everything libckpt does in a program that never takes a checkpoint.
+//!
+//! It costs a handful of system calls, because it runs once in every process of a job, each `ls` of a shell
+//! script included. It prints nothing and leaves `errno` alone. An entry in `.init_array` is all the `ctor` crate
+//! would generate, and it receives the environment as the dynamic linker does, before anybody changes it.
+
+use core::ffi::{c_char, c_int};
+use core::sync::atomic::Ordering;
+
+use ckpt_wire::{CONTROL_MAGIC, CONTROL_VERSION, Control, STATE_READY, STATE_REFUSED};
+
+use crate::agent_environment::AGENT_ENVIRONMENT;
+use crate::config::{self, Reason};
+use crate::control::{self, SCRATCH, STUB_FRAME, ckpt_control};
+use crate::errno::SavedErrno;
+use crate::hooks;
+use crate::real;
+use crate::settings::{Entries, Settings};
+use crate::stub;
+use crate::sys;
+use crate::trigger::{self, Cause};
+
+/// What glibc calls a constructor with.
+type Constructor = unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char);
+
+#[used]
+// SAFETY (of the section): an array of pointers to functions of this signature, which the dynamic linker calls.
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: Constructor = construct;
+
+unsafe extern "C" fn construct(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
+    let _errno = SavedErrno::new();
+    real::resolve_all();
+    // SAFETY: the constructor runs once, and until `state` is set nobody else in this process reads the block.
+    let control = unsafe { &mut *ckpt_control.get() };
+    describe(control);
+    // SAFETY: glibc passes the environment, which nobody changes while constructors run one after the other.
+    let entries = unsafe { Entries::new(envp) };
+    match configure(entries, control) {
+        Ok(()) => begin(),
+        Err(reason) => {
+            let _ = crate::text::write_field(&mut control.reason, &[reason.as_bytes()]);
+            control::state().store(STATE_REFUSED, Ordering::Release);
+        }
+    }
+}
+
+/// Fills in what does not depend on the user.
+fn describe(control: &mut Control) {
+    control.version = CONTROL_VERSION;
+    control.bytes = size_of::<Control>() as u32;
+    (control.stub_start, control.stub_end) = stub::bounds();
+    control.frame = STUB_FRAME.get() as u64;
+    control.scratch = SCRATCH.get() as u64;
+    control.handler = trigger::handler_address() as u64;
+    control.magic = CONTROL_MAGIC;
+}
+
+fn configure(entries: Entries<'_>, control: &mut Control) -> Result<(), Reason> {
+    let mut reason = Reason::new();
+    // SAFETY: getauxval reads a table of the process that never changes.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        reason.push(b"the program has more rights than its caller (setuid, setgid or file capabilities)");
+        return Err(reason);
+    }
+    config::apply(&Settings::read(entries), control)?;
+    // SAFETY: written here only, by the one run of the constructor.
+    let environment = unsafe { &mut *AGENT_ENVIRONMENT.get() };
+    environment.fill(entries, control).map_err(|_too_large| {
+        reason.push(b"the CKPT_* variables and PATH are more than 64 or longer than 32 KiB");
+        reason
+    })
+}
+
+/// Makes the program checkpointable. The control block is no longer ours alone once `state` is set.
+fn begin() {
+    // SAFETY: the fields read here do not change after `configure`.
+    let (signal, interval_ms) = unsafe { ((*control::control()).signal, (*control::control()).interval_ms) };
+    let agent_pid = control::agent_pid().load(Ordering::Relaxed);
+    let agent_runs = sys::process_exists(agent_pid);
+    if agent_runs {
+        sys::allow_tracer(agent_pid);
+    }
+    if signal != 0 {
+        trigger::install(signal);
+        hooks::watch(signal);
+    }
+    control::state().store(STATE_READY, Ordering::Release);
+    if interval_ms != 0 && !agent_runs {
+        let _ = trigger::request(Cause::Interval);
+    }
+}

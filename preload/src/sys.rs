@@ -1,0 +1,235 @@
+//! System calls, made directly: they leave `errno` alone, need no symbol of libc, and cannot land in a hook.
+//!
+//! The registers are set in one place, [`call`]; each call below is a few lines that turn typed arguments into
+//! registers. All of them may be used in a signal handler and in a child that shares our memory.
+
+use core::arch::asm;
+use core::ffi::c_char;
+
+use crate::errno::Errno;
+
+/// A signal mask as the kernel has it: bit `n - 1` is signal `n`.
+pub type Mask = u64;
+/// Every signal that can be blocked.
+pub const MASK_ALL: Mask = !0;
+
+/// A signal action as the kernel has it.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct KernelAction {
+    /// Address of the handler, `SIG_DFL` or `SIG_IGN`.
+    pub handler: usize,
+    /// `SA_*`.
+    pub flags: u64,
+    /// Address of the code that returns from the handler.
+    pub restorer: usize,
+    /// What is blocked while the handler runs.
+    pub mask: Mask,
+}
+
+/// A system call with up to six arguments.
+///
+/// # Safety
+/// The arguments must be what call `number` asks for: pointers valid for what the kernel reads and writes through
+/// them, and no effect on memory or descriptors that the program relies on.
+#[inline(always)]
+unsafe fn call(number: i64, arguments: [usize; 6]) -> Result<usize, Errno> {
+    let [a, b, c, d, e, f] = arguments;
+    let result: isize;
+    // SAFETY: the calling convention of x86-64 Linux; rcx and r11 are overwritten by `syscall`. What the call does
+    // is answered for by the caller.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    match result {
+        -4095..=-1 => Err(Errno(-(result as i32))),
+        value => Ok(value as usize),
+    }
+}
+
+/// Pid of the calling process.
+pub fn getpid() -> i32 {
+    // SAFETY: no arguments, no effects.
+    unsafe { call(libc::SYS_getpid, [0; 6]) }.unwrap_or(0) as i32
+}
+
+/// Whether there is a process `pid`, ours to signal or not.
+pub fn process_exists(pid: i32) -> bool {
+    // SAFETY: signal 0 only asks.
+    pid > 0 && unsafe { call(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0]) } != Err(Errno(libc::ESRCH))
+}
+
+/// Whether processes `a` and `b` share their memory. An error when the kernel will not say.
+pub fn same_memory(a: i32, b: i32) -> Result<bool, Errno> {
+    const KCMP_VM: usize = 1;
+    // SAFETY: kcmp only compares.
+    unsafe { call(libc::SYS_kcmp, [a as usize, b as usize, KCMP_VM, 0, 0, 0]) }.map(|order| order == 0)
+}
+
+/// Sets the signal mask of the calling thread and returns the one before.
+pub fn set_mask(mask: Mask) -> Mask {
+    let mut before: Mask = 0;
+    let arguments = [libc::SIG_SETMASK as usize, &raw const mask as usize, &raw mut before as usize, size_of::<Mask>()];
+    let [a, b, c, d] = arguments;
+    // SAFETY: both pointers are to live masks of the size given.
+    let _ = unsafe { call(libc::SYS_rt_sigprocmask, [a, b, c, d, 0, 0]) };
+    before
+}
+
+/// The present action of `signal`.
+pub fn action(signal: i32) -> Result<KernelAction, Errno> {
+    let mut before = KernelAction::default();
+    let old = &raw mut before as usize;
+    // SAFETY: a query; the kernel writes one action, whose mask is of the size given.
+    unsafe { call(libc::SYS_rt_sigaction, [signal as usize, 0, old, size_of::<Mask>(), 0, 0]) }.map(|_| before)
+}
+
+/// Sets the action of `signal`.
+///
+/// # Safety
+/// The handler must be `SIG_DFL`, `SIG_IGN` or one that may run in any thread at any instruction.
+pub unsafe fn set_action(signal: i32, action: &KernelAction) -> Result<(), Errno> {
+    let new = core::ptr::from_ref(action) as usize;
+    // SAFETY: `new` is a live action whose mask is of the size given; the handler is the caller's word.
+    unsafe { call(libc::SYS_rt_sigaction, [signal as usize, new, 0, size_of::<Mask>(), 0, 0]) }.map(|_| ())
+}
+
+/// Waits for the end of a child whose exit signal is 0. Nothing is known about it afterwards.
+pub fn reap(pid: i32) {
+    let arguments = [pid as usize, 0, libc::__WCLONE as usize, 0, 0, 0];
+    // SAFETY: no pointers. The pid is of a child of ours that nobody else waits for.
+    while unsafe { call(libc::SYS_wait4, arguments) } == Err(Errno(libc::EINTR)) {}
+}
+
+/// Lets `pid` trace the calling process where Yama restricts that. Kernels without Yama refuse, and need it not.
+pub fn allow_tracer(pid: i32) {
+    // SAFETY: two plain numbers.
+    let _ = unsafe { call(libc::SYS_prctl, [libc::PR_SET_PTRACER as usize, pid as usize, 0, 0, 0, 0]) };
+}
+
+/// Fills `buffer` with random bytes without waiting for them; false when the kernel has none yet.
+pub fn random(buffer: &mut [u8]) -> bool {
+    let arguments = [buffer.as_mut_ptr() as usize, buffer.len(), libc::GRND_NONBLOCK as usize, 0, 0, 0];
+    // SAFETY: the kernel writes at most the length given into `buffer`.
+    let filled = unsafe { call(libc::SYS_getrandom, arguments) };
+    filled == Ok(buffer.len())
+}
+
+/// The working directory, in `buffer`, without the terminating zero that follows it there.
+pub fn working_directory(buffer: &mut [u8]) -> Result<&[u8], Errno> {
+    let arguments = [buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0, 0];
+    // SAFETY: the kernel writes at most the length given into `buffer`.
+    let bytes = unsafe { call(libc::SYS_getcwd, arguments) }?;
+    buffer.get(..bytes.saturating_sub(1)).ok_or(Errno(libc::ERANGE))
+}
+
+/// Seconds since 1970.
+pub fn seconds_since_1970() -> u64 {
+    let mut now = [0_u64; 2];
+    // SAFETY: the kernel writes one timespec, which is two eight-byte fields.
+    let _ = unsafe {
+        call(libc::SYS_clock_gettime, [libc::CLOCK_REALTIME as usize, now.as_mut_ptr() as usize, 0, 0, 0, 0])
+    };
+    let [seconds, _nanoseconds] = now;
+    seconds
+}
+
+/// Ends the calling process, and nothing else.
+pub fn exit(status: i32) -> ! {
+    loop {
+        // SAFETY: no pointers; it does not return.
+        let _ = unsafe { call(libc::SYS_exit_group, [status as usize, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// The calls that touch descriptors, directories and sessions. Only for a child with tables of its own.
+pub mod in_child {
+    use super::*;
+
+    /// Opens `path`.
+    ///
+    /// # Safety
+    /// `path` must be zero-terminated, and the descriptor table must not be the program's.
+    pub unsafe fn open(path: *const u8, flags: i32, mode: u32) -> Result<i32, Errno> {
+        // SAFETY: the caller's word on `path`.
+        unsafe { call(libc::SYS_open, [path as usize, flags as usize, mode as usize, 0, 0, 0]) }.map(|fd| fd as i32)
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Safety
+    /// `path` must be zero-terminated.
+    pub unsafe fn make_directory(path: *const u8, mode: u32) -> Result<(), Errno> {
+        // SAFETY: the caller's word on `path`.
+        unsafe { call(libc::SYS_mkdir, [path as usize, mode as usize, 0, 0, 0, 0]) }.map(|_| ())
+    }
+
+    /// Writes `bytes`, or as many as go in one call.
+    pub fn write(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
+        // SAFETY: the kernel reads the length given from `bytes`.
+        unsafe { call(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) }
+    }
+
+    /// Copies `from` to the lowest free descriptor.
+    pub fn duplicate(from: i32) -> Result<i32, Errno> {
+        // SAFETY: no pointers; the table is the child's own.
+        unsafe { call(libc::SYS_dup, [from as usize, 0, 0, 0, 0, 0]) }.map(|fd| fd as i32)
+    }
+
+    /// Closes every descriptor of the child.
+    ///
+    /// # Safety
+    /// The descriptor table must not be the program's.
+    pub unsafe fn close_all() -> Result<(), Errno> {
+        // SAFETY: the caller's word that the table is the child's own.
+        unsafe { call(libc::SYS_close_range, [0, u32::MAX as usize, 0, 0, 0, 0]) }.map(|_| ())
+    }
+
+    /// Becomes the leader of a new session.
+    pub fn new_session() {
+        // SAFETY: no arguments; the calling child is no group leader, so it succeeds.
+        let _ = unsafe { call(libc::SYS_setsid, [0; 6]) };
+    }
+
+    /// Raises the calling process's limit for `resource` as far as it may.
+    pub fn raise_limit(resource: u32) {
+        // The present limit and the highest allowed one.
+        let mut limit = [0_u64; 2];
+        let resource = resource as usize;
+        // SAFETY: pid 0 is the caller; the kernel writes one pair of numbers.
+        let known = unsafe { call(libc::SYS_prlimit64, [0, resource, 0, limit.as_mut_ptr() as usize, 0, 0]) };
+        let [_, highest] = limit;
+        limit = [highest, highest];
+        if known.is_ok() {
+            // SAFETY: the kernel reads one pair of numbers. Limits belong to the child alone.
+            let _ = unsafe { call(libc::SYS_prlimit64, [0, resource, limit.as_ptr() as usize, 0, 0, 0]) };
+        }
+    }
+
+    /// Changes the working directory to `/`.
+    ///
+    /// # Safety
+    /// The caller must not share its working directory with the program (`CLONE_FS`).
+    pub unsafe fn enter_root_directory() {
+        // SAFETY: the path is a literal; the caller's word on sharing.
+        let _ = unsafe { call(libc::SYS_chdir, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]) };
+    }
+
+    /// Becomes another program. Returns only when that fails.
+    ///
+    /// # Safety
+    /// `path` must be zero-terminated, and both lists must end with a null pointer and hold zero-terminated texts.
+    pub unsafe fn execute(path: *const u8, argv: *const *const c_char, envp: *const *const c_char) -> Errno {
+        // SAFETY: the caller's word on the three pointers.
+        match unsafe { call(libc::SYS_execve, [path as usize, argv as usize, envp as usize, 0, 0, 0]) } {
+            Err(errno) => errno,
+            Ok(_) => Errno(0),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What libckpt.so shows to the dynamic linker of every program it is loaded into.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+fn readelf(options: &str) -> String {
+    support::output(Command::new("readelf").arg(options).arg(support::library()))
+}
+
+#[test]
+fn the_library_exports_the_control_block_the_api_and_the_hooks_only() {
+    let names = support::output(Command::new("nm").args(["-D", "--defined-only"]).arg(support::library()));
+    let exported: BTreeSet<&str> = names.lines().filter_map(|line| line.split(' ').next_back()).collect();
+    let expected = [
+        "__sysv_signal",
+        "bsd_signal",
+        "ckpt_checkpoint",
+        "ckpt_control",
+        "ckpt_generation",
+        "sigaction",
+        "sigignore",
+        "signal",
+        "sigset",
+        "sysv_signal",
+    ];
+    assert_eq!(exported, BTreeSet::from(expected));
+}
+
+#[test]
+fn the_library_needs_libc_only_and_all_its_references_are_versioned() {
+    let dynamic = readelf("-dW");
+    let needed: Vec<&str> = dynamic.lines().filter(|line| line.contains("(NEEDED)")).collect();
+    assert!(matches!(needed[..], [only] if only.contains("[libc.so.6]")), "{needed:?}");
+    let names = support::output(Command::new("nm").args(["-D", "--undefined-only"]).arg(support::library()));
+    assert!(names.lines().all(|line| line.contains("@GLIBC_")), "{names}");
+}
+
+#[test]
+fn the_stack_is_not_executable_and_relocations_become_read_only() {
+    let segments = readelf("-lW");
+    let stack = segments.lines().find(|line| line.contains("GNU_STACK")).expect("a GNU_STACK header");
+    assert!(stack.contains(" RW "), "{stack}");
+    assert!(segments.contains("GNU_RELRO"));
+    let dynamic = readelf("-dW");
+    assert!(dynamic.contains("NOW") && dynamic.contains("NODELETE") && !dynamic.contains("TEXTREL"), "{dynamic}");
+}
+
+#[test]
+fn the_library_is_small_and_cannot_panic() {
+    let bytes = support::library().metadata().expect("a file").len();
+    assert!(bytes < 60 * 1024, "{bytes} bytes");
+    let symbols = support::output(Command::new("nm").arg(support::library()));
+    assert!(!symbols.contains("panicking"), "a path to a panic was not optimised away:\n{symbols}");
+}

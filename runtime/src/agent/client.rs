@@ -1,0 +1,109 @@
+//! Asking for a checkpoint: finding the program's agent, or starting one.
+
+use std::ffi::OsStr;
+use std::io::{BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::unistd::{geteuid, setsid};
+
+use super::address::Address;
+use super::protocol::{Reply, Request, receive, send};
+use super::{CheckpointRequest, Progress};
+use crate::capture::Program;
+use crate::error::{Error, Result, exit_code};
+use crate::proc::task;
+
+/// Takes a checkpoint of process `pid` and returns its id.
+pub fn request_checkpoint(pid: i32, request: &CheckpointRequest, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
+    let program = Program::find(pid)?;
+    let control = program.control()?;
+    let store = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
+    let address = Address::new(&store, program.identity()?);
+    let stream = match address.connect()? {
+        Some(stream) => stream,
+        None => {
+            start(pid)?;
+            address.connect()?.ok_or_else(|| no_answer(&store))?
+        }
+    };
+    converse(stream, request, progress, &store)
+}
+
+/// Sends the request and follows the replies.
+pub(super) fn converse(
+    mut stream: UnixStream,
+    request: &CheckpointRequest,
+    progress: &mut dyn FnMut(Progress),
+    store: &Path,
+) -> Result<u64> {
+    let failed = |source| Error::io("talk to the agent of", store, source);
+    send(&mut stream, &Request { trigger: request.trigger, kill: request.kill }).map_err(failed)?;
+    let mut reader = BufReader::new(stream);
+    while let Some(reply) = receive(&mut reader).map_err(failed)? {
+        match reply {
+            Reply::Resumed { stop_ms, id } => {
+                progress(Progress::Resumed { stop_ms });
+                if !request.wait_for_seal {
+                    return Ok(id);
+                }
+            }
+            Reply::Writing { done_bytes, total_bytes } => progress(Progress::Writing { done_bytes, total_bytes }),
+            Reply::Sealed { id } => return Ok(id),
+            Reply::Failed { message, exit_code } => return Err(Error::Agent { message, exit_code }),
+        }
+    }
+    Err(Error::Agent {
+        message: "the agent ended before the checkpoint was sealed; the program runs on; try again".to_owned(),
+        exit_code: exit_code::FAILED,
+    })
+}
+
+fn no_answer(store: &Path) -> Error {
+    Error::environment("starting an agent", "it ended at once", format!("see the log in {}", store.display()))
+}
+
+/// Starts a detached agent for process `pid`, returns when it answers, and gives its pid.
+///
+/// It runs as the program's user, in a session of its own and without our terminal, so that it outlives us.
+pub fn start(pid: i32) -> Result<i32> {
+    let executable =
+        std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
+    let mut command = Command::new(&executable);
+    command.args(["agent", "--pid", &pid.to_string()]);
+    command.env_remove("LD_PRELOAD").current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let status = task::text(pid, "status")?;
+    let owner = |name| {
+        let id = task::status_value(&status, name)?.split_whitespace().next()?;
+        id.parse::<u32>().ok()
+    };
+    if let (true, Some(uid), Some(gid)) = (geteuid().is_root(), owner("Uid"), owner("Gid"))
+        && uid != 0
+    {
+        command.uid(uid).gid(gid);
+    }
+    // SAFETY: between fork and exec only setsid is called, which is async-signal-safe.
+    unsafe { command.pre_exec(|| setsid().map(drop).map_err(std::io::Error::from)) };
+    let mut child = command.spawn().map_err(|source| Error::io("start an agent", &executable, source))?;
+
+    // The agent closes its standard output once it listens, and says why on standard error if it cannot.
+    let mut ready = Vec::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        let _ = stdout.read_to_end(&mut ready);
+    }
+    if ready == super::server::READY {
+        return Ok(child.id() as i32);
+    }
+    let mut message = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        let _ = stderr.read_to_string(&mut message);
+    }
+    let status = child.wait().map_err(|source| Error::io("wait for the agent", &executable, source))?;
+    let message = message.trim().strip_prefix("ckpt: ").unwrap_or(message.trim()).to_owned();
+    let exit_code = status.code().map_or(exit_code::FAILED, |code| code as u8);
+    Err(Error::Agent { message, exit_code })
+}

@@ -1,0 +1,93 @@
+//! What is said over the agent's socket: one JSON object a line, one request a connection.
+//!
+//! JSON because a line can be read in a log and a field can be added; nothing here is in a hot path.
+
+use std::io::{BufRead, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::Trigger;
+
+/// Longest line accepted, bytes.
+const LINE_BYTES_MAX: u64 = 64 * 1024;
+
+/// From the client, once.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// Why.
+    pub trigger: Trigger,
+    /// End the program once the checkpoint is sealed.
+    pub kill: bool,
+}
+
+/// From the agent, several; `Sealed` or `Failed` is the last.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reply {
+    /// The program runs on. The id is known although the checkpoint is not sealed yet.
+    Resumed {
+        /// How long it was stopped.
+        stop_ms: f64,
+        /// The checkpoint's id.
+        id: u64,
+    },
+    /// Pages are written.
+    Writing {
+        /// So far.
+        done_bytes: u64,
+        /// In all.
+        total_bytes: u64,
+    },
+    /// The checkpoint exists.
+    Sealed {
+        /// Its id.
+        id: u64,
+    },
+    /// It does not.
+    Failed {
+        /// Why, in one line.
+        message: String,
+        /// The exit code for it.
+        exit_code: u8,
+    },
+}
+
+/// Sends `message`.
+pub fn send(to: &mut impl Write, message: &impl Serialize) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    to.write_all(&line)
+}
+
+/// Receives one message; `None` at the end of the connection.
+pub fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> std::io::Result<Option<T>> {
+    let mut line = Vec::new();
+    std::io::Read::take(&mut *from, LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(serde_json::from_slice(&line)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_go_through_as_lines() {
+        let mut wire = Vec::new();
+        send(&mut wire, &Request { trigger: Trigger::Command, kill: true }).unwrap();
+        send(&mut wire, &Reply::Sealed { id: 7 }).unwrap();
+        let mut reader = wire.as_slice();
+        let request: Request = receive(&mut reader).unwrap().unwrap();
+        assert!(request.kill);
+        assert!(matches!(receive(&mut reader).unwrap(), Some(Reply::Sealed { id: 7 })));
+        assert!(receive::<Reply>(&mut reader).unwrap().is_none());
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        assert!(receive::<Request>(&mut &b"hello\n"[..]).is_err());
+    }
+}

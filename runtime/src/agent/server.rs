@@ -1,0 +1,192 @@
+//! The agent's life: take checkpoints when asked or when it is time, until the program has ended.
+
+use std::ffi::OsStr;
+use std::io::{BufReader, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ckpt_store::Store;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::address::{Address, refuse_strangers};
+use super::protocol::{Reply, Request, receive, send};
+use super::restart_script::write_restart_script;
+use super::{AgentOptions, CheckpointRequest, Trigger, client};
+use crate::capture::{self, Event, Lineage, Program};
+use crate::error::{Error, Result};
+use crate::logging;
+
+/// What the agent writes to its standard output once it listens.
+pub const READY: &[u8] = b"ready\n";
+/// How long a client may leave a reply unread before it is given up.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
+
+struct Agent {
+    program: Program,
+    store: Store,
+    lineage: Lineage,
+    interval: Option<Duration>,
+    executable: PathBuf,
+}
+
+/// Serves the program until it ends. Returns early if another agent does so already.
+pub fn serve(options: AgentOptions) -> Result<()> {
+    let program = Program::find(options.pid)?;
+    let control = program.control()?;
+    let directory = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
+    let store = Store::create_or_open(&directory)?;
+    start_log(&directory, ckpt_wire::text(&control.log));
+
+    let address = Address::new(&directory, program.identity()?);
+    let Some((_tenure, listener)) = address.occupy()? else {
+        announce();
+        return hand_over(&address, options.first_trigger, &directory);
+    };
+    announce();
+    let interval = (control.interval_ms > 0).then(|| Duration::from_millis(control.interval_ms));
+    let executable =
+        std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
+    let mut agent = Agent { program, store, lineage: Lineage::default(), interval, executable };
+    log::info!("serving process {}", agent.program.pid);
+    match options.first_trigger {
+        // The interval begins with the program: the first checkpoint is due one interval from now.
+        None | Some(Trigger::Interval) => {}
+        Some(trigger) => agent.checkpoint(trigger, false, &mut |_, _| {}),
+    }
+    agent.run(&listener)
+}
+
+/// The log goes to the file that the program's environment named, or to `log` in the store.
+fn start_log(directory: &Path, named: &[u8]) {
+    let path = if named.is_empty() { directory.join("log") } else { PathBuf::from(OsStr::from_bytes(named)) };
+    if let Err(error) = logging::append_to(&path) {
+        log::warn!("{error}");
+    }
+}
+
+/// Tells whoever started us that we listen, and keeps no hold on his descriptors.
+fn announce() {
+    let mut stdout = std::io::stdout();
+    // Started by libckpt.so there is nobody to tell.
+    let _ = stdout.write_all(READY).and_then(|()| stdout.flush());
+    if let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
+        let _ = nix::unistd::dup2_stdout(&null);
+        let _ = nix::unistd::dup2_stderr(&null);
+    }
+}
+
+fn hand_over(address: &Address, trigger: Option<Trigger>, directory: &Path) -> Result<()> {
+    let Some(trigger) = trigger.filter(|&trigger| trigger != Trigger::Interval) else { return Ok(()) };
+    let deadline = Instant::now() + CLIENT_TIMEOUT;
+    // The other agent may hold the lock and not listen yet, for the time of a system call or two.
+    let stream = loop {
+        match address.connect()? {
+            Some(stream) => break stream,
+            None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
+            None => {
+                return Err(Error::environment(
+                    "handing a request to the running agent",
+                    "it does not answer",
+                    "try again",
+                ));
+            }
+        }
+    };
+    let request = CheckpointRequest { trigger, wait_for_seal: false, kill: false };
+    client::converse(stream, &request, &mut |_| {}, directory).map(drop)
+}
+
+impl Agent {
+    fn run(&mut self, listener: &UnixListener) -> Result<()> {
+        let mut due = self.interval.map(|interval| Instant::now() + interval);
+        loop {
+            let timeout = due.map_or(PollTimeout::NONE, |due| {
+                let left_ms = due.saturating_duration_since(Instant::now()).as_millis() + 1;
+                PollTimeout::try_from(left_ms.min(i32::MAX as u128) as i32).unwrap_or(PollTimeout::MAX)
+            });
+            let mut events = [
+                PollFd::new(self.program.pidfd.as_fd(), PollFlags::POLLIN),
+                PollFd::new(listener.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut events, timeout) {
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(source) => return Err(Error::io("wait for", "the program", source)),
+            }
+            let [ended, asked] = events.map(|event| event.any().unwrap_or(false));
+            if ended {
+                log::info!("process {} has ended", self.program.pid);
+                return Ok(());
+            }
+            if asked && let Ok((stream, _)) = listener.accept() {
+                self.answer(stream);
+            }
+            if let (Some(interval), Some(time)) = (self.interval, due)
+                && Instant::now() >= time
+            {
+                self.checkpoint(Trigger::Interval, false, &mut |_, _| {});
+                // Skipped rather than queued when a checkpoint takes longer than the interval.
+                due = Some((time + interval).max(Instant::now()));
+            }
+        }
+    }
+
+    /// Serves one connection. A client that goes away or stops reading loses its replies, nothing else.
+    fn answer(&mut self, stream: UnixStream) {
+        let prepared = refuse_strangers(&stream).and_then(|()| {
+            let failed = |source| Error::io("prepare", "a connection", source);
+            stream.set_read_timeout(Some(CLIENT_TIMEOUT)).map_err(failed)?;
+            stream.set_write_timeout(Some(CLIENT_TIMEOUT)).map_err(failed)?;
+            receive::<Request>(&mut BufReader::new(&stream)).map_err(failed)
+        });
+        let request = match prepared {
+            Ok(Some(request)) => request,
+            Ok(None) => return,
+            Err(error) => return log::warn!("{error}"),
+        };
+        let mut client = Some(stream);
+        let mut last_progress = Instant::now();
+        self.checkpoint(request.trigger, request.kill, &mut |reply, urgent| {
+            if !urgent && last_progress.elapsed() < Duration::from_millis(50) {
+                return;
+            }
+            last_progress = Instant::now();
+            if client.as_mut().is_some_and(|stream| send(stream, reply).is_err()) {
+                client = None;
+            }
+        });
+    }
+
+    /// Takes a checkpoint and reports; `reply` gets each message and whether it must not be left out.
+    fn checkpoint(&mut self, trigger: Trigger, kill: bool, reply: &mut (dyn FnMut(&Reply, bool) + Send)) {
+        let request = capture::Request { trigger: trigger.name().to_owned(), kill };
+        let outcome =
+            capture::checkpoint(&self.program, &self.store, &mut self.lineage, &request, &mut |event| match event {
+                Event::Resumed { stop_ms, id } => reply(&Reply::Resumed { stop_ms, id }, true),
+                Event::Writing { done_bytes, total_bytes } => {
+                    reply(&Reply::Writing { done_bytes, total_bytes }, done_bytes == total_bytes);
+                }
+            });
+        match outcome {
+            Ok(row) => {
+                log::info!(
+                    "checkpoint {} sealed: {} bytes of memory, {} new, stopped {:.1} ms",
+                    row.id,
+                    row.memory_bytes,
+                    row.new_bytes,
+                    row.stop_ms
+                );
+                if let Err(error) = write_restart_script(self.store.dir(), &self.executable) {
+                    log::warn!("{error}");
+                }
+                reply(&Reply::Sealed { id: row.id }, true);
+            }
+            Err(error) => {
+                log::error!("checkpoint by {} failed: {error}", trigger.name());
+                reply(&Reply::Failed { message: error.to_string(), exit_code: error.exit_code() }, true);
+            }
+        }
+    }
+}

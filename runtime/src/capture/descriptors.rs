@@ -1,0 +1,333 @@
+//! Capturing the descriptor table: what each number leads to, which numbers share an open file description, and
+//! what lies unread in pipes.
+//!
+//! A descriptor that cannot be rebuilt is refused by its number and kind, and the program runs on. Terminals,
+//! and pipes and sockets on 0, 1 and 2, lead to whoever started the program; after a restart that is the restarter.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, tee};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::{SFlag, major};
+use nix::unistd::{pipe2, read};
+
+use super::syscalls::{pidfd_getfd, same_open_file};
+use crate::error::{Error, Result};
+use crate::image::{Descriptor, EpollTarget, FileKind, OpenFile, PipeContent};
+use crate::proc::fdinfo::{self, FdInfo};
+
+/// Major number of /dev/null, /dev/zero, /dev/full, /dev/random, /dev/urandom.
+const MEMORY_DEVICES: u64 = 1;
+const DELETED: &[u8] = b" (deleted)";
+/// Status flags that come back by reopening; the rest of the flags word is the kernel's.
+const KEPT_FLAGS: i32 = libc::O_ACCMODE
+    | libc::O_APPEND
+    | libc::O_NONBLOCK
+    | libc::O_DSYNC
+    | libc::O_SYNC
+    | libc::O_DIRECT
+    | libc::O_NOATIME
+    | libc::O_PATH
+    | libc::O_DIRECTORY;
+
+/// The captured table.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// Open file descriptions.
+    pub files: Vec<OpenFile>,
+    /// Numbers.
+    pub descriptors: Vec<Descriptor>,
+    /// Pipes within the process.
+    pub pipes: Vec<PipeContent>,
+}
+
+/// Captures the descriptors of the stopped process `pid`.
+pub fn capture(pid: i32, pidfd: BorrowedFd<'_>) -> Result<Table> {
+    let infos = fdinfo::descriptors(pid)?;
+    let mut table = Table::default();
+    let mut pipes = Pipes { pidfd, infos: &infos, index_of_inode: BTreeMap::new() };
+    let mut representatives: Vec<(&FdInfo, u32)> = Vec::new();
+    for info in &infos {
+        let file = match same_description(pid, info, &representatives)? {
+            Some(file) => file,
+            None => {
+                let kind = kind(info, &infos, &mut pipes, &mut table.pipes)?;
+                let file = table.files.len() as u32;
+                table.files.push(OpenFile { kind, flags: info.flags & KEPT_FLAGS });
+                representatives.push((info, file));
+                file
+            }
+        };
+        let close_on_exec = info.flags & libc::O_CLOEXEC != 0;
+        table.descriptors.push(Descriptor { number: info.number, file, close_on_exec });
+    }
+    Ok(table)
+}
+
+/// The open file description that `info` shares with an earlier descriptor, if any.
+fn same_description(pid: i32, info: &FdInfo, earlier: &[(&FdInfo, u32)]) -> Result<Option<u32>> {
+    for (candidate, file) in earlier {
+        let alike = candidate.metadata.inode == info.metadata.inode
+            && candidate.metadata.device == info.metadata.device
+            && candidate.target == info.target
+            && candidate.position == info.position;
+        if alike && same_open_file(pid, candidate.number, info.number)? {
+            return Ok(Some(*file));
+        }
+    }
+    Ok(None)
+}
+
+fn refused(info: &FdInfo, why: &str, advice: &str) -> Error {
+    Error::unsupported(format!("descriptor {} ({})", info.number, info.shown()), why, advice)
+}
+
+fn kind(info: &FdInfo, all: &[FdInfo], pipes: &mut Pipes<'_>, contents: &mut Vec<PipeContent>) -> Result<FileKind> {
+    if info.field("lock").is_some() {
+        return Err(refused(info, "it holds a file lock", "release the lock before the checkpoint"));
+    }
+    if info.flags & libc::O_ASYNC != 0 {
+        return Err(refused(info, "signal-driven I/O (O_ASYNC) is not captured yet", "turn O_ASYNC off"));
+    }
+    let format = SFlag::from_bits_truncate(info.metadata.mode) & SFlag::S_IFMT;
+    if format == SFlag::S_IFREG {
+        regular(info)
+    } else if format == SFlag::S_IFDIR {
+        Ok(FileKind::Directory { path: living_path(info)?, offset: info.position })
+    } else if format == SFlag::S_IFCHR {
+        character_device(info, all)
+    } else if format == SFlag::S_IFIFO {
+        pipes.kind(info, contents)
+    } else if format == SFlag::S_IFSOCK && info.number <= 2 {
+        Ok(FileKind::Standard { stream: info.number, was: info.target.clone() })
+    } else if format == SFlag::S_IFSOCK {
+        Err(refused(info, "sockets are not captured yet", "close it before the checkpoint"))
+    } else {
+        anonymous(info, all)
+    }
+}
+
+fn living_path(info: &FdInfo) -> Result<Vec<u8>> {
+    if info.metadata.links == 0 || info.target.ends_with(DELETED) {
+        let why = "the file has been deleted, and its content would not be found again";
+        return Err(refused(info, why, "keep the file, or close it before the checkpoint"));
+    }
+    Ok(info.target.clone())
+}
+
+fn regular(info: &FdInfo) -> Result<FileKind> {
+    if info.target.starts_with(b"/memfd:") {
+        return Err(refused(
+            info,
+            "memory files (memfd_create) are not captured yet",
+            "close it, its mappings may stay",
+        ));
+    }
+    Ok(FileKind::Regular {
+        path: living_path(info)?,
+        device: (
+            nix::sys::stat::major(info.metadata.device) as u32,
+            nix::sys::stat::minor(info.metadata.device) as u32,
+        ),
+        inode: info.metadata.inode,
+        size: info.metadata.size,
+        offset: info.position,
+        modified_ns: info.metadata.modified_ns,
+    })
+}
+
+fn character_device(info: &FdInfo, all: &[FdInfo]) -> Result<FileKind> {
+    if major(info.metadata.special_device) == MEMORY_DEVICES {
+        return Ok(FileKind::Device { path: info.target.clone() });
+    }
+    if is_terminal(&info.target) {
+        return Ok(FileKind::Standard { stream: standard_stream(info, all), was: info.target.clone() });
+    }
+    Err(refused(info, "the device keeps state of its own", "close it before the checkpoint"))
+}
+
+fn is_terminal(path: &[u8]) -> bool {
+    path.starts_with(b"/dev/pts/") || path.starts_with(b"/dev/tty") || path == b"/dev/console"
+}
+
+/// Which standard stream stands for a terminal: its own number, one that is the same terminal, or by direction.
+fn standard_stream(info: &FdInfo, all: &[FdInfo]) -> i32 {
+    if info.number <= 2 {
+        return info.number;
+    }
+    let twin = all.iter().find(|other| other.number <= 2 && other.target == info.target);
+    match twin {
+        Some(other) => other.number,
+        None if info.flags & libc::O_ACCMODE == libc::O_RDONLY => 0,
+        None => 1,
+    }
+}
+
+fn anonymous(info: &FdInfo, all: &[FdInfo]) -> Result<FileKind> {
+    match info.target.as_slice() {
+        b"anon_inode:[eventfd]" => Ok(FileKind::EventFd {
+            count: info
+                .field("eventfd-count")
+                .and_then(|count| u64::from_str_radix(count, 16).ok())
+                .ok_or_else(|| refused(info, "its counter cannot be read", "close it before the checkpoint"))?,
+            semaphore: info.field("eventfd-semaphore") == Some("1"),
+        }),
+        b"anon_inode:[eventpoll]" => epoll(info, all),
+        _ => Err(refused(info, "this kind of object is not captured yet", "close it before the checkpoint")),
+    }
+}
+
+fn epoll(info: &FdInfo, all: &[FdInfo]) -> Result<FileKind> {
+    let mut targets = Vec::new();
+    for (_, value) in info.fields.iter().filter(|(name, _)| name == "tfd") {
+        let unreadable = || refused(info, "what it watches cannot be read", "close it before the checkpoint");
+        let (target, inode) = epoll_target(value).ok_or_else(unreadable)?;
+        let watched = all.iter().find(|other| other.number == target.number);
+        if watched.is_none_or(|watched| watched.metadata.inode != inode) {
+            let why = format!("it watches descriptor {}, which has been closed or replaced", target.number);
+            return Err(refused(info, &why, "remove it from the epoll set before closing it"));
+        }
+        targets.push(target);
+    }
+    Ok(FileKind::Epoll { targets })
+}
+
+/// Parses the rest of `tfd: 17 events: 19 data: 11  pos:0 ino:40f sdev:10`.
+fn epoll_target(value: &str) -> Option<(EpollTarget, u64)> {
+    let mut words = value.split_whitespace();
+    let number = words.next()?.parse().ok()?;
+    let mut hex_after = |name: &str| -> Option<u64> {
+        let word = words.next()?;
+        let digits = match word.strip_prefix(name)? {
+            "" => words.next()?,
+            digits => digits,
+        };
+        u64::from_str_radix(digits, 16).ok()
+    };
+    let events = hex_after("events:")?;
+    let data = hex_after("data:")?;
+    hex_after("pos:");
+    let inode = hex_after("ino:")?;
+    Some((EpollTarget { number, events: events as u32, data }, inode))
+}
+
+/// The pipes met so far.
+struct Pipes<'a> {
+    pidfd: BorrowedFd<'a>,
+    infos: &'a [FdInfo],
+    index_of_inode: BTreeMap<(u64, u64), u32>,
+}
+
+impl Pipes<'_> {
+    fn kind(&mut self, info: &FdInfo, contents: &mut Vec<PipeContent>) -> Result<FileKind> {
+        let pipe = (info.metadata.device, info.metadata.inode);
+        if let Some(&pipe) = self.index_of_inode.get(&pipe) {
+            return Ok(FileKind::Pipe { pipe });
+        }
+        let ends = || self.infos.iter().filter(|other| (other.metadata.device, other.metadata.inode) == pipe);
+        let mode = |other: &FdInfo| other.flags & libc::O_ACCMODE;
+        let has_reader = ends().any(|other| mode(other) != libc::O_WRONLY);
+        let has_writer = ends().any(|other| mode(other) != libc::O_RDONLY);
+        let within = (has_reader && has_writer) || self.other_end_is_closed(info)?;
+        if !within {
+            return match ends().find(|other| other.number <= 2) {
+                Some(standard) => Ok(FileKind::Standard { stream: standard.number, was: info.target.clone() }),
+                None => Err(refused(
+                    info,
+                    "the pipe leads outside the job",
+                    "close it before the checkpoint, or start the program without it",
+                )),
+            };
+        }
+        if !info.target.starts_with(b"pipe:") {
+            return Err(refused(info, "named pipes are not captured yet", "close it before the checkpoint"));
+        }
+        if info.flags & libc::O_DIRECT != 0 {
+            return Err(refused(info, "pipes in packet mode (O_DIRECT) are not captured yet", "turn O_DIRECT off"));
+        }
+        let end = pidfd_getfd(self.pidfd, info.number)?;
+        let capacity = fcntl(&end, FcntlArg::F_GETPIPE_SZ)
+            .map_err(|source| Error::io("read the capacity of", info.shown(), source))?;
+        let content = match ends().find(|other| mode(other) != libc::O_WRONLY) {
+            Some(reader) => unread(pidfd_getfd(self.pidfd, reader.number)?, capacity as usize, info)?,
+            None => Vec::new(),
+        };
+        let index = contents.len() as u32;
+        contents.push(PipeContent { capacity: capacity as u32, content, has_reader, has_writer });
+        self.index_of_inode.insert(pipe, index);
+        Ok(FileKind::Pipe { pipe: index })
+    }
+
+    /// Whether nobody at all holds the other end.
+    fn other_end_is_closed(&self, info: &FdInfo) -> Result<bool> {
+        let end = pidfd_getfd(self.pidfd, info.number)?;
+        let mut polled = [PollFd::new(end.as_fd(), PollFlags::POLLIN)];
+        poll(&mut polled, PollTimeout::ZERO).map_err(|source| Error::io("poll", info.shown(), source))?;
+        Ok(polled[0].revents().is_some_and(|events| events.intersects(PollFlags::POLLHUP | PollFlags::POLLERR)))
+    }
+}
+
+/// The bytes in a pipe, read without consuming them.
+fn unread(read_end: OwnedFd, capacity: usize, info: &FdInfo) -> Result<Vec<u8>> {
+    let failed = |source: nix::errno::Errno| Error::io("read without consuming", info.shown(), source);
+    let (copy_out, copy_in) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(failed)?;
+    // As many buffers as the original may hold: a pipe of single-byte writes fills buffers, not bytes.
+    fcntl(&copy_in, FcntlArg::F_SETPIPE_SZ(capacity.max(65536) as i32)).map_err(failed)?;
+    let teed = match tee(&read_end, &copy_in, capacity, SpliceFFlags::SPLICE_F_NONBLOCK) {
+        Ok(bytes) => bytes,
+        Err(nix::errno::Errno::EAGAIN) => 0,
+        Err(source) => return Err(failed(source)),
+    };
+    let mut content = vec![0; teed];
+    let mut done = 0;
+    while done < teed {
+        match read(copy_out.as_fd(), &mut content[done..]).map_err(failed)? {
+            0 => return Err(Error::io("read", info.shown(), std::io::ErrorKind::UnexpectedEof)),
+            bytes => done += bytes,
+        }
+    }
+    Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_epoll_is_read_with_or_without_blanks_behind_the_colons() {
+        let (target, inode) =
+            epoll_target("17 events:       19 data:               11  pos:0 ino:40f sdev:10").unwrap();
+        assert_eq!(target, EpollTarget { number: 17, events: 0x19, data: 0x11 });
+        assert_eq!(inode, 0x40f);
+        let (target, inode) = epoll_target("5 events: 80000019 data: ffffffffffffffff  pos:0 ino:1 sdev:f").unwrap();
+        assert_eq!((target.events, target.data, inode), (0x8000_0019, u64::MAX, 1));
+    }
+
+    #[test]
+    fn what_lies_in_a_pipe_is_read_and_stays_there() {
+        let info = FdInfo {
+            number: 3,
+            target: b"pipe:[1]".to_vec(),
+            position: 0,
+            flags: 0,
+            fields: Vec::new(),
+            metadata: fdinfo::FileStat {
+                device: 0,
+                inode: 1,
+                mode: 0,
+                links: 1,
+                special_device: 0,
+                size: 0,
+                modified_ns: 0,
+            },
+        };
+        let (out, into) = pipe2(OFlag::O_NONBLOCK).unwrap();
+        for word in ["first ", "second"] {
+            nix::unistd::write(&into, word.as_bytes()).unwrap();
+        }
+        for _ in 0..2 {
+            assert_eq!(unread(out.try_clone().unwrap(), 65536, &info).unwrap(), b"first second");
+        }
+    }
+}

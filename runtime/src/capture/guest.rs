@@ -1,0 +1,167 @@
+//! System calls executed inside the program, in a way that survives our death at any instruction.
+//!
+//! A stopped thread is pointed at the stub in libckpt.so. Before that, its own registers and signal mask are
+//! written into the stub's frame, inside the program. While we live, we catch the thread at the exit of each call and
+//! put the registers back by ptrace. If we disappear, the kernel lets the thread run: it falls through the
+//! stub, which puts the same registers back from the frame. The order of the requests matters:
+//!
+//! - enter: frame, then registers (from here the stub brings the thread home), then block all signals
+//!   (the stub unblocks them);
+//! - leave: the signal mask first, while the stub still holds the thread, then the registers.
+//!
+//! Why not a signal frame and `rt_sigreturn`: the stub changes neither the extended state nor the alternate
+//! stack, so loading nineteen words by plain moves is enough and depends on nothing in the kernel.
+
+use ckpt_wire::{Control, STUB_ANY_CALL, STUB_CLONE, STUB_EXPENDABLE, StubFrame};
+use nix::errno::Errno;
+use zerocopy::IntoBytes;
+
+use crate::error::{Error, Result};
+use crate::ptrace::{CallSite, Options, Registers, Stopped, read_memory, remote_call, remote_clone, write_memory};
+
+/// Bytes below rsp that belong to the running function (System V ABI).
+const RED_ZONE_BYTES: u64 = 128;
+const ALL_SIGNALS: u64 = u64::MAX;
+
+/// A thread of the program that is in the stub and makes calls for us. Dropping it brings the thread home.
+#[derive(Debug)]
+pub struct Guest<'a> {
+    pid: i32,
+    thread: &'a mut Stopped,
+    scratch: u64,
+    site: CallSite,
+    home: Registers,
+    home_mask: u64,
+    left: bool,
+}
+
+impl<'a> Guest<'a> {
+    /// Points `thread` of process `pid` at the stub.
+    ///
+    /// `home` are the registers to go on with when all is well; `reissued` the ones for a thread whose pending
+    /// restart was lost because we died (see [`Registers::reissuing`]).
+    pub fn enter(
+        pid: i32,
+        thread: &'a mut Stopped,
+        control: &Control,
+        home: Registers,
+        reissued: &Registers,
+    ) -> Result<Guest<'a>> {
+        let home_mask = thread.signal_mask()?;
+        write_memory(pid, control.frame, frame(reissued, home_mask).as_bytes())?;
+
+        let mut registers = Registers::from_words([0; Registers::WORDS]);
+        registers.0.rsp = (home.0.rsp - RED_ZONE_BYTES) & !0xf;
+        registers.0.eflags = 0x202; // interrupts enabled, nothing else
+        (registers.0.cs, registers.0.ss) = (home.0.cs, home.0.ss);
+        (registers.0.ds, registers.0.es) = (home.0.ds, home.0.es);
+        (registers.0.fs, registers.0.gs) = (home.0.fs, home.0.gs);
+        (registers.0.fs_base, registers.0.gs_base) = (home.0.fs_base, home.0.gs_base);
+        registers.0.r12 = STUB_ANY_CALL;
+        registers.0.rax = libc::SYS_getpid as u64;
+        registers.0.orig_rax = u64::MAX;
+        registers.0.rip = control.stub_start;
+        thread.set_registers(&registers)?;
+
+        let site = CallSite { syscall: control.stub_start, registers };
+        let guest = Guest { pid, thread, scratch: control.scratch, site, home, home_mask, left: false };
+        guest.thread.set_signal_mask(ALL_SIGNALS)?;
+        Ok(guest)
+    }
+
+    /// Makes one system call; `name` and `purpose` are for the message if it fails.
+    pub fn call(&mut self, name: &'static str, purpose: &str, number: i64, arguments: [u64; 6]) -> Result<u64> {
+        self.try_call(number, arguments)?.map_err(|source| Error::RemoteCall {
+            pid: self.pid,
+            call: name,
+            purpose: purpose.to_owned(),
+            source,
+        })
+    }
+
+    /// Makes one system call whose failure means something to the caller.
+    pub fn try_call(&mut self, number: i64, arguments: [u64; 6]) -> Result<Result<u64, Errno>> {
+        Ok(remote_call(self.thread, &self.site, number, arguments)?.result)
+    }
+
+    /// Makes one system call that fills `N` bytes at the scratch area, and reads them.
+    pub fn call_into<const N: usize>(
+        &mut self,
+        name: &'static str,
+        purpose: &str,
+        number: i64,
+        arguments: impl FnOnce(u64) -> [u64; 6],
+    ) -> Result<[u8; N]> {
+        const { assert!(N <= ckpt_wire::SCRATCH_BYTES) };
+        self.call(name, purpose, number, arguments(self.scratch))?;
+        let mut bytes = [0; N];
+        read_memory(self.pid, self.scratch, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Clones the process without sharing anything; the child has no exit signal and stops at its first
+    /// instruction, inside the stub.
+    pub fn clone_process(&mut self) -> Result<Result<Stopped, Errno>> {
+        let mut site = self.site;
+        site.registers.0.r12 = STUB_CLONE;
+        self.thread.set_options(Options::CLONING)?;
+        let child = remote_clone(self.thread, &site, libc::SYS_clone, [0; 6])?;
+        // The program's own clones are no business of ours.
+        self.thread.set_options(Options::PROGRAM)?;
+        Ok(child)
+    }
+
+    /// The call site for a clone of the program: it can only end in the stub, never go on as the program.
+    pub fn expendable_site(&self) -> CallSite {
+        let mut site = self.site;
+        site.registers.0.r12 = STUB_EXPENDABLE;
+        site
+    }
+
+    /// Makes the thread's own registers and signal mask its own again.
+    pub fn leave(mut self) -> Result<()> {
+        self.go_home()
+    }
+
+    fn go_home(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.left, true) {
+            return Ok(());
+        }
+        self.thread.set_signal_mask(self.home_mask)?;
+        self.thread.set_registers(&self.home)
+    }
+}
+
+impl Drop for Guest<'_> {
+    fn drop(&mut self) {
+        // A thread that cannot be brought home by us is brought home by the stub.
+        if let Err(error) = self.go_home() {
+            log::warn!("bringing thread {} home: {error}", self.thread.tid());
+        }
+    }
+}
+
+fn frame(registers: &Registers, sigmask: u64) -> StubFrame {
+    let r = &registers.0;
+    StubFrame {
+        r15: r.r15,
+        r14: r.r14,
+        r13: r.r13,
+        r12: r.r12,
+        rbp: r.rbp,
+        rbx: r.rbx,
+        r11: r.r11,
+        r10: r.r10,
+        r9: r.r9,
+        r8: r.r8,
+        rax: r.rax,
+        rcx: r.rcx,
+        rdx: r.rdx,
+        rsi: r.rsi,
+        rdi: r.rdi,
+        rip: r.rip,
+        rflags: r.eflags,
+        rsp: r.rsp,
+        sigmask,
+    }
+}

@@ -1,0 +1,187 @@
+//! Deciding which pages must be read, given what the page tables say and what the last checkpoint holds.
+//!
+//! A page keeps its digest from the last checkpoint only if the kernel vouches that it has not changed: the
+//! mapping was tracked all the time and the page is still protected, or it was the file's then and is the file's
+//! now and the file is the same. Everything else that exists is read; what does not exist is zero.
+
+use std::collections::BTreeMap;
+
+use ckpt_store::PageList;
+
+use super::ranges::PageSet;
+use super::regions::{Draft, FileStamp};
+use super::tracking::Census;
+use crate::image::Backing;
+
+const PAGE: u64 = ckpt_store::PAGE_BYTES as u64;
+
+/// What the last sealed checkpoint says about one region.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// Its content.
+    pub list: PageList,
+    /// Length in pages.
+    pub pages: u64,
+    /// Pages that were the process's own (see [`Census::own`]).
+    pub own: PageSet,
+    /// The file it was mapped from, and where.
+    pub file: Option<(FileStamp, u64)>,
+}
+
+/// The regions of the last sealed checkpoint by their first address.
+pub type Base = BTreeMap<u64, Known>;
+
+/// What is to be done for one region.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The content as far as it is known already.
+    pub list: PageList,
+    /// Pages to read, counted from the region's start.
+    pub read: PageSet,
+}
+
+/// Plans the capture of `draft`.
+pub fn plan(draft: &Draft, census: &Census, base: &Base) -> Plan {
+    if draft.advice.wipe_on_fork || draft.advice.droppable {
+        // The program has asked for these pages to vanish in copies of itself.
+        return Plan { list: PageList::new(), read: PageSet::default() };
+    }
+    let known = base.get(&draft.mapping.start);
+    match &draft.backing {
+        Backing::Anonymous => anonymous(census, known),
+        Backing::PrivateFile(_) => private_file(draft, census, known),
+        Backing::SharedFile { may_write: false, .. } => {
+            let all = readable(draft);
+            match known {
+                Some(known) if same_file(draft, known) => carried(known, &all, &all),
+                _ => Plan { list: PageList::new(), read: all },
+            }
+        }
+        Backing::SharedFile { .. } | Backing::SharedObject { .. } => {
+            Plan { list: PageList::new(), read: readable(draft) }
+        }
+    }
+}
+
+fn anonymous(census: &Census, known: Option<&Known>) -> Plan {
+    match (known, &census.written) {
+        (Some(known), Some(written)) => {
+            let covered = census.present.intersection(&PageSet::of(0..known.pages));
+            carried(known, &covered.difference(written), &census.present)
+        }
+        _ => Plan { list: PageList::new(), read: census.present.clone() },
+    }
+}
+
+fn private_file(draft: &Draft, census: &Census, known: Option<&Known>) -> Plan {
+    let all = readable(draft).union(&census.own);
+    let Some(known) = known else { return Plan { list: PageList::new(), read: all } };
+    let mut keep = PageSet::default();
+    if let Some(written) = &census.written {
+        keep = census.own.intersection(&known.own).difference(written);
+    }
+    if same_file(draft, known) {
+        let files_now_and_then = all.difference(&census.own).difference(&known.own);
+        keep = keep.union(&files_now_and_then.intersection(&PageSet::of(0..known.pages)));
+    }
+    carried(known, &keep, &all)
+}
+
+fn same_file(draft: &Draft, known: &Known) -> bool {
+    draft.file.is_some_and(|stamp| known.file == Some((stamp, draft.mapping.offset)))
+}
+
+/// Keeps the digests of the pages in `keep`; of `existing`, the others are read.
+fn carried(known: &Known, keep: &PageSet, existing: &PageSet) -> Plan {
+    let mut list = known.list.clone();
+    let everything = PageSet::of(0..known.pages.max(existing.ranges().last().map_or(0, |range| range.end)));
+    for range in everything.difference(keep).ranges() {
+        list.clear_run(range.start, range.end - range.start);
+    }
+    Plan { list, read: existing.difference(keep) }
+}
+
+/// The pages of a mapping of a file that lie within the file; reading behind its end is a bus error.
+fn readable(draft: &Draft) -> PageSet {
+    let pages = draft.mapping.bytes() / PAGE;
+    match draft.file {
+        Some(stamp) => PageSet::of(0..stamp.size.saturating_sub(draft.mapping.offset).div_ceil(PAGE).min(pages)),
+        None => PageSet::of(0..pages),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::{Advice, FileIdentity};
+    use crate::proc::maps::Mapping;
+    use ckpt_store::PageKey;
+
+    fn set(ranges: &[std::ops::Range<u64>]) -> PageSet {
+        let mut set = PageSet::default();
+        ranges.iter().for_each(|range| set.push(range.clone()));
+        set
+    }
+
+    fn draft(backing: Backing, file: Option<FileStamp>) -> Draft {
+        let mapping = Mapping { start: 0x1000, end: 0x1000 + 10 * PAGE, ..Mapping::default() };
+        Draft { mapping, backing, advice: Advice::default(), file }
+    }
+
+    fn key(fill: u8) -> PageKey {
+        PageKey::of(&[fill; ckpt_store::PAGE_BYTES])
+    }
+
+    fn base(own: PageSet, file: Option<(FileStamp, u64)>) -> Base {
+        let mut list = PageList::new();
+        (0..10).for_each(|page| list.set(page, key(page as u8 + 1)));
+        Base::from([(0x1000, Known { list, pages: 10, own, file })])
+    }
+
+    #[test]
+    fn an_unknown_region_is_read_where_it_has_pages() {
+        let census = Census { present: set(&[2..4]), own: set(&[2..4]), written: None };
+        let plan = plan(&draft(Backing::Anonymous, None), &census, &Base::new());
+        assert_eq!(plan.read, set(&[2..4]));
+    }
+
+    #[test]
+    fn a_tracked_region_is_read_where_it_was_written_and_zero_where_it_vanished() {
+        let present = set(&[0..3, 5..10]);
+        let census = Census { present: present.clone(), own: present, written: Some(set(&[1..2, 9..10])) };
+        let plan = plan(&draft(Backing::Anonymous, None), &census, &base(set(&[0..10]), None));
+        assert_eq!(plan.read, set(&[1..2, 9..10]));
+        assert_eq!(plan.list.get(0), key(1));
+        assert_eq!(plan.list.get(5), key(6));
+        assert!(plan.list.get(3).is_zero() && plan.list.get(4).is_zero());
+    }
+
+    #[test]
+    fn a_region_that_is_not_tracked_is_read_whole_although_it_is_known() {
+        let census = Census { present: set(&[0..10]), own: set(&[0..10]), written: None };
+        let plan = plan(&draft(Backing::Anonymous, None), &census, &base(set(&[0..10]), None));
+        assert_eq!(plan.read, set(&[0..10]));
+    }
+
+    #[test]
+    fn pages_of_a_file_are_kept_only_while_the_file_is_the_same() {
+        let stamp = FileStamp { device: 1, inode: 2, size: 8 * PAGE, modified_ns: 3 };
+        let identity = FileIdentity {
+            path: b"/x".to_vec(),
+            deleted: false,
+            device: (0, 0),
+            inode: 2,
+            size: stamp.size,
+            mode: 0o644,
+            offset: 0,
+        };
+        let draft = draft(Backing::PrivateFile(identity), Some(stamp));
+        // Page 0: own and unwritten; 1: own and written; 2: own before, the file's now; 3..8: the file's.
+        let census = Census { present: set(&[0..4]), own: set(&[0..2]), written: Some(set(&[1..2])) };
+        let same = plan(&draft, &census, &base(set(&[0..3]), Some((stamp, 0))));
+        assert_eq!(same.read, set(&[1..3]));
+        let touched = FileStamp { modified_ns: 4, ..stamp };
+        let changed = plan(&draft, &census, &base(set(&[0..3]), Some((touched, 0))));
+        assert_eq!(changed.read, set(&[1..8]));
+    }
+}

@@ -1,0 +1,238 @@
+//! Capturing what belongs to the process as a whole, and refusing what cannot be rebuilt.
+
+use nix::errno::Errno;
+
+use super::guest::Guest;
+use crate::error::{Error, Result};
+use crate::image::{Host, IntervalTimer, Layout, Limit, Role, SignalAction};
+use crate::proc::task::{self, stat_number};
+use crate::ptrace::read_memory;
+
+const TIMERS: [i32; 3] = [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF];
+const LIMITS: u32 = 16;
+const SIGNALS: i32 = 64;
+
+/// What `/proc` and a few calls say about the process.
+#[derive(Debug)]
+pub struct Facts {
+    /// Addresses of the address space.
+    pub layout: Layout,
+    /// Auxiliary vector.
+    pub auxv: Vec<u64>,
+    /// Place in its session.
+    pub role: Role,
+    /// Umask.
+    pub umask: u32,
+    /// Real, effective, saved, file-system user.
+    pub uids: [u32; 4],
+    /// The same for groups.
+    pub gids: [u32; 4],
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// no_new_privs.
+    pub no_new_privs: bool,
+}
+
+/// Reads what `/proc` says; refuses seccomp filters, foreign roots and namespaces, children and timers.
+pub fn facts(pid: i32, brk: u64) -> Result<Facts> {
+    let status = task::text(pid, "status")?;
+    let value = |name: &str| task::status_value(&status, name).unwrap_or("");
+    if value("Seccomp") != "0" && !value("Seccomp").is_empty() {
+        return Err(Error::unsupported(
+            format!("process {pid}: a seccomp filter"),
+            "a filter cannot be read back without privilege, and would judge our calls",
+            "start the program without its sandbox",
+        ));
+    }
+    if task::link(pid, "root")? != b"/" {
+        return Err(Error::unsupported(
+            format!("process {pid}: a changed root directory"),
+            "paths in the checkpoint would lead elsewhere",
+            "run ckpt inside the same root",
+        ));
+    }
+    refuse_foreign_namespaces(pid)?;
+    refuse_children(pid)?;
+    if !task::text(pid, "timers").unwrap_or_default().trim().is_empty() {
+        return Err(Error::unsupported(
+            format!("process {pid}: a POSIX timer (timer_create)"),
+            "its remaining time is not captured yet",
+            "delete the timer before the checkpoint",
+        ));
+    }
+
+    let stat = task::stat_fields(pid, "stat")?;
+    let number = |field| stat_number(&stat, field);
+    let ids = |name: &str| -> [u32; 4] {
+        let mut ids = [0; 4];
+        for (id, word) in ids.iter_mut().zip(value(name).split_whitespace()) {
+            *id = word.parse().unwrap_or(0);
+        }
+        ids
+    };
+    let auxv = task::bytes(pid, "auxv")?;
+    Ok(Facts {
+        layout: Layout {
+            start_code: number(26),
+            end_code: number(27),
+            start_stack: number(28),
+            start_data: number(45),
+            end_data: number(46),
+            start_brk: number(47),
+            brk,
+            arg_start: number(48),
+            arg_end: number(49),
+            env_start: number(50),
+            env_end: number(51),
+        },
+        auxv: auxv.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or([0; 8]))).collect(),
+        role: match pid as u64 {
+            pid if number(6) == pid => Role::SessionLeader,
+            pid if number(5) == pid => Role::GroupLeader,
+            _ => Role::Member,
+        },
+        umask: u32::from_str_radix(value("Umask"), 8).unwrap_or(0o022),
+        uids: ids("Uid"),
+        gids: ids("Gid"),
+        groups: value("Groups").split_whitespace().filter_map(|word| word.parse().ok()).collect(),
+        no_new_privs: value("NoNewPrivs") == "1",
+    })
+}
+
+/// Whether `/proc` shows the process under a job-control stop; to be asked before it is seized.
+pub fn is_job_stopped(pid: i32) -> bool {
+    task::text(pid, "status")
+        .is_ok_and(|status| task::status_value(&status, "State").is_some_and(|state| state.starts_with('T')))
+}
+
+fn refuse_foreign_namespaces(pid: i32) -> Result<()> {
+    for namespace in ["mnt", "pid", "ipc"] {
+        let file = format!("ns/{namespace}");
+        if task::link(pid, &file)? != task::link(std::process::id() as i32, &file)? {
+            return Err(Error::unsupported(
+                format!("process {pid} in another {namespace} namespace"),
+                "its names mean something else here",
+                "run ckpt inside that container",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn refuse_children(pid: i32) -> Result<()> {
+    for child in task::children(pid)? {
+        if is_our_own(child) {
+            continue;
+        }
+        let name = task::text(child, "comm").unwrap_or_default();
+        return Err(Error::unsupported(
+            format!("process {pid} with child process {child} ({})", name.trim()),
+            "trees of processes are not captured yet, and the child would be missing after a restart",
+            "take the checkpoint when the child has ended and has been waited for",
+        ));
+    }
+    Ok(())
+}
+
+/// A child of the trigger or of a twin's birth: a process without exit signal. A program's own children signal
+/// their end, but for clones that it made without one, which are told apart by still running.
+fn is_our_own(child: i32) -> bool {
+    let Ok(fields) = task::stat_fields(child, "stat") else { return true };
+    let ended_or_waiting = fields.first().is_some_and(|state| matches!(state.as_str(), "Z" | "X" | "D"));
+    stat_number(&fields, 38) == 0 && ended_or_waiting
+}
+
+/// The program break and the running interval timers.
+pub fn break_and_timers(guest: &mut Guest<'_>) -> Result<(u64, Vec<IntervalTimer>)> {
+    let brk = guest.call("brk", "reading the program break", libc::SYS_brk, [0; 6])?;
+    let mut running = Vec::new();
+    for which in TIMERS {
+        let bytes: [u8; 32] =
+            guest.call_into("getitimer", "reading an interval timer", libc::SYS_getitimer, |scratch| {
+                [which as u64, scratch, 0, 0, 0, 0]
+            })?;
+        let [interval_s, interval_us, value_s, value_us] = words(&bytes);
+        let timer = IntervalTimer {
+            which,
+            interval_us: interval_s * 1_000_000 + interval_us,
+            value_us: value_s * 1_000_000 + value_us,
+        };
+        if timer.value_us != 0 {
+            running.push(timer);
+        }
+    }
+    Ok((brk, running))
+}
+
+/// The signal actions of `pid`, which is the program or its twin: a clone has its own copy of them.
+///
+/// `call` makes a system call in that process.
+pub fn signal_actions(
+    pid: i32,
+    scratch: u64,
+    mut call: impl FnMut(i64, [u64; 6]) -> Result<Result<u64, Errno>>,
+) -> Result<Vec<SignalAction>> {
+    let mut actions = Vec::new();
+    for signal in (1..=SIGNALS).filter(|&signal| signal != libc::SIGKILL && signal != libc::SIGSTOP) {
+        call(libc::SYS_rt_sigaction, [signal as u64, 0, scratch, 8, 0, 0])?.map_err(|source| Error::RemoteCall {
+            pid,
+            call: "rt_sigaction",
+            purpose: format!("reading the action of signal {signal}"),
+            source,
+        })?;
+        let mut bytes = [0; 32];
+        read_memory(pid, scratch, &mut bytes)?;
+        let [handler, flags, restorer, mask] = words(&bytes);
+        if (handler, flags, mask) != (0, 0, 0) {
+            actions.push(SignalAction { signal, handler, flags, restorer, mask });
+        }
+    }
+    Ok(actions)
+}
+
+fn words(bytes: &[u8; 32]) -> [u64; 4] {
+    std::array::from_fn(|word| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[word * 8 + byte])))
+}
+
+/// The resource limits of `pid`.
+pub fn limits(pid: i32) -> Result<Vec<Limit>> {
+    (0..LIMITS)
+        .map(|resource| {
+            let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: a null new limit changes nothing; the old one is written to `limit`.
+            let result = unsafe { libc::prlimit64(pid, resource, std::ptr::null(), &mut limit) };
+            nix::errno::Errno::result(result)
+                .map(|_| Limit { resource, soft: limit.rlim_cur, hard: limit.rlim_max })
+                .map_err(|source| Error::io("read the limits of", format!("/proc/{pid}"), source))
+        })
+        .collect()
+}
+
+/// This host.
+pub fn host() -> Host {
+    let processor = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("model name"))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    });
+    Host {
+        kernel_release: std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+        processor: processor.unwrap_or_default(),
+        xcr0: xcr0(),
+        page_bytes: ckpt_store::PAGE_BYTES as u32,
+        ckpt_version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+/// XCR0, the enabled components of the extended state; 0 where the processor has no XSAVE.
+pub fn xcr0() -> u64 {
+    const OSXSAVE: u32 = 1 << 27;
+    if std::arch::x86_64::__cpuid(1).ecx & OSXSAVE == 0 {
+        return 0;
+    }
+    let (low, high): (u32, u32);
+    // SAFETY: xgetbv exists (OSXSAVE is set) and reads XCR0 into edx:eax; it touches nothing else.
+    unsafe {
+        std::arch::asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high, options(nomem, nostack));
+    }
+    u64::from(high) << 32 | u64::from(low)
+}

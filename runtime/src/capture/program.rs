@@ -1,0 +1,144 @@
+//! A running program that has libckpt.so loaded, and where its control block is.
+//!
+//! The control block is found through the ELF symbol table that the dynamic linker has mapped in the program's
+//! memory, not in a file: the file may have been replaced since, and in a restarted program the mapping may not even have a name.
+
+use std::os::fd::OwnedFd;
+
+use ckpt_wire::{CONTROL_MAGIC, CONTROL_SYMBOL, CONTROL_VERSION, Control, STATE_READY, STATE_REFUSED};
+use object::LittleEndian;
+use object::elf::{
+    DT_GNU_HASH, DT_STRTAB, DT_SYMTAB, Dyn64, DynamicTag, FileHeader64, PT_DYNAMIC, PT_LOAD, ProgramHeader64,
+    SHN_UNDEF, Sym64,
+};
+use object::pod::slice_from_bytes;
+use object::read::elf::GnuHashTable;
+use zerocopy::FromBytes;
+
+use crate::error::{Error, Result};
+use crate::proc::{maps, task};
+use crate::ptrace::read_memory;
+
+type Le = LittleEndian;
+const LE: Le = LittleEndian;
+
+/// A running program under libckpt.so.
+#[derive(Debug)]
+pub struct Program {
+    /// Its pid.
+    pub pid: i32,
+    /// Readable once it has ended; also the handle by which its descriptors are fetched.
+    pub pidfd: OwnedFd,
+    /// Address of its control block.
+    pub control_address: u64,
+}
+
+impl Program {
+    /// Finds the control block of process `pid`.
+    pub fn find(pid: i32) -> Result<Program> {
+        let pidfd = super::syscalls::pidfd_open(pid)?;
+        let mappings = maps::outline(pid).map_err(|error| match error {
+            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Error::environment(
+                format!("reading process {pid}"),
+                "permission denied: it belongs to another user, or may not be traced",
+                "use the program's own user, or root",
+            ),
+            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Error::ProgramGone { pid },
+            other => other,
+        })?;
+        // Named mappings first; the unnamed ones matter only after a restart that could not map the old file.
+        let named = mappings.iter().filter(|mapping| file_name(&mapping.name).starts_with(b"libckpt"));
+        let unnamed = mappings.iter().filter(|mapping| mapping.name.is_empty());
+        for mapping in named.chain(unnamed) {
+            let readable = mapping.protection & libc::PROT_READ != 0;
+            if mapping.offset != 0 || !readable || mapping.bytes() > 1 << 20 {
+                continue;
+            }
+            if let Some(control_address) = symbol_in_memory(pid, mapping, CONTROL_SYMBOL) {
+                return Ok(Program { pid, pidfd, control_address });
+            }
+        }
+        Err(Error::NotPreloaded { pid })
+    }
+
+    /// Reads the control block; refuses when it is not one, not ready, or from an unknown version.
+    pub fn control(&self) -> Result<Box<Control>> {
+        let mut bytes = vec![0; size_of::<Control>()];
+        read_memory(self.pid, self.control_address, &mut bytes)?;
+        let not_preloaded = Error::NotPreloaded { pid: self.pid };
+        let Ok(control) = Control::read_from_bytes(&bytes) else { return Err(not_preloaded) };
+        if control.magic != CONTROL_MAGIC {
+            return Err(not_preloaded);
+        }
+        if control.version != CONTROL_VERSION || (control.bytes as usize) < size_of::<Control>() {
+            return Err(Error::environment(
+                format!("process {}", self.pid),
+                format!("its libckpt.so speaks protocol {}, this ckpt {CONTROL_VERSION}", control.version),
+                "use the ckpt that belongs to its libckpt.so",
+            ));
+        }
+        match control.state {
+            STATE_READY => Ok(Box::new(control)),
+            STATE_REFUSED => Err(Error::unsupported(
+                format!("process {}", self.pid),
+                String::from_utf8_lossy(ckpt_wire::text(&control.reason)),
+                "start it again with this corrected",
+            )),
+            _ => Err(Error::environment(
+                format!("process {}", self.pid),
+                "it is still being loaded",
+                "try again in a moment",
+            )),
+        }
+    }
+
+    /// Pid and start time: a name that is never used again.
+    pub fn identity(&self) -> Result<String> {
+        Ok(format!("{}-{}", self.pid, task::start_time(self.pid)?))
+    }
+}
+
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
+}
+
+/// Address of the defined symbol `name` in the ELF image whose first segment is `mapping`.
+///
+/// The first segment holds headers, hash table, symbols and strings; anything that points outside it, or does
+/// not fit, means that this is not the image we look for.
+fn symbol_in_memory(pid: i32, mapping: &maps::Mapping, name: &str) -> Option<u64> {
+    let mut image = vec![0; mapping.bytes() as usize];
+    read_memory(pid, mapping.start, &mut image).ok()?;
+    let (header, _) = object::pod::from_bytes::<FileHeader64<Le>>(&image).ok()?;
+    if header.e_ident.magic != object::elf::ELFMAG {
+        return None;
+    }
+    let count = header.e_phnum.get(LE) as usize;
+    let table = image.get(header.e_phoff.get(LE) as usize..)?;
+    let (segments, _) = slice_from_bytes::<ProgramHeader64<Le>>(table, count).ok()?;
+    let first = segments.iter().find(|segment| segment.p_type.get(LE) == PT_LOAD)?;
+    let bias = mapping.start.checked_sub(first.p_vaddr.get(LE))?;
+    let dynamic = segments.iter().find(|segment| segment.p_type.get(LE) == PT_DYNAMIC)?;
+
+    let mut entries = vec![0; usize::try_from(dynamic.p_memsz.get(LE)).ok()?.min(1 << 16)];
+    read_memory(pid, bias.checked_add(dynamic.p_vaddr.get(LE))?, &mut entries).ok()?;
+    let (entries, _) = slice_from_bytes::<Dyn64<Le>>(&entries, entries.len() / size_of::<Dyn64<Le>>()).ok()?;
+    let part = |tag: DynamicTag| {
+        let value = entries.iter().find(|entry| entry.d_tag.get(LE) == tag)?.d_val.get(LE);
+        // glibc's dynamic linker has added the bias in place; others may not have.
+        let address = if value >= bias { value } else { value.checked_add(bias)? };
+        image.get(usize::try_from(address.checked_sub(mapping.start)?).ok()?..)
+    };
+    let hash = GnuHashTable::<FileHeader64<Le>>::parse(LE, part(DT_GNU_HASH)?).ok()?;
+    let count = hash.symbol_table_length(LE)? as usize;
+    let (symbols, _) = slice_from_bytes::<Sym64<Le>>(part(DT_SYMTAB)?, count).ok()?;
+    let strings = part(DT_STRTAB)?;
+    let symbol = symbols.iter().find(|symbol| {
+        symbol.st_shndx.get(LE) != SHN_UNDEF
+            && strings
+                .get(symbol.st_name.get(LE) as usize..)
+                .and_then(|text| text.get(..=name.len()))
+                .is_some_and(|text| text.split_last() == Some((&0, name.as_bytes())))
+    })?;
+    bias.checked_add(symbol.st_value.get(LE))
+}

@@ -1,0 +1,235 @@
+//! Turning the kernel's list of mappings into regions, and refusing what cannot be rebuilt.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use ckpt_kernels::page_digest;
+
+use crate::error::{Error, Result};
+use crate::image::{Advice, Backing, FileIdentity, SharedObject, SpecialMapping};
+use crate::proc::maps::Mapping;
+use crate::ptrace::read_memory;
+
+const DELETED: &[u8] = b" (deleted)";
+const MEMFD: &[u8] = b"/memfd:";
+
+/// A mapping whose place in the image is known.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// The mapping.
+    pub mapping: Mapping,
+    /// What is behind it.
+    pub backing: Backing,
+    /// Its lasting flags.
+    pub advice: Advice,
+    /// The file as of now, if a path leads to it: what makes "nothing changed" a safe conclusion.
+    pub file: Option<FileStamp>,
+}
+
+/// Which content a file had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileStamp {
+    /// `st_dev`.
+    pub device: u64,
+    /// `st_ino`.
+    pub inode: u64,
+    /// `st_size`.
+    pub size: u64,
+    /// `st_mtim`, ns since the epoch.
+    pub modified_ns: i64,
+}
+
+/// All mappings of a process, sorted by what becomes of them.
+#[derive(Debug, Default)]
+pub struct AddressSpace {
+    /// Captured mappings, ascending.
+    pub drafts: Vec<Draft>,
+    /// `[vdso]`, `[vvar]`, `[vvar_vclock]`.
+    pub special: Vec<SpecialMapping>,
+    /// Objects behind shared mappings without a path.
+    pub objects: Vec<SharedObject>,
+}
+
+/// Sorts `mappings` of process `pid`.
+pub fn sort(pid: i32, mappings: Vec<Mapping>) -> Result<AddressSpace> {
+    let mut space = AddressSpace::default();
+    let mut object_of_inode = HashMap::new();
+    for mapping in mappings {
+        if matches!(mapping.name.as_slice(), b"[vdso]" | b"[vvar]" | b"[vvar_vclock]") {
+            space.special.push(special(pid, &mapping)?);
+            continue;
+        }
+        refuse_unsupported(&mapping)?;
+        let stat = stat(&mapping);
+        let backing = backing(&mapping, stat.as_ref(), &mut space.objects, &mut object_of_inode);
+        space.drafts.push(Draft { advice: advice(&mapping), backing, file: stat.map(|(stamp, _)| stamp), mapping });
+    }
+    Ok(space)
+}
+
+fn special(pid: i32, mapping: &Mapping) -> Result<SpecialMapping> {
+    let digest = if mapping.name == b"[vdso]" {
+        let mut image = vec![0; mapping.bytes() as usize];
+        read_memory(pid, mapping.start, &mut image)?;
+        Some(page_digest::sha1(&image))
+    } else {
+        None
+    };
+    let name = String::from_utf8_lossy(&mapping.name).into_owned();
+    Ok(SpecialMapping { name, address: mapping.start, bytes: mapping.bytes(), digest })
+}
+
+fn refuse_unsupported(mapping: &Mapping) -> Result<()> {
+    let refuse = |what: &str, advice: &str| {
+        let name = String::from_utf8_lossy(&mapping.name);
+        let place =
+            format!("the mapping at {:#x} ({})", mapping.start, if name.is_empty() { "anonymous" } else { &name });
+        Err(Error::unsupported(place, what, advice))
+    };
+    if mapping.has(b"ht") {
+        return refuse("huge pages of hugetlbfs are not captured yet", "use transparent huge pages");
+    }
+    if mapping.has(b"pf") || mapping.has(b"io") || mapping.has(b"mm") {
+        return refuse("it maps a device", "unmap it before the checkpoint");
+    }
+    if mapping.name.starts_with(b"/SYSV") {
+        return refuse("System V shared memory is not captured yet", "use mmap or memfd_create");
+    }
+    if mapping.name.starts_with(b"anon_inode:") || mapping.name.starts_with(b"[uprobes]") {
+        return refuse("this kind of mapping is not captured", "unmap it before the checkpoint");
+    }
+    if mapping.protection_key != 0 {
+        return refuse("memory protection keys are not captured yet", "do not use pkey_mprotect");
+    }
+    if mapping.has(b"ss") {
+        return refuse("shadow stacks are not captured yet", "start the program without them");
+    }
+    if mapping.has(b"um") || mapping.has(b"ui") {
+        return refuse("the program handles its page faults by a userfaultfd", "unregister it before the checkpoint");
+    }
+    Ok(())
+}
+
+fn stat(mapping: &Mapping) -> Option<(FileStamp, u32)> {
+    if !mapping.name.starts_with(b"/") || mapping.name.ends_with(DELETED) {
+        return None;
+    }
+    let metadata = std::fs::metadata(Path::new(OsStr::from_bytes(&mapping.name))).ok()?;
+    // A path that leads to another file by now is as good as deleted. Devices are not compared: stat and maps
+    // number those of some file systems (btrfs, overlayfs) differently.
+    (metadata.ino() == mapping.inode).then(|| {
+        let stamp = FileStamp {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified_ns: metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec(),
+        };
+        (stamp, metadata.mode() & 0o7777)
+    })
+}
+
+fn backing(
+    mapping: &Mapping,
+    stat: Option<&(FileStamp, u32)>,
+    objects: &mut Vec<SharedObject>,
+    object_of_inode: &mut HashMap<((u32, u32), u64), u32>,
+) -> Backing {
+    let is_file = mapping.name.starts_with(b"/") && mapping.inode != 0 && mapping.name != b"/dev/zero";
+    if !mapping.shared && !is_file {
+        return Backing::Anonymous;
+    }
+    if mapping.shared && stat.is_none() {
+        let object = *object_of_inode.entry((mapping.device, mapping.inode)).or_insert_with(|| {
+            objects.push(SharedObject { name: object_name(&mapping.name), bytes: 0 });
+            objects.len() as u32 - 1
+        });
+        let end = mapping.offset + mapping.bytes();
+        let bytes = &mut objects[object as usize].bytes;
+        *bytes = end.max(*bytes);
+        return Backing::SharedObject { object, offset: mapping.offset };
+    }
+    let file = FileIdentity {
+        path: mapping.name.strip_suffix(DELETED).unwrap_or(&mapping.name).to_vec(),
+        deleted: stat.is_none(),
+        device: mapping.device,
+        inode: mapping.inode,
+        size: stat.map_or(0, |(stamp, _)| stamp.size),
+        mode: stat.map_or(0, |&(_, mode)| mode),
+        offset: mapping.offset,
+    };
+    if mapping.shared {
+        // "sh" and "mw": the file was open for writing when it was mapped.
+        Backing::SharedFile { file, may_write: mapping.has(b"sh") && mapping.has(b"mw") }
+    } else {
+        Backing::PrivateFile(file)
+    }
+}
+
+/// `/memfd:NAME (deleted)` gives NAME; `/dev/zero (deleted)` and other deleted files give nothing.
+fn object_name(name: &[u8]) -> Vec<u8> {
+    let name = name.strip_suffix(DELETED).unwrap_or(name);
+    name.strip_prefix(MEMFD).map(<[u8]>::to_vec).unwrap_or_default()
+}
+
+fn advice(mapping: &Mapping) -> Advice {
+    Advice {
+        grows_down: mapping.has(b"gd"),
+        no_reserve: mapping.has(b"nr"),
+        locked: mapping.has(b"lo"),
+        dont_fork: mapping.has(b"dc"),
+        wipe_on_fork: mapping.has(b"wf"),
+        dont_dump: mapping.has(b"dd"),
+        huge_page: mapping.has(b"hg"),
+        no_huge_page: mapping.has(b"nh"),
+        mergeable: mapping.has(b"mg"),
+        sequential: mapping.has(b"sr"),
+        random: mapping.has(b"rr"),
+        droppable: mapping.has(b"dp"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared(name: &[u8], inode: u64, start: u64, offset: u64) -> Mapping {
+        Mapping {
+            start,
+            end: start + 0x2000,
+            shared: true,
+            offset,
+            inode,
+            name: name.to_vec(),
+            flags: vec![*b"sh", *b"mw"],
+            ..Mapping::default()
+        }
+    }
+
+    #[test]
+    fn two_mappings_of_one_memory_file_share_an_object() {
+        let mappings = vec![
+            shared(b"/memfd:heap (deleted)", 7, 0x10000, 0),
+            shared(b"/memfd:heap (deleted)", 7, 0x20000, 0x1000),
+            shared(b"/dev/zero (deleted)", 8, 0x30000, 0),
+        ];
+        let space = sort(std::process::id() as i32, mappings).unwrap();
+        assert_eq!(
+            space.objects,
+            [SharedObject { name: b"heap".to_vec(), bytes: 0x3000 }, SharedObject { name: Vec::new(), bytes: 0x2000 },]
+        );
+        assert_eq!(space.drafts[1].backing, Backing::SharedObject { object: 0, offset: 0x1000 });
+    }
+
+    #[test]
+    fn huge_pages_and_devices_are_refused_with_their_address() {
+        for flag in [*b"ht", *b"io"] {
+            let mut mapping = shared(b"/dev/x", 1, 0x7000, 0);
+            mapping.flags = vec![flag];
+            let message = sort(1, vec![mapping]).unwrap_err().to_string();
+            assert!(message.contains("0x7000") && message.contains("/dev/x"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Stopping every thread of a program from outside.
+//!
+//! The list of threads is read again after each round until a round finds nobody new: threads may be born while
+//! others are being stopped, but only running threads can give birth. Nothing else is read before that, because
+//! mappings and descriptors of a program that is still running do not fit together.
+
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+
+use crate::error::{Error, Result};
+use crate::proc::task;
+use crate::ptrace::{Options, Running, Stopped};
+
+/// How long a program may take to stop: a thread in vfork waits for its child, one in an uninterruptible
+/// call for its disk.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Stops all threads of `pid`; the first one returned is the main thread.
+///
+/// When this fails, threads that had been seized are let go by the kernel as soon as the calling thread ends.
+pub fn stop(pid: i32) -> Result<Vec<Stopped>> {
+    let deadline = Instant::now() + STOP_TIMEOUT;
+    let mut stopped: Vec<Stopped> = Vec::new();
+    loop {
+        let mut seized = Vec::new();
+        for tid in task::threads(pid)? {
+            if stopped.iter().any(|thread| thread.tid() == tid) {
+                continue;
+            }
+            match seize(pid, tid) {
+                Ok(running) => seized.push(running),
+                Err(Error::ThreadGone { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if seized.is_empty() {
+            break;
+        }
+        for running in seized {
+            let tid = running.tid();
+            match running.wait_for_trap(deadline) {
+                Ok(thread) => stopped.push(thread),
+                Err(Error::ThreadGone { .. }) => {}
+                Err(Error::StopTimeout { .. }) => return Err(did_not_stop(pid, tid)),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    match stopped.iter().position(|thread| thread.tid() == pid) {
+        Some(main) => stopped.swap(0, main),
+        None => return Err(Error::ProgramGone { pid }),
+    }
+    stopped[1..].sort_by_key(Stopped::tid);
+    Ok(stopped)
+}
+
+fn seize(pid: i32, tid: i32) -> Result<Running> {
+    let running = match Running::seize(tid, Options::PROGRAM) {
+        Ok(running) => running,
+        Err(Error::Ptrace { source: Errno::EPERM, .. }) => return Err(not_permitted(pid, tid)),
+        Err(error) => return Err(error),
+    };
+    running.interrupt()?;
+    Ok(running)
+}
+
+/// Finds out why a thread may not be traced.
+fn not_permitted(pid: i32, tid: i32) -> Error {
+    let Ok(status) = task::text(pid, &format!("task/{tid}/status")) else { return Error::ThreadGone { tid } };
+    let value = |name| task::status_value(&status, name).unwrap_or("");
+    if value("State").starts_with('Z') || value("State").starts_with('X') {
+        if tid == pid {
+            return match task::threads(pid) {
+                Ok(threads) if threads.len() > 1 => Error::unsupported(
+                    format!("process {pid} whose main thread has ended"),
+                    "the kernel does not let a thread group be rebuilt without its leader",
+                    "let the main thread wait for the others",
+                ),
+                _ => Error::ProgramGone { pid },
+            };
+        }
+        return Error::ThreadGone { tid };
+    }
+    match value("TracerPid").parse::<i32>() {
+        Ok(tracer) if tracer != 0 => Error::environment(
+            format!("stopping process {pid}"),
+            format!("process {tracer} is tracing it (a debugger, strace, or another checkpoint)"),
+            "end that first",
+        ),
+        _ => Error::environment(
+            format!("stopping process {pid}"),
+            "ptrace is not permitted (another user's process, one that changed its user, or Yama's ptrace_scope)",
+            "use the program's own user or root; under Yama start the program with `ckpt run` or send it the signal",
+        ),
+    }
+}
+
+/// Says what the thread that did not stop was doing.
+fn did_not_stop(pid: i32, tid: i32) -> Error {
+    let read = |file: &str| task::text(pid, &format!("task/{tid}/{file}")).unwrap_or_default();
+    let state = task::status_value(&read("status"), "State").unwrap_or("unknown").to_owned();
+    let why = match read("wchan").trim() {
+        "" | "0" => format!("state {state}"),
+        place => format!("state {state}, waiting in the kernel's {place}"),
+    };
+    Error::StopTimeout { tid, timeout_ms: STOP_TIMEOUT.as_millis() as u64, why }
+}

@@ -1,0 +1,90 @@
+//! The system calls of capture that neither std nor nix wraps: typed arguments in, typed results out.
+
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use nix::errno::Errno;
+
+use crate::error::{Error, Result};
+use crate::image::{RobustList, Scheduling};
+use crate::proc::task;
+
+const KCMP_FILE: i32 = 0;
+/// `struct sched_attr` without the utilisation clamps (SCHED_ATTR_SIZE_VER0).
+#[repr(C)]
+#[derive(Default)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// A pidfd of `pid`.
+pub fn pidfd_open(pid: i32) -> Result<OwnedFd> {
+    // SAFETY: takes numbers only.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    match Errno::result(fd) {
+        // SAFETY: the kernel has just returned this descriptor, and nobody else owns it.
+        Ok(fd) => Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }),
+        Err(Errno::ESRCH | Errno::EINVAL) => Err(Error::ProgramGone { pid }),
+        Err(source) => Err(Error::io("open a pidfd of", format!("/proc/{pid}"), source)),
+    }
+}
+
+/// A duplicate of descriptor `number` of the process behind `pidfd`.
+pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, number: i32) -> Result<OwnedFd> {
+    // SAFETY: takes numbers only.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) };
+    match Errno::result(fd) {
+        // SAFETY: the kernel has just returned this descriptor, and nobody else owns it.
+        Ok(fd) => Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }),
+        Err(source) => Err(Error::io("fetch a descriptor of the program", format!("fd/{number}"), source)),
+    }
+}
+
+/// Whether descriptors `a` and `b` of `pid` are one open file description.
+pub fn same_open_file(pid: i32, a: i32, b: i32) -> Result<bool> {
+    // SAFETY: takes numbers only.
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, a, b) };
+    Errno::result(order)
+        .map(|order| order == 0)
+        .map_err(|source| Error::io("compare (kcmp) descriptors of", format!("/proc/{pid}/fd/{a}"), source))
+}
+
+/// The robust-futex list of thread `tid`.
+pub fn robust_list(tid: i32) -> Result<RobustList> {
+    let (mut head, mut bytes) = (0u64, 0u64);
+    // SAFETY: the call writes one pointer and one size to the two variables.
+    let result = unsafe { libc::syscall(libc::SYS_get_robust_list, tid, &raw mut head, &raw mut bytes) };
+    Errno::result(result)
+        .map(|_| RobustList { head, bytes })
+        .map_err(|source| Error::io("read the robust list of", format!("/proc/{tid}"), source))
+}
+
+/// How thread `tid` is scheduled.
+pub fn scheduling(tid: i32) -> Result<Scheduling> {
+    let failed = |source: Errno| Error::io("read the scheduling of", format!("/proc/{tid}"), source);
+    let mut attr = SchedAttr::default();
+    let bytes = size_of::<SchedAttr>();
+    // SAFETY: the call writes at most `bytes` bytes to `attr`.
+    let result = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attr, bytes, 0) };
+    Errno::result(result).map_err(failed)?;
+    let mut affinity = vec![0u8; 1024];
+    // SAFETY: the call writes at most `affinity.len()` bytes to `affinity`.
+    let used = unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, affinity.len(), affinity.as_mut_ptr()) };
+    affinity.truncate(Errno::result(used).map_err(failed)? as usize);
+    // The slack of a thread is readable by its id although it has no directory of its own in a listing of /proc.
+    let timer_slack_ns = task::text(tid, "timerslack_ns").ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    Ok(Scheduling {
+        policy: attr.policy,
+        nice: attr.nice,
+        priority: attr.priority,
+        flags: attr.flags,
+        affinity,
+        timer_slack_ns,
+    })
+}

@@ -1,0 +1,100 @@
+//! Capturing what belongs to threads.
+
+use ckpt_wire::Control;
+use serde_bytes::ByteBuf;
+
+use super::guest::Guest;
+use super::syscalls;
+use crate::error::{Error, Result};
+use crate::image::{AlternateStack, Rseq, ThreadImage};
+use crate::proc::task;
+use crate::ptrace::{Registers, SIGINFO_BYTES, Stopped};
+
+const SS_ONSTACK: i32 = 1;
+const PR_GET_TID_ADDRESS: u64 = 40;
+
+/// A stopped thread with the registers that it goes on with.
+#[derive(Debug)]
+pub struct Captured {
+    /// Registers to put back when the program goes on.
+    pub home: Registers,
+    /// Registers that issue an interrupted call again: what is stored, and what the stub's frame holds.
+    pub reissued: Registers,
+}
+
+/// A signal number's bit in a mask.
+fn bit(siginfo: &[u8; SIGINFO_BYTES]) -> u64 {
+    let signal = i32::from_ne_bytes([siginfo[0], siginfo[1], siginfo[2], siginfo[3]]);
+    if (1..=64).contains(&signal) { 1 << (signal - 1) } else { 0 }
+}
+
+/// The signals among `queued` as a mask.
+pub fn mask_of(queued: &[[u8; SIGINFO_BYTES]]) -> u64 {
+    queued.iter().fold(0, |mask, siginfo| mask | bit(siginfo))
+}
+
+/// Siginfos for the image.
+pub fn stored(queued: &[[u8; SIGINFO_BYTES]]) -> Vec<ByteBuf> {
+    queued.iter().map(|siginfo| ByteBuf::from(siginfo.to_vec())).collect()
+}
+
+/// Captures `thread` of process `pid`; `process_signals` are those queued for the process as a whole.
+pub fn capture(
+    pid: i32,
+    thread: &mut Stopped,
+    control: &Control,
+    process_signals: u64,
+) -> Result<(ThreadImage, Captured)> {
+    let tid = thread.tid();
+    let now = thread.registers()?;
+    if now.0.rip >= control.stub_start && now.0.rip < control.stub_end {
+        return Err(Error::environment(
+            format!("stopping process {pid}"),
+            format!("thread {tid} is still finishing a call that an agent left behind when it died"),
+            "try again in a moment",
+        ));
+    }
+    let signal_mask = thread.signal_mask()?;
+    let queued = thread.queued_signals()?;
+    // EINTR from our own stop is repaired, but not when a signal is about to interrupt the call anyway: its
+    // handler may have to be followed by EINTR.
+    let signal_is_due = (mask_of(&queued) | process_signals) & !signal_mask != 0;
+    let reissued = now.reissuing(!signal_is_due);
+    let home = if now.broken_by_stop() && !signal_is_due { reissued } else { now };
+
+    let rseq = thread.rseq_configuration()?;
+    let extended_state = thread.extended_state()?;
+    let mut guest = Guest::enter(pid, thread, control, home, &reissued)?;
+    let alternate_stack = alternate_stack(&mut guest)?;
+    let clear_child_tid: [u8; 8] = guest.call_into("prctl", "reading the tid address", libc::SYS_prctl, |scratch| {
+        [PR_GET_TID_ADDRESS, scratch, 0, 0, 0, 0]
+    })?;
+    guest.leave()?;
+
+    let mut name = task::bytes(pid, &format!("task/{tid}/comm"))?;
+    name.pop();
+    let image = ThreadImage {
+        tid,
+        name,
+        registers: reissued.to_words().to_vec(),
+        waiting_call: now.waiting_call(),
+        extended_state,
+        signal_mask,
+        queued_signals: stored(&queued),
+        alternate_stack,
+        clear_child_tid: u64::from_ne_bytes(clear_child_tid),
+        robust_list: syscalls::robust_list(tid)?,
+        rseq: rseq.map(|rseq| Rseq { address: rseq.address, bytes: rseq.bytes, signature: rseq.signature }),
+        scheduling: syscalls::scheduling(tid)?,
+    };
+    Ok((image, Captured { home, reissued }))
+}
+
+fn alternate_stack(guest: &mut Guest<'_>) -> Result<AlternateStack> {
+    let bytes: [u8; 24] =
+        guest.call_into("sigaltstack", "reading the alternate stack", libc::SYS_sigaltstack, |scratch| {
+            [0, scratch, 0, 0, 0, 0]
+        })?;
+    let word = |at: usize| bytes[at..at + 8].iter().rev().fold(0u64, |word, &byte| word << 8 | u64::from(byte));
+    Ok(AlternateStack { address: word(0), flags: word(8) as u32 as i32 & !SS_ONSTACK, bytes: word(16) })
+}

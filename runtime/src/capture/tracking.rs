@@ -1,0 +1,298 @@
+//! Which pages a program has, and which it has written since we last looked.
+//!
+//! `PAGEMAP_SCAN` (Linux 6.7) reports runs of pages by category and can write-protect what it reports in the same
+//! pass. With a userfaultfd in asynchronous write-protect mode the kernel lifts the protection by itself at the first
+//! write, so "not protected any more" means "written". Facts that shape this module:
+//!
+//! - protection is only reported for mappings registered with the userfaultfd, and silently absent elsewhere, so
+//!   every mapping is asked whether it allows tracking (`PAGE_IS_WPALLOWED`) at every checkpoint;
+//! - only present and swapped pages are protected, never holes: a page that appears later is not protected and
+//!   so counts as written, and a reservation of terabytes costs nothing;
+//! - when our copy of the userfaultfd is closed, all protection is gone and everything counts as written.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+
+use super::guest::Guest;
+use super::ranges::PageSet;
+use super::syscalls::pidfd_getfd;
+use crate::error::{Error, Result};
+use crate::fault;
+use crate::proc::maps::Mapping;
+
+const PAGE: u64 = ckpt_store::PAGE_BYTES as u64;
+
+const IS_WPALLOWED: u64 = 1 << 0;
+const IS_WRITTEN: u64 = 1 << 1;
+const IS_FILE: u64 = 1 << 2;
+const IS_PRESENT: u64 = 1 << 3;
+const IS_SWAPPED: u64 = 1 << 4;
+const IS_PFNZERO: u64 = 1 << 5;
+const SCAN_WP_MATCHING: u64 = 1 << 0;
+
+const UFFD_USER_MODE_ONLY: u64 = 1;
+const UFFD_API: u64 = 0xAA;
+const UFFD_FEATURE_WP_UNPOPULATED: u64 = 1 << 13;
+const UFFD_FEATURE_WP_ASYNC: u64 = 1 << 15;
+const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
+
+#[repr(C)]
+#[derive(Default)]
+struct UffdioApi {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct UffdioRegister {
+    start: u64,
+    len: u64,
+    mode: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct ScanArg {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// What a scan looks for: pages with all of `mask` and any of `any_of`; runs are told apart by `report`.
+struct Query {
+    flags: u64,
+    mask: u64,
+    any_of: u64,
+    report: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct PageRegion {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+nix::ioctl_readwrite!(uffdio_api, 0xAA, 0x3F, UffdioApi);
+nix::ioctl_readwrite!(uffdio_register, 0xAA, 0x00, UffdioRegister);
+nix::ioctl_readwrite!(pagemap_scan, b'f', 16, ScanArg);
+
+/// A userfaultfd of the program, held by us alone.
+#[derive(Debug)]
+pub struct Tracker {
+    userfaultfd: OwnedFd,
+}
+
+impl Tracker {
+    /// Makes the program create a userfaultfd, fetches it, and closes the program's copy. `None` where the
+    /// kernel or the user's rights do not allow it: every checkpoint then reads everything.
+    pub fn create(guest: &mut Guest<'_>, pidfd: BorrowedFd<'_>) -> Result<Option<Tracker>> {
+        let flags = (libc::O_CLOEXEC | libc::O_NONBLOCK) as u64 | UFFD_USER_MODE_ONLY;
+        let number = match guest.try_call(libc::SYS_userfaultfd, [flags, 0, 0, 0, 0, 0])? {
+            Ok(number) => number,
+            Err(errno) => {
+                log::info!("userfaultfd: {errno}; every checkpoint reads all memory");
+                return Ok(None);
+            }
+        };
+        let fetched = pidfd_getfd(pidfd, number as i32);
+        guest.call("close", "closing the userfaultfd", libc::SYS_close, [number, 0, 0, 0, 0, 0])?;
+        let tracker = Tracker { userfaultfd: fetched? };
+        Ok(tracker.enable().then_some(tracker))
+    }
+
+    fn enable(&self) -> bool {
+        let features = UFFD_FEATURE_WP_ASYNC | UFFD_FEATURE_WP_UNPOPULATED;
+        let mut api = UffdioApi { api: UFFD_API, features, ioctls: 0 };
+        // SAFETY: UFFDIO_API reads and writes one uffdio_api, which `api` is.
+        match unsafe { uffdio_api(self.userfaultfd.as_raw_fd(), &mut api) } {
+            Ok(_) => true,
+            Err(errno) => {
+                log::info!("asynchronous write-protection: {errno}; every checkpoint reads all memory");
+                false
+            }
+        }
+    }
+
+    /// Starts tracking `mapping`; from now on its pages count as written until they are protected by a scan.
+    /// Returns false where the kernel does not track such a mapping.
+    pub fn register(&self, mapping: &Mapping) -> bool {
+        let mut register =
+            UffdioRegister { start: mapping.start, len: mapping.bytes(), mode: UFFDIO_REGISTER_MODE_WP, ioctls: 0 };
+        // SAFETY: UFFDIO_REGISTER reads and writes one uffdio_register, which `register` is; it changes the
+        // program's mapping only in that its first writes to a page take a microsecond longer.
+        let result = unsafe { uffdio_register(self.userfaultfd.as_fd().as_raw_fd(), &mut register) };
+        fault::hit(fault::point::USERFAULTFD_REGISTER);
+        result.is_ok()
+    }
+}
+
+/// What a mapping holds. Page numbers count from its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Pages with memory of their own or of a file mapped in, without the shared zero page.
+    pub present: PageSet,
+    /// Those of `present` that belong to the process alone (anonymous or copied from a file).
+    pub own: PageSet,
+    /// Pages written since the last [`Scanner::protect`]; `None` where that is not known.
+    pub written: Option<PageSet>,
+}
+
+/// Reads the page tables of a stopped process.
+#[derive(Debug)]
+pub struct Scanner {
+    path: PathBuf,
+    pagemap: File,
+    by_ioctl: bool,
+}
+
+impl Scanner {
+    /// For process `pid`.
+    pub fn open(pid: i32) -> Result<Scanner> {
+        let path = PathBuf::from(format!("/proc/{pid}/pagemap"));
+        let pagemap = File::open(&path).map_err(|source| Error::io("open", &path, source))?;
+        let mut scanner = Scanner { path, pagemap, by_ioctl: true };
+        scanner.by_ioctl = {
+            let query = Query { flags: 0, mask: 0, any_of: IS_PRESENT, report: IS_PRESENT };
+            scanner.scan(0..PAGE, &query, &mut |_, _| {}).is_ok()
+        };
+        Ok(scanner)
+    }
+
+    /// What `mapping` holds; `written` stays unknown.
+    pub fn census(&self, mapping: &Mapping) -> Result<Census> {
+        let mut census = Census::default();
+        let mut found = |pages: Range<u64>, categories: u64| {
+            if categories & IS_PFNZERO == 0 {
+                census.present.push(pages.clone());
+                if categories & IS_FILE == 0 {
+                    census.own.push(pages);
+                }
+            }
+        };
+        if self.by_ioctl {
+            let present = IS_PRESENT | IS_SWAPPED;
+            let query = Query { flags: 0, mask: 0, any_of: present, report: present | IS_FILE | IS_PFNZERO };
+            self.scan(mapping.start..mapping.end, &query, &mut found)?;
+        } else {
+            self.read_entries(mapping, &mut found)?;
+        }
+        Ok(census)
+    }
+
+    /// The pages of `mapping` written since the last [`Scanner::protect`], which are protected again in the
+    /// same pass; `None` if the mapping is not registered.
+    pub fn take_written(&self, mapping: &Mapping) -> Result<Option<PageSet>> {
+        if !self.by_ioctl || !self.allows_tracking(mapping)? {
+            return Ok(None);
+        }
+        let mut written = PageSet::default();
+        let present = IS_PRESENT | IS_SWAPPED;
+        let query = Query { flags: SCAN_WP_MATCHING, mask: IS_WRITTEN, any_of: present, report: IS_WRITTEN };
+        self.scan(mapping.start..mapping.end, &query, &mut |pages, _| written.push(pages))?;
+        fault::hit(fault::point::PAGEMAP_PROTECT);
+        Ok(Some(written))
+    }
+
+    /// Protects all pages of `mapping`, so that later writes are seen.
+    pub fn protect(&self, mapping: &Mapping) -> Result<()> {
+        let present = IS_PRESENT | IS_SWAPPED;
+        let query = Query { flags: SCAN_WP_MATCHING, mask: 0, any_of: present, report: IS_WPALLOWED };
+        self.scan(mapping.start..mapping.end, &query, &mut |_, _| {})?;
+        fault::hit(fault::point::PAGEMAP_PROTECT);
+        Ok(())
+    }
+
+    /// Whether the kernel tracks writes to `mapping`. A mapping without pages may answer no.
+    fn allows_tracking(&self, mapping: &Mapping) -> Result<bool> {
+        let mut regions = [PageRegion::default(); 1];
+        let present = IS_PRESENT | IS_SWAPPED;
+        let query = Query { flags: 0, mask: IS_WPALLOWED, any_of: present, report: IS_WPALLOWED };
+        let (count, _) = self.scan_once(mapping.start..mapping.end, &query, 1, &mut regions)?;
+        Ok(count > 0)
+    }
+
+    /// Calls `found` with each run of pages (counted from `range.start`) that matches, and with its categories.
+    fn scan(&self, range: Range<u64>, query: &Query, found: &mut dyn FnMut(Range<u64>, u64)) -> Result<()> {
+        let mut regions = vec![PageRegion::default(); 2048];
+        let mut start = range.start;
+        while start < range.end {
+            let (count, walk_end) = self.scan_once(start..range.end, query, 0, &mut regions)?;
+            for region in &regions[..count] {
+                let pages = (region.start - range.start) / PAGE..(region.end - range.start) / PAGE;
+                found(pages, region.categories);
+            }
+            start = walk_end;
+        }
+        Ok(())
+    }
+
+    /// One ioctl: the number of regions found, and where the walk ended. `max_pages` 0 = no limit.
+    fn scan_once(
+        &self,
+        range: Range<u64>,
+        query: &Query,
+        max_pages: u64,
+        regions: &mut [PageRegion],
+    ) -> Result<(usize, u64)> {
+        let mut arg = ScanArg {
+            size: size_of::<ScanArg>() as u64,
+            flags: query.flags,
+            start: range.start,
+            end: range.end,
+            walk_end: 0,
+            vec: regions.as_mut_ptr() as u64,
+            vec_len: regions.len() as u64,
+            max_pages,
+            category_inverted: 0,
+            category_mask: query.mask,
+            category_anyof_mask: query.any_of,
+            return_mask: query.report,
+        };
+        // SAFETY: PAGEMAP_SCAN reads `arg`, writes its walk_end and at most vec_len regions to vec.
+        let count = unsafe { pagemap_scan(self.pagemap.as_raw_fd(), &mut arg) };
+        let count = count.map_err(|source: Errno| Error::io("scan", &self.path, source))?;
+        Ok((count as usize, arg.walk_end))
+    }
+
+    /// The same census from the entries of pagemap, for kernels without the scan.
+    fn read_entries(&self, mapping: &Mapping, found: &mut dyn FnMut(Range<u64>, u64)) -> Result<()> {
+        use std::os::unix::fs::FileExt;
+        const PRESENT: u64 = 1 << 63;
+        const SWAPPED: u64 = 1 << 62;
+        const FILE: u64 = 1 << 61;
+        let pages = mapping.bytes() / PAGE;
+        let mut entries = vec![0u8; 512 * 1024];
+        let mut page = 0;
+        while page < pages {
+            let wanted = ((pages - page) as usize * 8).min(entries.len());
+            let at = (mapping.start / PAGE + page) * 8;
+            self.pagemap
+                .read_exact_at(&mut entries[..wanted], at)
+                .map_err(|source| Error::io("read", &self.path, source))?;
+            for entry in entries[..wanted].chunks_exact(8) {
+                let entry = u64::from_ne_bytes(entry.try_into().unwrap_or([0; 8]));
+                if entry & (PRESENT | SWAPPED) != 0 {
+                    found(page..page + 1, if entry & FILE != 0 { IS_FILE } else { 0 });
+                }
+                page += 1;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! The twin: a copy-on-write clone that holds the program's memory still while the program runs on.
+//!
+//! The program clones itself twice inside the stub. The middle clone ends at once and is reaped in the same stop,
+//! so the program has no child that it did not make; the twin belongs to the nearest subreaper. It never executes anything
+//! but our calls in the stub, and only ever in the mode in which the stub ends by `exit_group`; the kernel kills
+//! it with us. Its descriptor table is emptied, so that it keeps no pipe or socket of the program open.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::guest::Guest;
+use crate::error::{Error, Result};
+use crate::ptrace::{CallSite, Options, Stopped, remote_call, remote_clone, wait_until_gone};
+
+/// A stopped copy of the program's memory. Dropping it ends it.
+#[derive(Debug)]
+pub struct Twin {
+    process: Expendable,
+    site: CallSite,
+}
+
+/// A clone of ours that is killed when it is dropped.
+#[derive(Debug)]
+struct Expendable(Stopped);
+
+impl Expendable {
+    fn new(process: Stopped) -> Result<Expendable> {
+        let process = Expendable(process);
+        process.0.set_options(Options::EXPENDABLE)?;
+        Ok(process)
+    }
+}
+
+impl Drop for Expendable {
+    fn drop(&mut self) {
+        let tid = self.0.tid();
+        // Both can only fail because the process is gone already.
+        let _ = kill(Pid::from_raw(tid), Signal::SIGKILL);
+        if let Err(error) = wait_until_gone(tid) {
+            log::debug!("waiting for clone {tid}: {error}");
+        }
+    }
+}
+
+impl Twin {
+    /// Clones the program of `guest`. `None` when the kernel refuses (memory, process limit): the caller then
+    /// reads the program itself while it stays stopped.
+    pub fn create(guest: &mut Guest<'_>) -> Result<Option<Twin>> {
+        let middle = match guest.clone_process()? {
+            Ok(middle) => middle,
+            Err(errno) => {
+                log::info!("the program cannot be cloned ({errno}); it stays stopped while it is written");
+                return Ok(None);
+            }
+        };
+        let mut middle = Expendable::new(middle)?;
+        let middle_pid = middle.0.tid();
+        let site = guest.expendable_site();
+        let twin = remote_clone(&mut middle.0, &site, libc::SYS_clone, [0; 6])?;
+        let twin = twin.map(Expendable::new);
+        drop(middle);
+        guest.call(
+            "wait4",
+            "reaping the middle clone",
+            libc::SYS_wait4,
+            [middle_pid as u64, 0, libc::__WALL as u64, 0, 0, 0],
+        )?;
+        match twin {
+            Ok(process) => {
+                let mut twin = Twin { process: process?, site };
+                twin.close_descriptors()?;
+                Ok(Some(twin))
+            }
+            Err(errno) => {
+                log::info!("the program cannot be cloned twice ({errno}); it stays stopped while it is written");
+                Ok(None)
+            }
+        }
+    }
+
+    fn close_descriptors(&mut self) -> Result<()> {
+        let all = [0, u64::from(u32::MAX), 0, 0, 0, 0];
+        let outcome = remote_call(&mut self.process.0, &self.site, libc::SYS_close_range, all)?;
+        outcome.result.map(drop).map_err(|source| Error::RemoteCall {
+            pid: self.pid(),
+            call: "close_range",
+            purpose: "closing the twin's descriptors".to_owned(),
+            source,
+        })
+    }
+
+    /// Its pid.
+    pub fn pid(&self) -> i32 {
+        self.process.0.tid()
+    }
+
+    /// The process and its call site, for calls that are answered alike by the program and its twin.
+    pub fn caller(&mut self) -> (&mut Stopped, &CallSite) {
+        (&mut self.process.0, &self.site)
+    }
+}

@@ -1,0 +1,96 @@
+//! Threads, children and small text files of a process in /proc.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::error::{Error, Result};
+
+/// Ids of the threads of `pid`, ascending.
+pub fn threads(pid: i32) -> Result<Vec<i32>> {
+    let path = PathBuf::from(format!("/proc/{pid}/task"));
+    let failed = |source: std::io::Error| match source.kind() {
+        std::io::ErrorKind::NotFound => Error::ProgramGone { pid },
+        _ => Error::io("read", &path, source),
+    };
+    let mut tids = Vec::new();
+    for entry in fs::read_dir(&path).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        tids.extend(name.to_str().and_then(|name| name.parse::<i32>().ok()));
+    }
+    tids.sort_unstable();
+    Ok(tids)
+}
+
+/// Ids of the children of all threads of `pid`, zombies included.
+pub fn children(pid: i32) -> Result<Vec<i32>> {
+    let mut children = Vec::new();
+    for tid in threads(pid)? {
+        let text = text(pid, &format!("task/{tid}/children"))?;
+        children.extend(text.split_whitespace().filter_map(|word| word.parse::<i32>().ok()));
+    }
+    Ok(children)
+}
+
+/// The fields of `/proc/PID/stat` (or of `task/TID/stat` by `file`) from the state on: field 3 is index 0.
+pub fn stat_fields(pid: i32, file: &str) -> Result<Vec<String>> {
+    let text = text(pid, file)?;
+    // The command is in parentheses and may contain anything, so the fields start behind the last one.
+    let tail = text.rsplit_once(')').map_or("", |(_, tail)| tail);
+    Ok(tail.split_whitespace().map(str::to_owned).collect())
+}
+
+/// A number of `/proc/PID/stat`, by its number in proc(5) (3 = state).
+pub fn stat_number(fields: &[String], field: usize) -> u64 {
+    fields.get(field - 3).and_then(|value| value.parse().ok()).unwrap_or(0)
+}
+
+/// The value of `name` in `/proc/PID/status`.
+pub fn status_value<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+/// A text file of `/proc/PID`.
+pub fn text(pid: i32, file: &str) -> Result<String> {
+    bytes(pid, file).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A file of `/proc/PID`, raw.
+pub fn bytes(pid: i32, file: &str) -> Result<Vec<u8>> {
+    let path = PathBuf::from(format!("/proc/{pid}/{file}"));
+    fs::read(&path).map_err(|source| match source.raw_os_error() {
+        Some(libc::ESRCH | libc::ENOENT) => Error::ProgramGone { pid },
+        _ => Error::io("read", path, source),
+    })
+}
+
+/// The target of a link of `/proc/PID`, raw.
+pub fn link(pid: i32, file: &str) -> Result<Vec<u8>> {
+    use std::os::unix::ffi::OsStringExt;
+    let path = PathBuf::from(format!("/proc/{pid}/{file}"));
+    let target = fs::read_link(&path).map_err(|source| Error::io("read link", path, source))?;
+    Ok(target.into_os_string().into_vec())
+}
+
+/// When the process started, in clock ticks since boot: with the pid it names a process for ever.
+pub fn start_time(pid: i32) -> Result<u64> {
+    Ok(stat_number(&stat_fields(pid, "stat")?, 22))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_threads_and_status_are_found() {
+        let pid = std::process::id() as i32;
+        assert!(threads(pid).unwrap().contains(&pid));
+        let status = text(pid, "status").unwrap();
+        assert_eq!(status_value(&status, "Tgid").unwrap().parse::<i32>().unwrap(), pid);
+        assert!(start_time(pid).unwrap() > 0);
+    }
+
+    #[test]
+    fn a_process_that_does_not_exist_is_gone() {
+        assert!(matches!(threads(i32::MAX), Err(Error::ProgramGone { .. })));
+    }
+}

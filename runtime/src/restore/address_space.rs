@@ -1,0 +1,203 @@
+//! Exchanges the child's memory for the program's.
+//!
+//! In order: the restartable-sequence registration of the C library goes (the kernel would write into it), every
+//! mapping but vdso and vvar goes, these move to where the program has them, and the program's mappings come, each
+//! with its final protection, because content can be written through any. Last comes what the kernel keeps about the
+//! address space as a whole: the heap's end, the places of arguments and environment, the auxiliary vector and the
+//! link to the executable, which the kernel changes only when nothing of the old one is mapped any more.
+
+use std::os::fd::RawFd;
+
+use super::file_mappings::{MappingPlan, Source};
+use super::host::Machine;
+use super::process::{Call, HalfBuilt, SCRATCH_BYTES};
+use super::ranges::{Span, gaps, moves, room};
+use crate::error::{Error, Result};
+use crate::image::{Advice, ProcessImage, Region};
+
+const CLOSE_RANGE: Call = Call("close_range", libc::SYS_close_range);
+const MADVISE: Call = Call("madvise", libc::SYS_madvise);
+const MMAP: Call = Call("mmap", libc::SYS_mmap);
+const MREMAP: Call = Call("mremap", libc::SYS_mremap);
+const MUNMAP: Call = Call("munmap", libc::SYS_munmap);
+const PRCTL: Call = Call("prctl", libc::SYS_prctl);
+const RSEQ: Call = Call("rseq", libc::SYS_rseq);
+
+const RSEQ_FLAG_UNREGISTER: u64 = 1;
+const MAP_DROPPABLE: i32 = 0x8;
+
+/// Replaces the child's mappings by `image`'s, without content.
+pub fn exchange(
+    process: &mut HalfBuilt,
+    image: &ProcessImage,
+    machine: &Machine,
+    plan: &MappingPlan,
+    first_file: RawFd,
+) -> Result<()> {
+    unregister_rseq(process)?;
+    unmap_all(process, machine)?;
+    move_special_mappings(process, image, machine)?;
+    process.map_scratch(scratch_address(image)?)?;
+    for (region, &source) in image.regions.iter().zip(&plan.sources) {
+        map(process, region, source, first_file)?;
+        advise(process, region)?;
+        name(process, region)?;
+    }
+    set_layout(process, image, plan.executable.map(|file| first_file + file as RawFd))
+}
+
+/// Closes the descriptors that were kept for the mappings.
+pub fn close_kept(process: &mut HalfBuilt, first_kept: RawFd) -> Result<()> {
+    let purpose = format_args!("descriptors of the rebuild");
+    process.call(0, CLOSE_RANGE, &[first_kept as u64, u64::from(u32::MAX), 0], purpose).map(drop)
+}
+
+fn unregister_rseq(process: &mut HalfBuilt) -> Result<()> {
+    let Some(rseq) = process.thread(0)?.rseq_configuration()? else { return Ok(()) };
+    let arguments = [rseq.address, u64::from(rseq.bytes), RSEQ_FLAG_UNREGISTER, u64::from(rseq.signature)];
+    process.call(0, RSEQ, &arguments, format_args!("the restarter's own registration")).map(drop)
+}
+
+fn unmap_all(process: &mut HalfBuilt, machine: &Machine) -> Result<()> {
+    let kept = machine.special_mappings.iter().map(|mapping| Span::of(mapping.address, mapping.bytes)).collect();
+    for gap in gaps(kept) {
+        process.call(0, MUNMAP, &[gap.start, gap.end - gap.start], format_args!("the restarter's own memory"))?;
+    }
+    Ok(())
+}
+
+fn move_special_mappings(process: &mut HalfBuilt, image: &ProcessImage, machine: &Machine) -> Result<()> {
+    let steps = moves(&machine.special_mappings, &image.special_mappings).ok_or_else(|| no_room(image))?;
+    for step in steps {
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        let arguments = [step.from, step.bytes, step.bytes, flags as u64, step.to];
+        process.call(0, MREMAP, &arguments, format_args!("vdso or vvar to {:#x}", step.to))?;
+        if step.is_vdso {
+            process.move_site(step.to + machine.vdso_syscall_offset);
+        }
+    }
+    Ok(())
+}
+
+fn scratch_address(image: &ProcessImage) -> Result<u64> {
+    let regions = image.regions.iter().map(|region| Span::of(region.address, region.bytes));
+    let specials = image.special_mappings.iter().map(|mapping| Span::of(mapping.address, mapping.bytes));
+    room(regions.chain(specials).collect(), SCRATCH_BYTES).ok_or_else(|| no_room(image))
+}
+
+fn no_room(image: &ProcessImage) -> Error {
+    let what = format!("rebuilding process {}", image.pid);
+    Error::unsupported(what, "its address space has no room for the rebuild", "please report this")
+}
+
+fn map(process: &mut HalfBuilt, region: &Region, source: Source, first_file: RawFd) -> Result<()> {
+    let number = |file: usize| (first_file + file as RawFd) as u64;
+    let none = u64::MAX;
+    let (kind, file, offset) = match source {
+        Source::Memory if region.advice.droppable => (MAP_DROPPABLE | libc::MAP_ANONYMOUS, none, 0),
+        Source::Memory => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, none, 0),
+        Source::SharedMemory => (libc::MAP_SHARED | libc::MAP_ANONYMOUS, none, 0),
+        Source::PrivateFile { file, offset } => (libc::MAP_PRIVATE, number(file), offset),
+        Source::Object { file, offset } | Source::SharedFile { file, offset, .. } => {
+            (libc::MAP_SHARED, number(file), offset)
+        }
+    };
+    let grows_down = if region.advice.grows_down { libc::MAP_GROWSDOWN } else { 0 };
+    let no_reserve = if region.advice.no_reserve { libc::MAP_NORESERVE } else { 0 };
+    let flags = kind | grows_down | no_reserve | libc::MAP_FIXED_NOREPLACE;
+    let arguments = [region.address, region.bytes, region.protection as u64, flags as u64, file, offset];
+    let end = region.address + region.bytes;
+    let name = String::from_utf8_lossy(&region.name);
+    process.call(0, MMAP, &arguments, format_args!("{:#x}-{end:#x} {name}", region.address)).map(drop)
+}
+
+/// Repeats the lasting advice. Advice about speed may be refused (the kernel can be built without it).
+fn advise(process: &mut HalfBuilt, region: &Region) -> Result<()> {
+    let Advice {
+        dont_fork,
+        wipe_on_fork,
+        dont_dump,
+        huge_page,
+        no_huge_page,
+        mergeable,
+        sequential,
+        random,
+        droppable,
+        ..
+    } = region.advice;
+    let binding = [
+        (dont_fork, libc::MADV_DONTFORK),
+        (wipe_on_fork && !droppable, libc::MADV_WIPEONFORK),
+        (dont_dump && !droppable, libc::MADV_DONTDUMP),
+    ];
+    for (_, advice) in binding.into_iter().filter(|(wanted, _)| *wanted) {
+        let arguments = [region.address, region.bytes, advice as u64];
+        process.call(0, MADVISE, &arguments, format_args!("advice {advice} for {:#x}", region.address))?;
+    }
+    let hints = [
+        (huge_page, libc::MADV_HUGEPAGE),
+        (no_huge_page, libc::MADV_NOHUGEPAGE),
+        (mergeable, libc::MADV_MERGEABLE),
+        (sequential, libc::MADV_SEQUENTIAL),
+        (random, libc::MADV_RANDOM),
+    ];
+    for (_, advice) in hints.into_iter().filter(|(wanted, _)| *wanted) {
+        if let Err(errno) = process.try_call(0, MADVISE, &[region.address, region.bytes, advice as u64])? {
+            log::debug!("advice {advice} for {:#x}: {errno}", region.address);
+        }
+    }
+    Ok(())
+}
+
+/// Gives back the name of `[anon:name]`, where the kernel keeps such names.
+fn name(process: &mut HalfBuilt, region: &Region) -> Result<()> {
+    const PR_SET_VMA: u64 = 0x5356_4d41;
+    let name = region.name.strip_prefix(b"[anon:").and_then(|name| name.strip_suffix(b"]"));
+    let Some(name) = name else { return Ok(()) };
+    let address = process.put(&[name, b"\0"].concat())?;
+    if let Err(errno) = process.try_call(0, PRCTL, &[PR_SET_VMA, 0, region.address, region.bytes, address])? {
+        log::debug!("name of {:#x}: {errno}", region.address);
+    }
+    Ok(())
+}
+
+/// `PR_SET_MM_MAP`: all that the kernel keeps about the address space, in one call.
+fn set_layout(process: &mut HalfBuilt, image: &ProcessImage, executable: Option<RawFd>) -> Result<()> {
+    const MAP_STRUCT_BYTES: usize = 13 * 8;
+    let layout = &image.layout;
+    let auxv: Vec<u8> = image.auxv.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let start = process.scratch()?.start;
+    let words = [
+        layout.start_code,
+        layout.end_code,
+        layout.start_data,
+        layout.end_data,
+        layout.start_brk,
+        layout.brk,
+        layout.start_stack,
+        layout.arg_start,
+        layout.arg_end,
+        layout.env_start,
+        layout.env_end,
+        start + MAP_STRUCT_BYTES as u64,
+    ];
+    let mut argument: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    argument.extend((auxv.len() as u32).to_ne_bytes());
+    argument.extend(executable.unwrap_or(-1).to_ne_bytes());
+    argument.extend(auxv);
+    process.put(&argument)?;
+    let arguments = [libc::PR_SET_MM as u64, libc::PR_SET_MM_MAP as u64, start, MAP_STRUCT_BYTES as u64, 0];
+    process.call(0, PRCTL, &arguments, format_args!("PR_SET_MM_MAP: heap, arguments, auxv, executable")).map(drop)
+}
+
+/// Locks the regions that were locked, now that they have their content.
+pub fn lock(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
+    const MLOCK2: Call = Call("mlock2", libc::SYS_mlock2);
+    for region in image.regions.iter().filter(|region| region.advice.locked) {
+        // What cannot be read cannot be brought in either; it is locked as it comes.
+        let on_fault = if region.protection == 0 { libc::MLOCK_ONFAULT } else { 0 };
+        let arguments = [region.address, region.bytes, on_fault as u64];
+        process.call(0, MLOCK2, &arguments, format_args!("lock {:#x}", region.address))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,265 @@
+//! The system calls of the child: no allocation, no lock, no errno left to interpret.
+
+use std::ffi::CStr;
+use std::os::fd::RawFd;
+use std::ptr;
+
+use nix::errno::Errno;
+
+use crate::image::SignalAction;
+
+type Result<T> = std::result::Result<T, Errno>;
+
+/// `arch_prctl`: permission to use a state component that needs one.
+const ARCH_REQ_XCOMP_PERM: usize = 0x1023;
+/// AMX tile data.
+const XFEATURE_TILE_DATA: usize = 18;
+/// Bytes of the kernel's signal set.
+const SIGNAL_SET_BYTES: usize = 8;
+
+/// `struct kernel_sigaction`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct KernelAction {
+    handler: u64,
+    flags: u64,
+    restorer: u64,
+    mask: u64,
+}
+
+impl From<&SignalAction> for KernelAction {
+    fn from(action: &SignalAction) -> KernelAction {
+        let &SignalAction { handler, flags, restorer, mask, .. } = action;
+        KernelAction { handler, flags, restorer, mask }
+    }
+}
+
+fn done(result: i32) -> Result<()> {
+    Errno::result(result).map(drop)
+}
+
+pub fn close(number: RawFd) {
+    // SAFETY: takes a number; the child owns its whole table.
+    unsafe { libc::close(number) };
+}
+
+pub fn close_range(first: u32, last: u32) -> Result<()> {
+    // SAFETY: takes numbers; the child owns its whole table.
+    done(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } as i32)
+}
+
+pub fn duplicate_to(from: RawFd, to: RawFd, close_on_exec: bool) -> Result<()> {
+    let flags = if close_on_exec { libc::O_CLOEXEC } else { 0 };
+    // SAFETY: takes numbers; what `to` was is given up.
+    done(unsafe { libc::dup3(from, to, flags) })
+}
+
+/// Moves a descriptor to the lowest free number from `lowest`.
+pub fn move_above(number: RawFd, lowest: RawFd) -> Result<RawFd> {
+    if number >= lowest {
+        return Ok(number);
+    }
+    // SAFETY: F_DUPFD_CLOEXEC takes a number.
+    let moved = Errno::result(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, lowest) });
+    close(number);
+    moved
+}
+
+pub fn open(path: &CStr, flags: i32) -> Result<RawFd> {
+    const MODE: libc::mode_t = 0o666;
+    // SAFETY: `path` ends with a zero and outlives the call.
+    Errno::result(unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, MODE) })
+}
+
+/// Opens again what `number` leads to: a new description of the same pipe or device.
+pub fn reopen(number: RawFd, flags: i32) -> Result<RawFd> {
+    let mut path = *b"/proc/self/fd/0000000000\0";
+    let digits = path.len() - 11;
+    let mut rest = number;
+    for place in path[digits..digits + 10].iter_mut().rev() {
+        *place = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    // The kernel takes no leading zeros: move the digits to the front.
+    let zeros = path[digits..digits + 9].iter().take_while(|&&digit| digit == b'0').count();
+    path.copy_within(digits + zeros.., digits);
+    let path = CStr::from_bytes_until_nul(&path).map_err(|_| Errno::EINVAL)?;
+    open(path, flags)
+}
+
+pub fn seek(number: RawFd, offset: u64) -> Result<()> {
+    // SAFETY: takes numbers.
+    Errno::result(unsafe { libc::lseek(number, offset as i64, libc::SEEK_SET) }).map(drop)
+}
+
+pub fn status_flags(number: RawFd) -> Result<i32> {
+    // SAFETY: F_GETFL takes no argument.
+    Errno::result(unsafe { libc::fcntl(number, libc::F_GETFL) })
+}
+
+pub fn set_status_flags(number: RawFd, flags: i32) -> Result<()> {
+    // SAFETY: F_SETFL takes a number.
+    done(unsafe { libc::fcntl(number, libc::F_SETFL, flags) })
+}
+
+/// The file type bits of the mode.
+pub fn file_type(number: RawFd) -> Result<libc::mode_t> {
+    // SAFETY: all zeros is a valid `stat`.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: fstat writes one `stat` to `stat`.
+    done(unsafe { libc::fstat(number, &mut stat) })?;
+    Ok(stat.st_mode & libc::S_IFMT)
+}
+
+pub fn write_all(number: RawFd, mut bytes: &[u8]) -> Result<()> {
+    while !bytes.is_empty() {
+        // SAFETY: write reads `bytes.len()` bytes from `bytes`.
+        let written = unsafe { libc::write(number, bytes.as_ptr().cast(), bytes.len()) };
+        match written {
+            -1 if Errno::last() == Errno::EINTR => {}
+            -1 => return Err(Errno::last()),
+            written => bytes = bytes.get(written as usize..).unwrap_or_default(),
+        }
+    }
+    Ok(())
+}
+
+/// Replaces the content of a small file of the kernel, unless it has it already (which needs no rights).
+pub fn write_file(path: &CStr, content: &[u8]) -> Result<()> {
+    let mut now = [0u8; 32];
+    let number = open(path, libc::O_RDONLY)?;
+    // SAFETY: read writes at most `now.len()` bytes to `now`.
+    let bytes = unsafe { libc::read(number, now.as_mut_ptr().cast(), now.len()) };
+    close(number);
+    let now = now.get(..usize::try_from(bytes).unwrap_or(0)).unwrap_or_default();
+    if now.trim_ascii_end() == content {
+        return Ok(());
+    }
+    let number = open(path, libc::O_WRONLY)?;
+    let result = write_all(number, content);
+    close(number);
+    result
+}
+
+pub fn pipe(flags: i32) -> Result<[RawFd; 2]> {
+    let mut ends = [-1; 2];
+    // SAFETY: pipe2 writes two numbers to `ends`.
+    done(unsafe { libc::pipe2(ends.as_mut_ptr(), flags | libc::O_CLOEXEC) })?;
+    Ok(ends)
+}
+
+pub fn set_pipe_capacity(number: RawFd, bytes: u32) -> Result<()> {
+    // SAFETY: F_SETPIPE_SZ takes a number.
+    done(unsafe { libc::fcntl(number, libc::F_SETPIPE_SZ, bytes) })
+}
+
+pub fn eventfd(semaphore: bool) -> Result<RawFd> {
+    let flags = if semaphore { libc::EFD_SEMAPHORE } else { 0 };
+    // SAFETY: takes numbers.
+    Errno::result(unsafe { libc::eventfd(0, flags | libc::EFD_CLOEXEC) })
+}
+
+pub fn epoll() -> Result<RawFd> {
+    // SAFETY: takes a number.
+    Errno::result(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })
+}
+
+pub fn watch(epoll: RawFd, target: RawFd, events: u32, data: u64) -> Result<()> {
+    let mut event = libc::epoll_event { events, u64: data };
+    // SAFETY: epoll_ctl reads `event`.
+    done(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, target, &mut event) })
+}
+
+/// Raises the limit of descriptors where it is lower than `needed`.
+pub fn allow_descriptors(needed: u64) -> Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: getrlimit writes one rlimit to `limit`.
+    done(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
+    if limit.rlim_cur >= needed {
+        return Ok(());
+    }
+    limit.rlim_cur = needed;
+    limit.rlim_max = limit.rlim_max.max(needed);
+    // SAFETY: setrlimit reads one rlimit from `limit`.
+    done(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) })
+}
+
+pub fn umask(mask: u32) {
+    // SAFETY: takes a number and cannot fail.
+    unsafe { libc::umask(mask) };
+}
+
+pub fn chdir(path: &CStr) -> Result<()> {
+    // SAFETY: `path` ends with a zero and outlives the call.
+    done(unsafe { libc::chdir(path.as_ptr()) })
+}
+
+pub fn lead_session() -> Result<()> {
+    // SAFETY: no arguments.
+    done(unsafe { libc::setsid() })
+}
+
+pub fn lead_group() -> Result<()> {
+    // SAFETY: takes numbers.
+    done(unsafe { libc::setpgid(0, 0) })
+}
+
+pub fn set_no_new_privs() -> Result<()> {
+    // SAFETY: this prctl takes numbers only.
+    done(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })
+}
+
+pub fn request_tiles() -> Result<()> {
+    // SAFETY: this arch_prctl takes numbers only.
+    done(unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_TILE_DATA) } as i32)
+}
+
+pub fn set_action(signal: i32, action: &KernelAction) -> Result<()> {
+    let old: *mut KernelAction = ptr::null_mut();
+    let new = ptr::from_ref(action);
+    // SAFETY: rt_sigaction reads `action`. Its handler is an address of the program; all signals are blocked until
+    // the program is there.
+    done(unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, new, old, SIGNAL_SET_BYTES) } as i32)
+}
+
+/// Waits for one byte; false when the other end is closed.
+pub fn wait_for_byte(channel: RawFd) -> bool {
+    let mut byte = 0u8;
+    loop {
+        // SAFETY: read writes at most one byte to `byte`.
+        match unsafe { libc::read(channel, ptr::from_mut(&mut byte).cast(), 1) } {
+            1 => return true,
+            -1 if Errno::last() == Errno::EINTR => {}
+            _ => return false,
+        }
+    }
+}
+
+/// Sends a report; when the other end is closed, the next read says so.
+pub fn send(channel: RawFd, report: &[u8]) {
+    // SAFETY: send reads `report.len()` bytes from `report`.
+    unsafe { libc::send(channel, report.as_ptr().cast(), report.len(), libc::MSG_NOSIGNAL) };
+}
+
+pub fn exit() -> ! {
+    // SAFETY: ends the process without running anything of the restarter's.
+    unsafe { libc::_exit(1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_end_can_be_opened_again_with_flags_of_its_own() {
+        let ends = pipe(0).unwrap();
+        let high = move_above(ends[0], 120).unwrap();
+        let again = reopen(high, libc::O_RDONLY | libc::O_NONBLOCK).unwrap();
+        assert_eq!(status_flags(again).unwrap() & libc::O_NONBLOCK, libc::O_NONBLOCK);
+        assert_eq!(status_flags(high).unwrap() & libc::O_NONBLOCK, 0);
+        assert_eq!(file_type(again).unwrap(), libc::S_IFIFO);
+        for number in [high, again, ends[1]] {
+            close(number);
+        }
+    }
+}

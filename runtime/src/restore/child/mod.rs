@@ -1,0 +1,151 @@
+//! What the half-built process does by itself, before it is driven from outside.
+//!
+//! Everything here is a property of the process that survives the exchange of its memory: descriptors, session,
+//! working directory, signal actions (addresses are just numbers). It runs in a fork of the restarter, made without
+//! the C library's knowledge, so it does not allocate, log, take a lock or panic: the plan holds all the room it
+//! needs, and what goes wrong is told in sixteen bytes, which the restarter turns into words.
+//!
+//! All signals are blocked from before the fork, so nothing can run a handler in between.
+
+mod calls;
+mod descriptors;
+mod report;
+
+use std::ffi::CString;
+use std::os::fd::RawFd;
+
+use nix::errno::Errno;
+
+use crate::image::{ProcessImage, Role};
+use calls::KernelAction;
+use report::{At, Failed};
+pub use report::{REPORT_BYTES, Report, Step, Verdict};
+
+/// Signals, 1 to 64.
+const SIGNALS: usize = 64;
+/// Numbers beyond those of the plan that are needed at one time (a file being opened).
+const SPARE_NUMBERS: i32 = 16;
+
+/// What the child is told, and room for what it finds out.
+pub struct Plan<'a> {
+    image: &'a ProcessImage,
+    /// The restarter's end of the channel, to be closed.
+    parent_end: RawFd,
+    /// Descriptors to keep; number `i` is moved to `base + i`. First the channel, then the standard streams.
+    kept: Vec<RawFd>,
+    /// Above every number of the program and every number in `kept`.
+    base: RawFd,
+    working_directory: CString,
+    oom_score_adj: String,
+    actions: Vec<KernelAction>,
+    uses_tiles: bool,
+    files: descriptors::Workspace,
+}
+
+/// Places in `kept`.
+pub const CHANNEL: i32 = 0;
+/// The first standard stream in `kept`.
+pub const STANDARD: i32 = 1;
+
+impl<'a> Plan<'a> {
+    /// A plan for `image`. `kept` begins with the channel and the three standard streams; what follows is for the
+    /// mappings.
+    pub fn new(image: &'a ProcessImage, parent_end: RawFd, kept: Vec<RawFd>) -> crate::error::Result<Plan<'a>> {
+        let mut actions = vec![KernelAction::default(); SIGNALS];
+        for action in &image.signal_actions {
+            if let Some(slot) = actions.get_mut(action.signal as usize - 1) {
+                *slot = KernelAction::from(action);
+            }
+        }
+        Ok(Plan {
+            image,
+            parent_end,
+            base: base(image, &kept),
+            kept,
+            working_directory: super::paths::c_path(&image.working_directory)?,
+            oom_score_adj: image.oom_score_adj.to_string(),
+            actions,
+            uses_tiles: super::tiles::are_used(image),
+            files: descriptors::Workspace::new(image)?,
+        })
+    }
+
+    /// The number that place `place` of `kept` has in the child.
+    pub fn number_of(&self, place: i32) -> RawFd {
+        self.base + place
+    }
+
+    fn kept_end(&self) -> RawFd {
+        self.base + self.kept.len() as i32
+    }
+}
+
+/// The first number for what is kept: above the program's own and above where the kept ones come from, so that
+/// moving one never lands on another.
+fn base(image: &ProcessImage, kept: &[RawFd]) -> RawFd {
+    let used = image.descriptors.iter().map(|descriptor| descriptor.number);
+    used.chain(kept.iter().copied()).max().unwrap_or(2).saturating_add(1)
+}
+
+/// The child's life: waits for the word to start, works, reports, and waits to be stopped. Does not return. The C
+/// calling convention turns a panic into an abort instead of a second copy of the restarter.
+#[allow(improper_ctypes_definitions, reason = "called from Rust only")]
+pub extern "C" fn run(plan: &mut Plan) -> ! {
+    calls::close(plan.parent_end);
+    if calls::wait_for_byte(plan.kept[0]) {
+        let mut channel = plan.kept[0];
+        let report = match prepare(plan, &mut channel) {
+            Ok(()) => Report::done(),
+            Err(failed) => failed.into(),
+        };
+        calls::send(channel, &report.to_bytes());
+        // The restarter stops this process here. End of file: it is gone, and so are we.
+        calls::wait_for_byte(channel);
+    }
+    calls::exit()
+}
+
+fn prepare(plan: &mut Plan, channel: &mut RawFd) -> Result<(), Failed> {
+    move_descriptors(plan)?;
+    *channel = plan.number_of(CHANNEL);
+    take_role(plan.image.role).at(Step::Role, 0)?;
+    calls::umask(plan.image.umask);
+    descriptors::build(plan)?;
+    calls::chdir(&plan.working_directory).at(Step::WorkingDirectory, 0)?;
+    calls::write_file(c"/proc/self/oom_score_adj", plan.oom_score_adj.as_bytes()).at(Step::OomScore, 0)?;
+    if plan.image.no_new_privs {
+        calls::set_no_new_privs().at(Step::NoNewPrivs, 0)?;
+    }
+    if plan.uses_tiles {
+        calls::request_tiles().at(Step::Tiles, 0)?;
+    }
+    set_signal_actions(&plan.actions)
+}
+
+/// Leaves open exactly what is kept, at its new numbers.
+fn move_descriptors(plan: &Plan) -> Result<(), Failed> {
+    let needed = plan.kept_end() + plan.image.files.len() as i32 + SPARE_NUMBERS;
+    calls::allow_descriptors(needed as u64).at(Step::DescriptorLimit, needed as u32)?;
+    for (place, &number) in plan.kept.iter().enumerate() {
+        calls::duplicate_to(number, plan.number_of(place as i32), true).at(Step::Keep, place as u32)?;
+    }
+    calls::close_range(0, plan.base as u32 - 1).at(Step::Keep, 0)?;
+    calls::close_range(plan.kept_end() as u32, u32::MAX).at(Step::Keep, 0)
+}
+
+fn take_role(role: Role) -> Result<(), Errno> {
+    match role {
+        Role::SessionLeader => calls::lead_session(),
+        Role::GroupLeader => calls::lead_group(),
+        Role::Member => Ok(()),
+    }
+}
+
+fn set_signal_actions(actions: &[KernelAction]) -> Result<(), Failed> {
+    for (signal, action) in (1..).zip(actions) {
+        if signal != libc::SIGKILL && signal != libc::SIGSTOP {
+            calls::set_action(signal, action).at(Step::SignalAction, signal as u32)?;
+        }
+    }
+    Ok(())
+}

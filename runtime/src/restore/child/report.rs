@@ -1,0 +1,182 @@
+//! What the child tells the restarter: which step of which object gave which error.
+
+use nix::errno::Errno;
+
+use crate::error::Error;
+use crate::image::{FileKind, ProcessImage};
+use crate::restore::paths::{path_of, reopened_path};
+
+/// Bytes of a report on the channel.
+pub const REPORT_BYTES: usize = 16;
+
+/// What a report says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Verdict {
+    /// All is in place.
+    Done,
+    /// It cannot go on.
+    Failed,
+    /// Something is missing that the program can do without.
+    Warning,
+}
+
+/// What was being done; [`Report::error`] has the words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Step {
+    DescriptorLimit,
+    Keep,
+    Role,
+    Open,
+    Number,
+    Pipe,
+    Watch,
+    WorkingDirectory,
+    OomScore,
+    NoNewPrivs,
+    Tiles,
+    SignalAction,
+}
+
+const STEPS: [Step; 12] = [
+    Step::DescriptorLimit,
+    Step::Keep,
+    Step::Role,
+    Step::Open,
+    Step::Number,
+    Step::Pipe,
+    Step::Watch,
+    Step::WorkingDirectory,
+    Step::OomScore,
+    Step::NoNewPrivs,
+    Step::Tiles,
+    Step::SignalAction,
+];
+
+/// A failure within the child.
+#[derive(Clone, Copy, Debug)]
+pub struct Failed {
+    step: Step,
+    index: u32,
+    errno: Errno,
+}
+
+/// Says where an errno happened.
+pub trait At<T> {
+    /// The failure of step `step` on object `index`.
+    fn at(self, step: Step, index: u32) -> Result<T, Failed>;
+}
+
+impl<T> At<T> for Result<T, Errno> {
+    fn at(self, step: Step, index: u32) -> Result<T, Failed> {
+        self.map_err(|errno| Failed { step, index, errno })
+    }
+}
+
+/// One message of the child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// What it says.
+    pub verdict: Verdict,
+    step: Step,
+    /// Of which file, descriptor or signal.
+    index: u32,
+    errno: i32,
+}
+
+impl From<Failed> for Report {
+    fn from(failed: Failed) -> Report {
+        let Failed { step, index, errno } = failed;
+        Report { verdict: Verdict::Failed, step, index, errno: errno as i32 }
+    }
+}
+
+impl Report {
+    /// Everything is in place.
+    pub fn done() -> Report {
+        Report { verdict: Verdict::Done, step: Step::Keep, index: 0, errno: 0 }
+    }
+
+    /// `failed`, which is no reason to stop.
+    pub fn warning(failed: Failed) -> Report {
+        Report { verdict: Verdict::Warning, ..failed.into() }
+    }
+
+    /// As on the channel.
+    pub fn to_bytes(self) -> [u8; REPORT_BYTES] {
+        let mut bytes = [0; REPORT_BYTES];
+        bytes[..4].copy_from_slice(&(self.verdict as u32).to_ne_bytes());
+        bytes[4..8].copy_from_slice(&(self.step as u32).to_ne_bytes());
+        bytes[8..12].copy_from_slice(&self.index.to_ne_bytes());
+        bytes[12..].copy_from_slice(&self.errno.to_ne_bytes());
+        bytes
+    }
+
+    /// The opposite of [`Report::to_bytes`].
+    pub fn from_bytes(bytes: [u8; REPORT_BYTES]) -> Option<Report> {
+        let mut words = [0u32; 4];
+        for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+            *word = u32::from_ne_bytes(chunk.try_into().ok()?);
+        }
+        let verdict = match words[0] {
+            0 => Verdict::Done,
+            1 => Verdict::Failed,
+            2 => Verdict::Warning,
+            _ => return None,
+        };
+        let step = *STEPS.get(words[1] as usize)?;
+        Some(Report { verdict, step, index: words[2], errno: words[3] as i32 })
+    }
+
+    /// In words.
+    pub fn error(self, image: &ProcessImage) -> Error {
+        let errno = Errno::from_raw(self.errno);
+        let file = image.files.get(self.index as usize);
+        if let (Step::Open, Some(path)) = (self.step, file.and_then(reopened_path)) {
+            return Error::io("reopen", path_of(path), errno);
+        }
+        let (call, purpose) = match self.step {
+            Step::DescriptorLimit => ("setrlimit", format!("room for {} descriptors", self.index)),
+            Step::Keep => ("dup3", "keep what the rebuild needs".into()),
+            Step::Role => ("setsid", format!("become {:?}", image.role)),
+            Step::Open => ("open", file.map(|file| shown(&file.kind)).unwrap_or_default()),
+            Step::Number => ("dup3", format!("descriptor {}", self.index)),
+            Step::Pipe => ("pipe2", format!("pipe {} and its content", self.index)),
+            Step::Watch => ("epoll_ctl", format!("watch descriptor {}", self.index)),
+            Step::WorkingDirectory => return Error::io("enter", path_of(&image.working_directory), errno),
+            Step::OomScore => ("write", format!("oom_score_adj {}", image.oom_score_adj)),
+            Step::NoNewPrivs => ("prctl", "PR_SET_NO_NEW_PRIVS".into()),
+            Step::Tiles => ("arch_prctl", "permission to use AMX tiles".into()),
+            Step::SignalAction => ("rt_sigaction", format!("action of signal {}", self.index)),
+        };
+        Error::RemoteCall { pid: image.pid, call, purpose, source: errno }
+    }
+}
+
+fn shown(kind: &FileKind) -> String {
+    match kind {
+        FileKind::Standard { stream, was } => format!("stream {stream} (was {})", String::from_utf8_lossy(was)),
+        FileKind::Pipe { pipe } => format!("an end of pipe {pipe}"),
+        FileKind::EventFd { .. } => "an eventfd".into(),
+        FileKind::Epoll { .. } => "an epoll instance".into(),
+        FileKind::Regular { path, .. } | FileKind::Directory { path, .. } | FileKind::Device { path } => {
+            path_of(path).display().to_string()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_survives_the_channel() {
+        for step in STEPS {
+            let report = Report::from(Failed { step, index: 7, errno: Errno::EMFILE });
+            assert_eq!(Report::from_bytes(report.to_bytes()), Some(report));
+        }
+        assert_eq!(Report::from_bytes(Report::done().to_bytes()), Some(Report::done()));
+        assert_eq!(Report::from_bytes([0xff; REPORT_BYTES]), None);
+    }
+}

@@ -1,0 +1,42 @@
+//! The rebuilt program's libckpt.so learns that it was restarted, through its control block.
+
+use std::mem::offset_of;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use ckpt_wire::{CONTROL_MAGIC, Control, PATH_BYTES, text};
+
+use super::process::HalfBuilt;
+use crate::error::Result;
+use crate::image::ProcessImage;
+
+/// Adds one to the generation and forgets the agent of the first life. The store is where it is today, so that the
+/// next checkpoint joins the lineage although the directory was moved.
+pub fn update(process: &HalfBuilt, image: &ProcessImage, store: &Path) -> Result<()> {
+    if image.control == 0 {
+        return Ok(());
+    }
+    let memory = process.memory();
+    let at = |offset: usize| image.control + offset as u64;
+    let mut magic = [0; 8];
+    memory.read(at(offset_of!(Control, magic)), &mut magic)?;
+    if u64::from_le_bytes(magic) != CONTROL_MAGIC {
+        log::warn!("{:#x} holds no control block of libckpt.so: the generation is not counted", image.control);
+        return Ok(());
+    }
+    let mut generation = [0; 8];
+    memory.read(at(offset_of!(Control, generation)), &mut generation)?;
+    let generation = u64::from_ne_bytes(generation).wrapping_add(1);
+    memory.write(at(offset_of!(Control, generation)), &generation.to_ne_bytes())?;
+    memory.write(at(offset_of!(Control, agent_pid)), &0i32.to_ne_bytes())?;
+    let Ok(store) = store.canonicalize() else { return Ok(()) };
+    let store = store.as_os_str().as_bytes();
+    let mut known = [0; PATH_BYTES];
+    memory.read(at(offset_of!(Control, dir)), &mut known)?;
+    if text(&known) != store && store.len() < PATH_BYTES {
+        known.fill(0);
+        known[..store.len()].copy_from_slice(store);
+        memory.write(at(offset_of!(Control, dir)), &known)?;
+    }
+    Ok(())
+}

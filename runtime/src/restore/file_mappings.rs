@@ -1,0 +1,277 @@
+//! Decides, before anything is built, what will be behind each region, and opens the files for it.
+//!
+//! A private mapping shows today's file wherever the program has no page of its own. If the file's pages are what
+//! they were (by digest), the file is mapped again: libraries stay shared and nothing of them is written. If a page
+//! differs, or the file is shorter or missing (a package was upgraded), the region becomes anonymous memory with the
+//! pages of the checkpoint, which are all in the store. The same goes for shared mappings that can never be written.
+//!
+//! A shared mapping of a file that can be written is a mapping of that file or nothing.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, fchown};
+use std::path::Path;
+
+use ckpt_store::{PAGE_BYTES, PageKey, PageList, Store};
+use nix::errno::Errno;
+use nix::unistd::geteuid;
+
+use super::paths::{c_path, path_of};
+use crate::error::{Error, Result};
+use crate::image::{Backing, FileIdentity, PageRange, ProcessImage, Region, SharedObject};
+
+/// Pages compared at a time.
+const BATCH_PAGES: u64 = 256;
+const PAGE: u64 = PAGE_BYTES as u64;
+
+/// What is put behind a region. `file` is an index into [`MappingPlan::files`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Fresh private memory with all the pages of the checkpoint.
+    Memory,
+    /// Fresh shared memory that only this region maps.
+    SharedMemory,
+    /// A memory object, at an offset.
+    Object { file: usize, offset: u64 },
+    /// A file, privately; only the program's own pages are written.
+    PrivateFile { file: usize, offset: u64 },
+    /// A file, shared.
+    SharedFile { file: usize, offset: u64, may_write: bool },
+}
+
+/// The decisions, and the open files behind them.
+#[derive(Debug, Default)]
+pub struct MappingPlan {
+    /// One per region.
+    pub sources: Vec<Source>,
+    /// Files and memory objects to be mapped.
+    pub files: Vec<File>,
+    /// Index of the executable in `files`, for the link /proc/PID/exe.
+    pub executable: Option<usize>,
+    opened: Vec<(Vec<u8>, bool, usize)>,
+    objects: Vec<Option<usize>>,
+}
+
+impl MappingPlan {
+    /// Decides for all regions. `compared` is told the bytes of each region that has been dealt with.
+    pub fn new(image: &ProcessImage, store: &Store, compared: &mut dyn FnMut(u64)) -> Result<MappingPlan> {
+        let mut plan = MappingPlan { objects: vec![None; image.shared_objects.len()], ..MappingPlan::default() };
+        for region in &image.regions {
+            let source = plan.decide(image, region, store)?;
+            plan.sources.push(source);
+            compared(region.bytes);
+        }
+        plan.executable = plan.open_executable(image);
+        Ok(plan)
+    }
+
+    /// The numbers of the files in this process.
+    pub fn numbers(&self) -> Vec<RawFd> {
+        self.files.iter().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    fn decide(&mut self, image: &ProcessImage, region: &Region, store: &Store) -> Result<Source> {
+        match &region.backing {
+            Backing::Anonymous => Ok(Source::Memory),
+            Backing::PrivateFile(identity) => {
+                let mapped = self.unchanged(region, identity, store)?;
+                Ok(mapped.map_or(Source::Memory, |file| Source::PrivateFile { file, offset: identity.offset }))
+            }
+            Backing::SharedFile { file: identity, may_write: false } => {
+                let mapped = self.unchanged(region, identity, store)?;
+                let offset = identity.offset;
+                Ok(mapped.map_or(Source::Memory, |file| Source::SharedFile { file, offset, may_write: false }))
+            }
+            Backing::SharedFile { file: identity, may_write: true } => {
+                let file = self.open_to_write(image, identity)?;
+                Ok(Source::SharedFile { file, offset: identity.offset, may_write: true })
+            }
+            &Backing::SharedObject { object, offset } => self.object(image, region, object as usize, offset),
+        }
+    }
+
+    /// The file, if the region's pages that are not the program's own are still what it shows.
+    fn unchanged(&mut self, region: &Region, identity: &FileIdentity, store: &Store) -> Result<Option<usize>> {
+        let path = path_of(&identity.path);
+        let file = match self.open(&identity.path, false) {
+            Ok(file) => file,
+            Err(error) => {
+                log::warn!("{} cannot be mapped ({error}): its pages come from the checkpoint", path.display());
+                return Ok(None);
+            }
+        };
+        let list = store.page_list(&region.pages)?;
+        match first_difference(&self.files[file], region, identity, &list) {
+            Ok(None) => Ok(Some(file)),
+            Ok(Some(offset)) => {
+                let path = path.display();
+                log::warn!(
+                    "{path} has changed at {offset:#x} since the checkpoint: its pages come from the checkpoint"
+                );
+                Ok(None)
+            }
+            Err(error) => {
+                log::warn!("{} cannot be read ({error}): its pages come from the checkpoint", path.display());
+                Ok(None)
+            }
+        }
+    }
+
+    fn open(&mut self, path: &[u8], write: bool) -> io::Result<usize> {
+        if let Some((.., file)) = self.opened.iter().find(|(known, mode, _)| known == path && *mode == write) {
+            return Ok(*file);
+        }
+        // Non-blocking, so that a path that leads to a FIFO today does not stop us.
+        let file = OpenOptions::new().read(true).write(write).custom_flags(libc::O_NONBLOCK).open(path_of(path))?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        self.opened.push((path.to_vec(), write, self.files.len()));
+        Ok(self.keep(file))
+    }
+
+    fn keep(&mut self, file: File) -> usize {
+        self.files.push(file);
+        self.files.len() - 1
+    }
+
+    fn open_to_write(&mut self, image: &ProcessImage, identity: &FileIdentity) -> Result<usize> {
+        let path = path_of(&identity.path);
+        match self.open(&identity.path, true) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => recreate(image, identity, path)
+                .and_then(|()| self.open(&identity.path, true))
+                .map_err(|source| Error::io("make again for its mapping", path, source)),
+            opened => opened.map_err(|source| Error::io("open for its mapping", path, source)),
+        }
+    }
+
+    fn object(&mut self, image: &ProcessImage, region: &Region, object: usize, offset: u64) -> Result<Source> {
+        let shared = &image.shared_objects[object];
+        let uses =
+            |other: &Region| matches!(other.backing, Backing::SharedObject { object: o, .. } if o as usize == object);
+        let only_one = image.regions.iter().filter(|other| uses(other)).count() == 1;
+        if only_one && shared.name.is_empty() && offset == 0 && shared.bytes == region.bytes {
+            return Ok(Source::SharedMemory);
+        }
+        let file = match self.objects[object] {
+            Some(file) => file,
+            None => self.keep(memory_object(shared)?),
+        };
+        self.objects[object] = Some(file);
+        Ok(Source::Object { file, offset })
+    }
+
+    /// The executable, for a link that people and debuggers read. The program runs without it.
+    fn open_executable(&mut self, image: &ProcessImage) -> Option<usize> {
+        let opened = self.open(&image.executable, false);
+        if let Err(error) = &opened {
+            let path = path_of(&image.executable).display();
+            log::warn!("{path} cannot be opened ({error}): /proc/{}/exe will lead to ckpt", image.pid);
+        }
+        opened.ok()
+    }
+}
+
+/// Makes the missing file of a shared mapping again, with its owner, mode and size.
+fn recreate(image: &ProcessImage, identity: &FileIdentity, path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(identity.mode & 0o7777).open(path)?;
+    if geteuid().is_root() {
+        fchown(&file, Some(image.uids[1]), Some(image.gids[1]))?;
+    }
+    file.set_len(identity.size)
+}
+
+fn memory_object(object: &SharedObject) -> Result<File> {
+    let failed = |source: io::Error| Error::io("make the shared memory", path_of(&object.name), source);
+    let name = c_path(&object.name)?;
+    // SAFETY: `name` ends with a zero and outlives the call.
+    let number = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    let number = Errno::result(number).map_err(|errno| failed(errno.into()))?;
+    // SAFETY: the descriptor is new and nobody else's.
+    let file = File::from(unsafe { OwnedFd::from_raw_fd(number) });
+    file.set_len(object.bytes).map_err(failed)?;
+    Ok(file)
+}
+
+/// Offset in the file of the first page that is not what the region showed.
+fn first_difference(file: &File, region: &Region, identity: &FileIdentity, list: &PageList) -> io::Result<Option<u64>> {
+    let size = file.metadata()?.len();
+    let exists = |page: u64, size: u64| identity.offset + page * PAGE < size;
+    let pages = region.bytes / PAGE;
+    // A page of the program's own needs the file underneath as well, or touching it would be a bus error.
+    let moved = (0..pages).find(|&page| exists(page, size) != exists(page, identity.size));
+    if let Some(page) = moved {
+        return Ok(Some(identity.offset + page * PAGE));
+    }
+    let end = pages.min(size.saturating_sub(identity.offset).div_ceil(PAGE));
+    for range in foreign_pages(&region.own_pages, end) {
+        if let Some(page) = first_different_page(file, identity.offset, range, list)? {
+            return Ok(Some(identity.offset + page * PAGE));
+        }
+    }
+    Ok(None)
+}
+
+fn first_different_page(file: &File, offset: u64, range: PageRange, list: &PageList) -> io::Result<Option<u64>> {
+    let mut buffer = vec![0; (range.count.min(BATCH_PAGES) * PAGE) as usize];
+    let end = range.first + range.count;
+    let mut first = range.first;
+    while first < end {
+        let pages = BATCH_PAGES.min(end - first);
+        let batch = &mut buffer[..(pages * PAGE) as usize];
+        read_padded(file, offset + first * PAGE, batch)?;
+        for (page, content) in (first..).zip(batch.chunks_exact(PAGE_BYTES)) {
+            if PageKey::of(content) != list.get(page) {
+                return Ok(Some(page));
+            }
+        }
+        first += pages;
+    }
+    Ok(None)
+}
+
+/// Reads from `offset`; what lies beyond the end of the file is zero.
+pub fn read_padded(file: &File, offset: u64, into: &mut [u8]) -> io::Result<()> {
+    let mut done = 0;
+    while done < into.len() {
+        match file.read_at(&mut into[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(bytes) => done += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    into[done..].fill(0);
+    Ok(())
+}
+
+/// The pages below `end` that are not in `own`.
+fn foreign_pages(own: &[PageRange], end: u64) -> Vec<PageRange> {
+    let mut foreign = Vec::new();
+    let mut first = 0;
+    for range in own.iter().filter(|range| range.first < end) {
+        if range.first > first {
+            foreign.push(PageRange { first, count: range.first - first });
+        }
+        first = first.max(range.first + range.count);
+    }
+    if first < end {
+        foreign.push(PageRange { first, count: end - first });
+    }
+    foreign
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_pages_are_the_complement_of_the_own_ones() {
+        let range = |first, count| PageRange { first, count };
+        assert_eq!(foreign_pages(&[], 3), [range(0, 3)]);
+        assert_eq!(foreign_pages(&[range(0, 1), range(2, 2)], 6), [range(1, 1), range(4, 2)]);
+        assert_eq!(foreign_pages(&[range(1, 9)], 4), [range(0, 1)]);
+        assert_eq!(foreign_pages(&[range(0, 4)], 4), []);
+    }
+}

@@ -1,0 +1,78 @@
+//! Paths and open flags of an image, as the system takes them.
+
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::image::{FileKind, OpenFile};
+
+/// Flags that do something at `open` and are not state of the open file.
+const OPENING_FLAGS: i32 = libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+
+/// The bytes of an image as a path.
+pub fn path_of(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
+/// The bytes of an image as a path for a system call.
+pub fn c_path(bytes: &[u8]) -> Result<CString> {
+    CString::new(bytes).map_err(|_| Error::io("open", path_of(bytes), std::io::ErrorKind::InvalidInput))
+}
+
+/// Whether the description could write.
+pub fn is_writable(file: &OpenFile) -> bool {
+    file.flags & libc::O_ACCMODE != libc::O_RDONLY && !is_path_only(file)
+}
+
+/// Whether the description only names a place (`O_PATH`).
+pub fn is_path_only(file: &OpenFile) -> bool {
+    file.flags & libc::O_PATH != 0
+}
+
+/// The path by which the description is reopened, if it is.
+pub fn reopened_path(file: &OpenFile) -> Option<&[u8]> {
+    match &file.kind {
+        FileKind::Regular { path, .. } | FileKind::Directory { path, .. } | FileKind::Device { path } => Some(path),
+        FileKind::Standard { .. } | FileKind::Pipe { .. } | FileKind::EventFd { .. } | FileKind::Epoll { .. } => None,
+    }
+}
+
+/// The flags with which it is reopened. A file that is missing has passed the preflight because it was empty, so
+/// a description that could write makes it again.
+pub fn reopening_flags(file: &OpenFile) -> i32 {
+    let kept = file.flags & !OPENING_FLAGS | libc::O_NOCTTY;
+    match &file.kind {
+        FileKind::Regular { size: 0, .. } if is_writable(file) => {
+            kept & !(libc::O_TMPFILE & !libc::O_DIRECTORY) | libc::O_CREAT
+        }
+        FileKind::Directory { .. } => kept | libc::O_DIRECTORY,
+        _ => kept & !(libc::O_TMPFILE & !libc::O_DIRECTORY),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn regular(flags: i32, size: u64) -> OpenFile {
+        let kind =
+            FileKind::Regular { path: b"/f".to_vec(), device: (0, 0), inode: 1, size, offset: 0, modified_ns: 0 };
+        OpenFile { kind, flags }
+    }
+
+    #[test]
+    fn nothing_is_truncated_or_made_by_reopening_a_file_that_had_content() {
+        let flags = libc::O_RDWR | libc::O_APPEND | libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_NONBLOCK;
+        let expected = libc::O_RDWR | libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOCTTY;
+        assert_eq!(reopening_flags(&regular(flags, 5)), expected);
+        assert_eq!(reopening_flags(&regular(flags, 0)), expected | libc::O_CREAT);
+        assert_eq!(reopening_flags(&regular(libc::O_RDONLY | libc::O_TRUNC, 0)), libc::O_NOCTTY);
+    }
+
+    #[test]
+    fn a_path_with_a_zero_in_it_is_refused() {
+        assert!(c_path(b"a\0b").is_err());
+        assert_eq!(c_path(b"/a b").unwrap().as_bytes(), b"/a b");
+    }
+}

@@ -1,0 +1,152 @@
+//! Are the files what the memory remembers.
+//!
+//! A file that was open for writing may have grown since (the program ran on): it is cut back when the restart is
+//! certain to succeed. It must not have shrunk. A file that was open for reading only must be unchanged, unless the
+//! program itself had it open for writing as well. A missing file is made again only if it was empty.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::image::{FileKind, OpenFile, ProcessImage};
+use crate::restore::paths::{is_path_only, is_writable, path_of};
+
+const WHAT: &str = "restart";
+const RESTORE_IT: &str = "put the file back as it was at the checkpoint";
+
+/// Checks the working directory and every file that is reopened by its path.
+pub fn check(image: &ProcessImage, force: bool) -> Result<()> {
+    check_directory(path_of(&image.working_directory))?;
+    image.files.iter().try_for_each(|file| check_file(image, file, force))
+}
+
+fn check_file(image: &ProcessImage, file: &OpenFile, force: bool) -> Result<()> {
+    match &file.kind {
+        FileKind::Regular { path, size, modified_ns, .. } => {
+            let written = image.files.iter().any(|other| is_writable(other) && same_file(other, file));
+            let captured = Captured { size: *size, modified_ns: *modified_ns, written };
+            check_regular(path_of(path), captured, force || is_path_only(file))
+        }
+        FileKind::Directory { path, .. } => check_directory(path_of(path)),
+        FileKind::Device { path } => check_device(path_of(path)),
+        FileKind::Standard { .. } | FileKind::Pipe { .. } | FileKind::EventFd { .. } | FileKind::Epoll { .. } => Ok(()),
+    }
+}
+
+fn same_file(one: &OpenFile, other: &OpenFile) -> bool {
+    match (&one.kind, &other.kind) {
+        (FileKind::Regular { device, inode, .. }, FileKind::Regular { device: d, inode: i, .. }) => {
+            (device, inode) == (d, i)
+        }
+        _ => false,
+    }
+}
+
+/// What is known of a regular file.
+#[derive(Clone, Copy)]
+struct Captured {
+    size: u64,
+    modified_ns: i64,
+    /// Whether the program had it open for writing.
+    written: bool,
+}
+
+fn check_regular(path: &Path, captured: Captured, force: bool) -> Result<()> {
+    let refuse = |why: String| Err(Error::environment(WHAT, format!("{} {why}", path.display()), RESTORE_IT));
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && captured.written && captured.size == 0 => {
+            return check_directory(path.parent().unwrap_or(Path::new("/")));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return refuse(format!("is missing; it had {} bytes at the checkpoint", captured.size));
+        }
+        Err(error) => return Err(Error::io("examine", path, error)),
+    };
+    if !metadata.is_file() {
+        return refuse("is no longer a regular file".into());
+    }
+    if captured.written && metadata.len() < captured.size {
+        return refuse(format!("has {} bytes, at the checkpoint it had {}", metadata.len(), captured.size));
+    }
+    if !captured.written && !force && (metadata.len(), modified_ns(&metadata)) != (captured.size, captured.modified_ns)
+    {
+        let why = format!(
+            "{} has changed since the checkpoint ({} bytes then, {} now)",
+            path.display(),
+            captured.size,
+            metadata.len()
+        );
+        return Err(Error::environment(WHAT, why, format!("{RESTORE_IT}, or accept it with --force")));
+    }
+    Ok(())
+}
+
+fn modified_ns(metadata: &Metadata) -> i64 {
+    metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec()
+}
+
+fn check_directory(path: &Path) -> Result<()> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => Err(Error::environment(WHAT, format!("{} is not a directory", path.display()), "make it one again")),
+        Err(source) => Err(Error::io("find the directory", path, source)),
+    }
+}
+
+fn check_device(path: &Path) -> Result<()> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.file_type().is_char_device() => Ok(()),
+        Ok(_) => {
+            let why = format!("{} is not a character device", path.display());
+            Err(Error::environment(WHAT, why, "restart where the device exists"))
+        }
+        Err(source) => Err(Error::io("find the device", path, source)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::restore::sample::ScratchDir;
+
+    fn captured(path: &Path, written: bool) -> Captured {
+        let metadata = fs::metadata(path).unwrap();
+        Captured { size: metadata.len(), modified_ns: modified_ns(&metadata), written }
+    }
+
+    #[test]
+    fn a_file_open_for_writing_may_have_grown_but_not_shrunk() {
+        let dir = ScratchDir::new();
+        let path = dir.file("log", b"12345");
+        let before = captured(&path, true);
+        fs::write(&path, b"1234567").unwrap();
+        check_regular(&path, before, false).unwrap();
+        fs::write(&path, b"1234").unwrap();
+        let message = check_regular(&path, before, true).unwrap_err().to_string();
+        assert!(message.contains("has 4 bytes, at the checkpoint it had 5"), "{message}");
+    }
+
+    #[test]
+    fn a_file_open_for_reading_must_be_unchanged_or_forced() {
+        let dir = ScratchDir::new();
+        let path = dir.file("input", b"12345");
+        let mut before = captured(&path, false);
+        check_regular(&path, before, false).unwrap();
+        before.modified_ns -= 1;
+        assert!(check_regular(&path, before, false).unwrap_err().to_string().contains("input has changed"));
+        check_regular(&path, before, true).unwrap();
+    }
+
+    #[test]
+    fn a_missing_file_is_made_again_only_if_it_was_empty() {
+        let dir = ScratchDir::new();
+        let path = dir.path().join("missing");
+        let file = |size, written| Captured { size, modified_ns: 0, written };
+        check_regular(&path, file(0, true), false).unwrap();
+        check_regular(&path, file(0, false), false).unwrap_err();
+        assert!(check_regular(&path, file(3, true), true).unwrap_err().to_string().contains("it had 3 bytes"));
+    }
+}

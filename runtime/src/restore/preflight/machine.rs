@@ -1,0 +1,113 @@
+//! Is this the machine for it: processor state, page size, vdso.
+//!
+//! A component of the processor state must be here when a thread's registers hold it, and AVX and AVX-512 also when
+//! the capturing host had them at all: the C library chose its routines by them at the program's start and would
+//! meet an illegal instruction. `force` waives the second rule.
+
+use crate::error::{Error, Result};
+use crate::image::{ProcessImage, SpecialMapping};
+use crate::restore::host::Machine;
+use crate::restore::xstate;
+
+const WHAT: &str = "restart on this host";
+
+/// Checks the image against `machine`.
+pub fn check(image: &ProcessImage, machine: &Machine, force: bool) -> Result<()> {
+    if image.host.page_bytes != machine.page_bytes {
+        let why = format!("pages had {} bytes, here they have {}", image.host.page_bytes, machine.page_bytes);
+        return Err(Error::environment(WHAT, why, "restart on a host with the same page size"));
+    }
+    check_processor(image, machine, force)?;
+    check_vdso(image, machine)
+}
+
+fn check_processor(image: &ProcessImage, machine: &Machine, force: bool) -> Result<()> {
+    let used = image.threads.iter().fold(0, |used, thread| used | xstate::used_components(&thread.extended_state));
+    let relied_upon = if force { 0 } else { xstate::relied_upon(image.host.xcr0) };
+    let missing = (used | relied_upon) & !machine.xcr0;
+    if missing != 0 {
+        let why = format!("the program uses {}, which this processor or kernel lacks", xstate::names(missing));
+        let advice = format!("restart on a processor that has it, such as {}", image.host.processor);
+        return Err(Error::environment(WHAT, why, advice));
+    }
+    if image.host.xcr0 != machine.xcr0
+        && used & !xstate::FIXED_PLACE != 0
+        && vendor(&image.host.processor) != vendor(&machine.processor)
+    {
+        let why = format!("processor state of {} has another layout on {}", image.host.processor, machine.processor);
+        return Err(Error::environment(WHAT, why, "restart on a processor of the same maker"));
+    }
+    Ok(())
+}
+
+fn vendor(processor: &str) -> Option<&str> {
+    processor.split_ascii_whitespace().next()
+}
+
+fn check_vdso(image: &ProcessImage, machine: &Machine) -> Result<()> {
+    let missing = |of: &[SpecialMapping], among: &[SpecialMapping]| {
+        of.iter().find(|mapping| !among.iter().any(|other| same(mapping, other))).map(|mapping| mapping.name.clone())
+    };
+    let differs = missing(&image.special_mappings, &machine.special_mappings)
+        .or_else(|| missing(&machine.special_mappings, &image.special_mappings));
+    let Some(name) = differs else { return Ok(()) };
+    let why = format!(
+        "it was captured under kernel {}, this is {}, and their {name} differ, which the program has pointers into",
+        image.host.kernel_release, machine.kernel_release
+    );
+    Err(Error::environment(WHAT, why, "restart on the same kernel"))
+}
+
+fn same(one: &SpecialMapping, other: &SpecialMapping) -> bool {
+    (&one.name, one.bytes, one.digest) == (&other.name, other.bytes, other.digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::restore::sample;
+
+    #[test]
+    fn the_host_of_the_capture_is_accepted() {
+        let machine = Machine::this().unwrap();
+        check(&sample::image(&machine), &machine, false).unwrap();
+    }
+
+    #[test]
+    fn a_missing_feature_is_named() {
+        let mut machine = Machine::this().unwrap();
+        let mut image = sample::image(&machine);
+        image.host.xcr0 |= 0xe0;
+        machine.xcr0 = 0b111;
+        let message = check(&image, &machine, false).unwrap_err().to_string();
+        assert!(message.contains("AVX-512"), "{message}");
+        check(&image, &machine, true).unwrap();
+        image.threads[0].extended_state[512] |= 0xe0;
+        assert!(check(&image, &machine, true).unwrap_err().to_string().contains("AVX-512"));
+    }
+
+    #[test]
+    fn another_vdso_is_refused_with_both_kernels_named() {
+        let machine = Machine::this().unwrap();
+        let mut image = sample::image(&machine);
+        image.host.kernel_release = "5.10.0-old".into();
+        for mapping in &mut image.special_mappings {
+            mapping.digest = mapping.digest.map(|_| [7; 20]);
+        }
+        let message = check(&image, &machine, false).unwrap_err().to_string();
+        assert!(message.contains("5.10.0-old") && message.contains(&machine.kernel_release), "{message}");
+    }
+
+    #[test]
+    fn another_layout_is_refused_only_when_something_depends_on_it() {
+        let mut machine = Machine::this().unwrap();
+        machine.processor = "AMD EPYC".into();
+        let mut image = sample::image(&machine);
+        image.host.processor = "Intel(R) Xeon(R)".into();
+        image.host.xcr0 &= !(1 << 9);
+        machine.xcr0 |= 1 << 9;
+        check(&image, &machine, false).unwrap();
+        image.threads[0].extended_state[513] |= 0b10;
+        assert!(check(&image, &machine, false).unwrap_err().to_string().contains("another layout"));
+    }
+}

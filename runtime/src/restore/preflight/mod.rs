@@ -1,0 +1,22 @@
+//! Everything that can be refused before anything is built.
+//!
+//! A restart that fails half-way costs time and nerves, and one that succeeds on the wrong host or over the wrong
+//! files is corruption. So the image is compared with this host, this user, the process table and the files it
+//! names first. Nothing here changes anything.
+
+mod files;
+mod identity;
+mod machine;
+mod shape;
+
+use super::host::Machine;
+use crate::error::Result;
+use crate::image::ProcessImage;
+
+/// Checks that checkpoint `id` can be rebuilt here and now; `force` accepts files that have changed.
+pub fn check(id: u64, image: &ProcessImage, machine: &Machine, force: bool) -> Result<()> {
+    shape::check(id, image)?;
+    machine::check(image, machine, force)?;
+    identity::check(image)?;
+    files::check(image, force)
+}

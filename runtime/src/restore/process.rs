@@ -1,0 +1,218 @@
+//! The half-built process: its stopped threads and the remote calls they make.
+//!
+//! While it exists it is expendable: dropping it kills and reaps the process, and the kernel does the same when the
+//! restarter dies (`PTRACE_O_EXITKILL`). Only [`HalfBuilt::release`] makes a program of it.
+//!
+//! Remote calls are made at a `syscall` instruction of the process's own vdso, the one piece of code that is there
+//! before, during and after the exchange of the address space. Arguments in memory lie in a scratch area at an
+//! address that neither the old nor the new address space uses.
+
+use std::ffi::c_long;
+use std::fmt::Arguments;
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::ranges::Span;
+use crate::error::{Error, Result};
+use crate::ptrace::{
+    CallSite, Options, ProcessMemory, Stopped, remote_call, remote_clone, wait_until_gone, write_memory,
+};
+
+/// Bytes of the scratch area: the largest argument is the list of 65,536 supplementary groups.
+pub const SCRATCH_BYTES: u64 = 512 * 1024;
+
+/// A system call by name and number.
+#[derive(Clone, Copy, Debug)]
+pub struct Call(pub &'static str, pub c_long);
+
+/// A process that is being rebuilt.
+#[derive(Debug)]
+pub struct HalfBuilt {
+    pid: i32,
+    /// Its threads in the order of the image; empty before the first stop.
+    threads: Vec<Stopped>,
+    /// Its memory, whatever the protection.
+    memory: ProcessMemory,
+    site: Option<CallSite>,
+    scratch: Option<u64>,
+    released: bool,
+}
+
+impl HalfBuilt {
+    /// Takes over the seized child `pid`; on failure the child is still the caller's.
+    pub fn new(pid: i32) -> Result<HalfBuilt> {
+        let memory = ProcessMemory::open(pid)?;
+        Ok(HalfBuilt { pid, threads: Vec::new(), memory, site: None, scratch: None, released: false })
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Adds the main thread, stopped, which makes its calls at `syscall`.
+    pub fn stopped_at(&mut self, main: Stopped, syscall: u64) -> Result<()> {
+        let registers = main.registers();
+        self.threads.push(main);
+        self.site = Some(CallSite { syscall, registers: registers? });
+        Ok(())
+    }
+
+    /// Adds a further thread.
+    pub fn add_thread(&mut self, thread: Stopped) {
+        self.threads.push(thread);
+    }
+
+    /// Thread `index` in the order of the image.
+    pub fn thread(&self, index: usize) -> Result<&Stopped> {
+        self.threads.get(index).ok_or(Error::ProgramGone { pid: self.pid })
+    }
+
+    /// Its memory, whatever the protection.
+    pub fn memory(&self) -> &ProcessMemory {
+        &self.memory
+    }
+
+    /// Moves the place where calls are made, after the vdso has moved.
+    pub fn move_site(&mut self, syscall: u64) {
+        if let Some(site) = &mut self.site {
+            site.syscall = syscall;
+        }
+    }
+
+    /// The place where calls are made.
+    pub fn site(&self) -> Result<CallSite> {
+        self.site.ok_or(Error::ProgramGone { pid: self.pid })
+    }
+
+    /// Makes thread `thread` execute a system call.
+    pub fn call(&mut self, thread: usize, call: Call, arguments: &[u64], purpose: Arguments) -> Result<u64> {
+        self.try_call(thread, call, arguments)?.map_err(|source| self.refused(call, purpose, source))
+    }
+
+    /// Like [`HalfBuilt::call`], with the kernel's refusal left to the caller.
+    pub fn try_call(&mut self, thread: usize, call: Call, arguments: &[u64]) -> Result<Result<u64, Errno>> {
+        let site = self.site()?;
+        self.try_call_at(thread, &site, call, arguments)
+    }
+
+    /// Like [`HalfBuilt::try_call`], at another place.
+    pub fn try_call_at(
+        &mut self,
+        thread: usize,
+        site: &CallSite,
+        call: Call,
+        arguments: &[u64],
+    ) -> Result<Result<u64, Errno>> {
+        let stopped = self.threads.get_mut(thread).ok_or(Error::ProgramGone { pid: self.pid })?;
+        Ok(remote_call(stopped, site, call.1, padded(arguments))?.result)
+    }
+
+    /// Makes the main thread clone; the child is stopped before its first instruction.
+    pub fn try_clone(&mut self, call: Call, arguments: &[u64]) -> Result<Result<Stopped, Errno>> {
+        let site = self.site()?;
+        let main = self.threads.first_mut().ok_or(Error::ProgramGone { pid: self.pid })?;
+        remote_clone(main, &site, call.1, padded(arguments))
+    }
+
+    /// The error for a refused call.
+    pub fn refused(&self, call: Call, purpose: Arguments, source: Errno) -> Error {
+        Error::RemoteCall { pid: self.pid, call: call.0, purpose: purpose.to_string(), source }
+    }
+
+    /// Maps the scratch area at `address`.
+    pub fn map_scratch(&mut self, address: u64) -> Result<()> {
+        const MMAP: Call = Call("mmap", libc::SYS_mmap);
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        let arguments = [address, SCRATCH_BYTES, protection as u64, flags as u64, u64::MAX, 0];
+        self.call(0, MMAP, &arguments, format_args!("scratch area"))?;
+        self.scratch = Some(address);
+        Ok(())
+    }
+
+    /// Removes the scratch area: the last remote call of all.
+    pub fn unmap_scratch(&mut self) -> Result<()> {
+        const MUNMAP: Call = Call("munmap", libc::SYS_munmap);
+        match self.scratch.take() {
+            Some(address) => self.call(0, MUNMAP, &[address, SCRATCH_BYTES], format_args!("scratch area")).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// The scratch area.
+    pub fn scratch(&self) -> Result<Span> {
+        let start = self.scratch.ok_or(Error::ProgramGone { pid: self.pid })?;
+        Ok(Span::of(start, SCRATCH_BYTES))
+    }
+
+    /// Puts `bytes` into the scratch area and returns their address. The next `put` overwrites them.
+    pub fn put(&self, bytes: &[u8]) -> Result<u64> {
+        let scratch = self.scratch()?;
+        if bytes.len() as u64 > SCRATCH_BYTES {
+            let why = format!("an argument has {} bytes, there is room for {SCRATCH_BYTES}", bytes.len());
+            return Err(Error::unsupported("rebuilding the process", why, "please report this"));
+        }
+        if !bytes.is_empty() {
+            write_memory(self.pid, scratch.start, bytes)?;
+        }
+        Ok(scratch.start)
+    }
+
+    /// Makes a program of it: from here on it survives the restarter, and all its threads run.
+    pub fn release(mut self) -> Result<()> {
+        for thread in &self.threads {
+            thread.set_options(Options::PROGRAM)?;
+        }
+        self.released = true;
+        std::mem::take(&mut self.threads).into_iter().rev().try_for_each(Stopped::detach)
+    }
+}
+
+impl Drop for HalfBuilt {
+    fn drop(&mut self) {
+        if self.released {
+            return;
+        }
+        let _guard = Expendable(self.pid);
+        kill_only(self.pid);
+        // A leader is gone only after all the others have been reaped.
+        for thread in std::mem::take(&mut self.threads).into_iter().skip(1) {
+            let tid = thread.tid();
+            drop(thread);
+            reap(tid);
+        }
+    }
+}
+
+/// A child that is killed and reaped when this is dropped.
+pub struct Expendable(pub i32);
+
+impl Drop for Expendable {
+    fn drop(&mut self) {
+        kill_only(self.0);
+        reap(self.0);
+    }
+}
+
+fn kill_only(pid: i32) {
+    if let Err(error) = kill(Pid::from_raw(pid), Signal::SIGKILL) {
+        log::debug!("ending the half-built process {pid}: {error}");
+    }
+}
+
+fn reap(tid: i32) {
+    if let Err(error) = wait_until_gone(tid) {
+        log::warn!("waiting for the end of the half-built process {tid}: {error}");
+    }
+}
+
+fn padded(arguments: &[u64]) -> [u64; 6] {
+    let mut six = [0; 6];
+    for (slot, &argument) in six.iter_mut().zip(arguments) {
+        *slot = argument;
+    }
+    six
+}

@@ -1,0 +1,107 @@
+//! A small image and a directory for the tests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::host::Machine;
+use crate::image::*;
+
+/// An image of one idle thread on this host, without memory.
+pub fn image(machine: &Machine) -> ProcessImage {
+    let host = Host {
+        kernel_release: machine.kernel_release.clone(),
+        processor: machine.processor.clone(),
+        xcr0: machine.xcr0,
+        page_bytes: machine.page_bytes,
+        ckpt_version: "test".into(),
+    };
+    ProcessImage {
+        version: IMAGE_VERSION,
+        host,
+        pid: 300_000,
+        executable: b"/bin/true".to_vec(),
+        command_line: b"sample\0".to_vec(),
+        working_directory: b"/tmp".to_vec(),
+        umask: 0o27,
+        personality: 0,
+        oom_score_adj: 100,
+        uids: [0; 4],
+        gids: [0; 4],
+        groups: Vec::new(),
+        no_new_privs: false,
+        role: Role::Member,
+        limits: Vec::new(),
+        signal_actions: Vec::new(),
+        queued_signals: Vec::new(),
+        interval_timers: Vec::new(),
+        job_stopped: false,
+        layout: Layout::default(),
+        auxv: vec![6, 4096, 0, 0],
+        special_mappings: machine.special_mappings.clone(),
+        regions: Vec::new(),
+        shared_objects: Vec::new(),
+        files: Vec::new(),
+        descriptors: Vec::new(),
+        pipes: Vec::new(),
+        threads: vec![thread(300_000)],
+        control: 0,
+    }
+}
+
+/// A thread with empty registers.
+pub fn thread(tid: i32) -> ThreadImage {
+    ThreadImage {
+        tid,
+        name: b"sample".to_vec(),
+        registers: vec![0; 27],
+        waiting_call: None,
+        extended_state: vec![0; 2696],
+        signal_mask: 0,
+        queued_signals: Vec::new(),
+        alternate_stack: AlternateStack { address: 0, flags: libc::SS_DISABLE, bytes: 0 },
+        clear_child_tid: 0,
+        robust_list: RobustList::default(),
+        rseq: None,
+        scheduling: Scheduling {
+            policy: 0,
+            nice: 0,
+            priority: 0,
+            flags: 0,
+            affinity: Vec::new(),
+            timer_slack_ns: 50_000,
+        },
+    }
+}
+
+/// A directory that goes away with the test.
+pub struct ScratchDir(PathBuf);
+
+impl ScratchDir {
+    /// A new one.
+    pub fn new() -> ScratchDir {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("ckpt-restore-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        ScratchDir(path)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// A file in it.
+    pub fn file(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for ScratchDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,216 @@
+//! Brings the child into the world: a fork with the program's own pid, seized before it does anything.
+//!
+//! The fork is a plain `clone3` with `set_tid`, behind the C library's back, with all signals blocked. The two sides
+//! speak over a socket pair of packets: one byte starts the child, reports come back ([`super::child`]). If the
+//! restarter dies first, the child reads an end of file; once it is seized, the kernel kills it.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
+
+use super::child::{self, CHANNEL, Plan, REPORT_BYTES, Report, Verdict};
+use super::process::{Expendable, HalfBuilt};
+use crate::error::{Error, Result};
+use crate::image::ProcessImage;
+use crate::ptrace::{Options, Running};
+
+/// Longest time for the child's own part. Opening a file of a hanging network file system is the slow case.
+const PREPARATION_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest time from the interrupt to the stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A child that has done its own part and is stopped.
+pub struct Spawned {
+    /// The process.
+    pub process: HalfBuilt,
+    /// Number in the child of its first descriptor that is not the program's.
+    pub first_kept: RawFd,
+    /// Number in the child of the first of the mappings' files, the others following.
+    pub first_file: RawFd,
+}
+
+/// Makes the child and lets it do its own part. `syscall` is the address of a `syscall` instruction in the vdso,
+/// `files` are the descriptors it needs for the mappings.
+pub fn spawn(image: &ProcessImage, files: &[RawFd], syscall: u64) -> Result<Spawned> {
+    let (parent_end, child_end) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
+        .map_err(|source| Error::io("make the channel to", "the rebuilt process", source))?;
+    let streams = Streams::of_the_restarter()?;
+    let mut kept = vec![child_end.as_raw_fd()];
+    kept.extend(streams.numbers);
+    let first_file = kept.len() as i32;
+    kept.extend(files);
+    let mut plan = Plan::new(image, parent_end.as_raw_fd(), kept)?;
+
+    fork_with_pid(&mut plan, image)?;
+    drop(child_end);
+    let guard = Expendable(image.pid);
+    let running = Running::seize(image.pid, Options::EXPENDABLE)?;
+    let mut process = HalfBuilt::new(image.pid)?;
+    std::mem::forget(guard);
+    start(&parent_end, image)?;
+    running.interrupt()?;
+    let main = running.wait_for_trap(Instant::now() + STOP_TIMEOUT)?;
+    process.stopped_at(main, syscall)?;
+    Ok(Spawned { process, first_kept: plan.number_of(CHANNEL), first_file: plan.number_of(first_file) })
+}
+
+/// The restarter's standard streams; /dev/null for those it does not have.
+struct Streams {
+    numbers: [RawFd; 3],
+    _null: Option<std::fs::File>,
+}
+
+impl Streams {
+    fn of_the_restarter() -> Result<Streams> {
+        let open = |number: RawFd| {
+            // SAFETY: F_GETFD takes no argument and changes nothing, whatever the number is.
+            unsafe { libc::fcntl(number, libc::F_GETFD) != -1 }
+        };
+        let mut streams = Streams { numbers: [0, 1, 2], _null: None };
+        if (0..3).all(open) {
+            return Ok(streams);
+        }
+        let missing = [0, 1, 2].map(|number| !open(number));
+        let null = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/null")
+            .map_err(|source| Error::io("open", "/dev/null", source))?;
+        for (number, _) in streams.numbers.iter_mut().zip(missing).filter(|(_, missing)| *missing) {
+            *number = null.as_raw_fd();
+        }
+        streams._null = Some(null);
+        Ok(streams)
+    }
+}
+
+/// `clone3` with a wish for the pid; in the child it does not return.
+fn fork_with_pid(plan: &mut Plan, image: &ProcessImage) -> Result<()> {
+    let wanted = [image.pid];
+    let arguments = CloneArguments {
+        exit_signal: libc::SIGCHLD as u64,
+        set_tid: wanted.as_ptr() as u64,
+        set_tid_size: 1,
+        ..CloneArguments::default()
+    };
+    let mut mask = SigSet::empty();
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask))
+        .map_err(|source| Error::io("block signals for", "the rebuild", source))?;
+    // SAFETY: without CLONE_VM the child has its own copy of this stack and everything else. It calls `run`, which
+    // does not allocate, take locks or return, so it does not matter what other threads were doing.
+    let cloned = unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of::<CloneArguments>()) };
+    if cloned == 0 {
+        child::run(plan);
+    }
+    let errno = Errno::last();
+    let unblocked = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None);
+    if cloned == -1 {
+        return Err(clone_refused(image.pid, errno));
+    }
+    unblocked.map_err(|source| {
+        drop(Expendable(image.pid));
+        Error::io("unblock signals after", "the fork", source)
+    })
+}
+
+/// Why a thread or process could not be made with id `tid`.
+pub fn clone_refused(tid: i32, errno: Errno) -> Error {
+    let what = format!("give the rebuilt program its id {tid}");
+    match errno {
+        Errno::EPERM => {
+            Error::environment(what, "it needs CAP_CHECKPOINT_RESTORE", "restart as root or with that capability")
+        }
+        Errno::EEXIST => {
+            let why = "it is in use, perhaps as the id of a session or process group whose leader has ended";
+            Error::environment(what, why, "wait until its holder ends")
+        }
+        Errno::EINVAL => Error::environment(what, "it is beyond kernel.pid_max", "raise it with sysctl kernel.pid_max"),
+        errno => Error::environment(what, errno.desc(), "see clone3(2) for the cause"),
+    }
+}
+
+/// `struct clone_args`, with the kernel's own names.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct CloneArguments {
+    pub flags: u64,
+    pub pidfd: u64,
+    pub child_tid: u64,
+    pub parent_tid: u64,
+    pub exit_signal: u64,
+    pub stack: u64,
+    pub stack_size: u64,
+    pub tls: u64,
+    pub set_tid: u64,
+    pub set_tid_size: u64,
+    pub cgroup: u64,
+}
+
+impl CloneArguments {
+    /// As in memory.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let CloneArguments {
+            flags,
+            pidfd,
+            child_tid,
+            parent_tid,
+            exit_signal,
+            stack,
+            stack_size,
+            tls,
+            set_tid,
+            set_tid_size,
+            cgroup,
+        } = self;
+        let words =
+            [flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup];
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+}
+
+/// Gives the word and listens until the child is ready.
+fn start(channel: &OwnedFd, image: &ProcessImage) -> Result<()> {
+    let failed = |source: Errno| Error::io("talk to", "the rebuilt process", source);
+    fcntl(channel, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(failed)?;
+    send(channel.as_raw_fd(), b"g", MsgFlags::MSG_NOSIGNAL).map_err(failed)?;
+    let deadline = Instant::now() + PREPARATION_TIMEOUT;
+    loop {
+        let report = receive(channel, deadline, image.pid)?;
+        match report.verdict {
+            Verdict::Done => return Ok(()),
+            Verdict::Failed => return Err(report.error(image)),
+            Verdict::Warning => log::warn!("{}", report.error(image)),
+        }
+    }
+}
+
+fn receive(channel: &OwnedFd, deadline: Instant, pid: i32) -> Result<Report> {
+    let failed = |source: io::Error| Error::io("listen to", format!("the rebuilt process {pid}"), source);
+    loop {
+        let mut bytes = [0; REPORT_BYTES];
+        match recv(channel.as_raw_fd(), &mut bytes, MsgFlags::empty()) {
+            Ok(REPORT_BYTES) => {
+                return Report::from_bytes(bytes).ok_or_else(|| failed(io::ErrorKind::InvalidData.into()));
+            }
+            Ok(_) => return Err(Error::ProgramGone { pid }),
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            Err(source) => return Err(failed(source.into())),
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let timeout_ms = PREPARATION_TIMEOUT.as_millis() as u64;
+            return Err(Error::StopTimeout { tid: pid, timeout_ms, why: "opening its files".into() });
+        }
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(channel.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(source) => return Err(failed(source.into())),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Rebuilds the threads.
+//!
+//! All threads are made first, each caught before its first instruction, so that nobody runs before everybody is
+//! there. Then each makes, by remote calls, what only it can do for itself; its scheduling is set from outside.
+//! Registers, extended state and signal mask come when the last remote call has been made ([`load`]).
+
+use super::process::{Call, HalfBuilt};
+use super::spawn::{CloneArguments, clone_refused};
+use super::{credentials, scheduling, signals, tiles, xstate};
+use crate::error::{Error, Result};
+use crate::image::{ProcessImage, Rseq, ThreadImage};
+use crate::ptrace::Registers;
+
+const CLONE3: Call = Call("clone3", libc::SYS_clone3);
+const PRCTL: Call = Call("prctl", libc::SYS_prctl);
+const RSEQ: Call = Call("rseq", libc::SYS_rseq);
+const SET_ROBUST_LIST: Call = Call("set_robust_list", libc::SYS_set_robust_list);
+const SET_TID_ADDRESS: Call = Call("set_tid_address", libc::SYS_set_tid_address);
+const SIGALTSTACK: Call = Call("sigaltstack", libc::SYS_sigaltstack);
+
+/// Bytes of a thread's name with its zero.
+const NAME_BYTES: usize = 16;
+
+/// Makes all threads but the first.
+pub fn create(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
+    let flags = libc::CLONE_VM
+        | libc::CLONE_FS
+        | libc::CLONE_FILES
+        | libc::CLONE_SIGHAND
+        | libc::CLONE_THREAD
+        | libc::CLONE_SYSVSEM;
+    for thread in image.threads.iter().skip(1) {
+        let start = process.scratch()?.start;
+        let arguments = CloneArguments {
+            flags: flags as u64,
+            set_tid: start + size_of::<CloneArguments>() as u64,
+            set_tid_size: 1,
+            ..CloneArguments::default()
+        };
+        let mut bytes = arguments.to_bytes();
+        bytes.extend(thread.tid.to_ne_bytes());
+        let address = process.put(&bytes)?;
+        let child = process
+            .try_clone(CLONE3, &[address, size_of::<CloneArguments>() as u64])?
+            .map_err(|errno| clone_refused(thread.tid, errno))?;
+        let made = child.tid();
+        process.add_thread(child);
+        if made != thread.tid {
+            let what = format!("give the rebuilt program its id {}", thread.tid);
+            return Err(Error::environment(what, format!("the kernel gave {made}"), "restart outside a container"));
+        }
+    }
+    Ok(())
+}
+
+/// Has thread `index` make its own settings. The order matters twice: tiles need no rights, and rights go last.
+pub fn settle(process: &mut HalfBuilt, index: usize, image: &ProcessImage) -> Result<()> {
+    let thread = &image.threads[index];
+    let tid = thread.tid;
+    let purpose = format_args!("thread {tid}");
+    process.call(index, SET_TID_ADDRESS, &[thread.clear_child_tid], purpose)?;
+    if thread.robust_list.head != 0 {
+        let arguments = [thread.robust_list.head, thread.robust_list.bytes];
+        process.call(index, SET_ROBUST_LIST, &arguments, purpose)?;
+    }
+    set_alternate_stack(process, index, thread)?;
+    set_name(process, index, thread)?;
+    if thread.scheduling.timer_slack_ns != 0 {
+        // 0 means "the default" here; only real-time threads have it, and get it with their policy.
+        let arguments = [libc::PR_SET_TIMERSLACK as u64, thread.scheduling.timer_slack_ns];
+        process.call(index, PRCTL, &arguments, format_args!("timer slack of thread {tid}"))?;
+    }
+    if tiles::are_used_by(thread) {
+        tiles::touch(process, index)?;
+    }
+    signals::queue(process, index, &thread.queued_signals, signals::For::Thread(tid))?;
+    if let Some(rseq) = &thread.rseq {
+        let arguments = [rseq.address, u64::from(rseq.bytes), 0, u64::from(rseq.signature)];
+        process.call(index, RSEQ, &arguments, format_args!("restartable sequences of thread {tid}"))?;
+    }
+    scheduling::set(tid, &thread.scheduling)?;
+    credentials::set(process, index, image)
+}
+
+fn set_alternate_stack(process: &mut HalfBuilt, index: usize, thread: &ThreadImage) -> Result<()> {
+    let stack = &thread.alternate_stack;
+    let disabled = stack.address == 0 && stack.bytes == 0;
+    let flags = if disabled { libc::SS_DISABLE } else { stack.flags };
+    // stack_t: sp, flags and padding, size.
+    let words = [stack.address, u64::from(flags as u32), stack.bytes];
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let address = process.put(&bytes)?;
+    let purpose = format_args!("signal stack of thread {}", thread.tid);
+    process.call(index, SIGALTSTACK, &[address, 0], purpose).map(drop)
+}
+
+fn set_name(process: &mut HalfBuilt, index: usize, thread: &ThreadImage) -> Result<()> {
+    let mut name = [0; NAME_BYTES];
+    let bytes = thread.name.len().min(NAME_BYTES - 1);
+    name[..bytes].copy_from_slice(&thread.name[..bytes]);
+    let address = process.put(&name)?;
+    let purpose = format_args!("name of thread {}", thread.tid);
+    process.call(index, PRCTL, &[libc::PR_SET_NAME as u64, address], purpose).map(drop)
+}
+
+/// The registers each thread begins with. To be asked before the registration of restartable sequences, which clears
+/// the pointer to the active one.
+pub fn first_registers(process: &HalfBuilt, id: u64, thread: &ThreadImage) -> Result<Registers> {
+    let words: [u64; Registers::WORDS] = thread.registers.as_slice().try_into().map_err(|_| Error::BadImage {
+        id,
+        why: format!("thread {} has {} registers", thread.tid, thread.registers.len()),
+    })?;
+    let mut registers = Registers::from_words(words);
+    if let Some(rseq) = &thread.rseq
+        && let Some(abort) = abort_handler(process, rseq, registers.0.rip)?
+    {
+        registers.0.rip = abort;
+    }
+    Ok(registers)
+}
+
+/// Where a thread at `rip` goes on if a restartable sequence was under way: its abort handler, as after any other
+/// preemption.
+fn abort_handler(process: &HalfBuilt, rseq: &Rseq, rip: u64) -> Result<Option<u64>> {
+    const POINTER_OFFSET: u64 = 8;
+    let mut pointer = [0; 8];
+    process.memory().read(rseq.address + POINTER_OFFSET, &mut pointer)?;
+    let descriptor = u64::from_ne_bytes(pointer);
+    if descriptor == 0 {
+        return Ok(None);
+    }
+    let mut section = [0; 32];
+    process.memory().read(descriptor, &mut section)?;
+    let word = |at: usize| section[at..at + 8].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+    // struct rseq_cs: version and flags, then these three.
+    Ok(abort_of(word(8), word(16), word(24), rip))
+}
+
+fn abort_of(start: u64, bytes: u64, abort: u64, rip: u64) -> Option<u64> {
+    (rip.wrapping_sub(start) < bytes).then_some(abort)
+}
+
+/// Loads what a thread begins with. No remote call may follow: this is the program's state.
+pub fn load(process: &HalfBuilt, index: usize, thread: &ThreadImage, registers: &Registers) -> Result<()> {
+    let stopped = process.thread(index)?;
+    let host_bytes = stopped.extended_state()?.len();
+    stopped.set_extended_state(&xstate::fitted(&thread.extended_state, host_bytes))?;
+    stopped.set_registers(registers)?;
+    stopped.set_signal_mask(thread.signal_mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_inside_a_restartable_sequence_goes_to_its_abort_handler() {
+        assert_eq!(abort_of(0x1000, 0x10, 0x2000, 0x1000), Some(0x2000));
+        assert_eq!(abort_of(0x1000, 0x10, 0x2000, 0x100f), Some(0x2000));
+        assert_eq!(abort_of(0x1000, 0x10, 0x2000, 0x1010), None);
+        assert_eq!(abort_of(0x1000, 0x10, 0x2000, 0xfff), None);
+    }
+}

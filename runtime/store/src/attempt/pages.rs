@@ -1,0 +1,111 @@
+//! Writing pages: hash, look up, gather what is new into runs, compress what pays, append.
+//!
+//! In batches, so that memory stays bounded however much is given at once. While one batch is looked up, compressed and
+//! written, the next one is hashed on the other cores.
+
+use std::borrow::Cow;
+
+use rayon::prelude::*;
+
+use super::Attempt;
+use crate::{
+    PAGE_BYTES, PageKey, Result, StoreError,
+    codec::{Codec, Encoder},
+    digest::keys_of,
+    format::pack::RUN_PAGES_MAX,
+    key_table::Place,
+    pack::page_item,
+};
+
+impl Attempt {
+    /// Writes pages (any number of whole ones) and returns their keys. A page that is in the store is not written again.
+    pub fn write_pages(&mut self, pages: &[u8]) -> Result<Vec<PageKey>> {
+        self.check_usable()?;
+        if !pages.len().is_multiple_of(PAGE_BYTES) {
+            let found = pages.len() as u64;
+            return Err(StoreError::WrongLength { what: "the pages to write", expected: PAGE_BYTES as u64, found });
+        }
+        self.shared.refresh()?;
+        let written = self.write_batches(pages);
+        self.guard(written)
+    }
+
+    fn write_batches(&mut self, pages: &[u8]) -> Result<Vec<PageKey>> {
+        let digest = self.shared.digest;
+        let mut all = Vec::with_capacity(pages.len() / PAGE_BYTES);
+        let mut batches = pages.chunks(self.shared.options.batch_bytes());
+        let mut batch = batches.next().unwrap_or_default();
+        let mut keys = keys_of(digest, batch);
+        while !batch.is_empty() {
+            let next = batches.next().unwrap_or_default();
+            let (stored, next_keys) = if next.is_empty() {
+                (self.write_batch(batch, &keys), Vec::new())
+            } else {
+                rayon::join(|| self.write_batch(batch, &keys), || keys_of(digest, next))
+            };
+            stored?;
+            all.append(&mut keys);
+            (batch, keys) = (next, next_keys);
+        }
+        Ok(all)
+    }
+
+    fn write_batch(&mut self, batch: &[u8], keys: &[PageKey]) -> Result<()> {
+        let new = self.take_new(keys)?;
+        if new.is_empty() {
+            return Ok(());
+        }
+        let compression = self.shared.options.compression;
+        let encode = |encoder: &mut Encoder, numbers: &[usize]| encode_run(encoder, batch, numbers);
+        let runs: Vec<_> = new.par_chunks(RUN_PAGES_MAX).map_init(|| Encoder::new(compression), encode).collect();
+        let mut counts = self.counts;
+        let writer = self.writer()?;
+        for (run, numbers) in runs.iter().zip(new.chunks(RUN_PAGES_MAX)) {
+            counts.new_bytes += (numbers.len() * PAGE_BYTES) as u64;
+            counts.compressed_bytes += run.stored.len() as u64;
+            writer.append_run(run.codec, numbers.len(), &run.stored)?;
+        }
+        self.counts = counts;
+        Ok(())
+    }
+
+    /// The numbers of the pages that are in no sealed checkpoint and not in this attempt, and now are in its table: the
+    /// n-th of them will be page n % 64 of the n / 64-th run from here.
+    fn take_new(&mut self, keys: &[PageKey]) -> Result<Vec<usize>> {
+        let (sequence, first_run) = self.next_run()?;
+        let index = self.shared.index();
+        let mut new = Vec::new();
+        for (number, key) in keys.iter().enumerate() {
+            let item = page_item(first_run + new.len() / RUN_PAGES_MAX, new.len() % RUN_PAGES_MAX);
+            if key.is_zero() {
+                self.counts.zero_bytes += PAGE_BYTES as u64;
+            } else if index.pages.get(key).is_some() || !self.pages.insert(*key, Place { pack: sequence, item }) {
+                self.counts.duplicate_bytes += PAGE_BYTES as u64;
+            } else {
+                new.push(number);
+            }
+        }
+        Ok(new)
+    }
+}
+
+struct EncodedRun<'a> {
+    codec: Codec,
+    stored: Cow<'a, [u8]>,
+}
+
+/// Encodes the pages of `batch` with these numbers; a raw run of neighbours is not even copied.
+fn encode_run<'a>(encoder: &mut Encoder, batch: &'a [u8], numbers: &[usize]) -> EncodedRun<'a> {
+    let neighbours = numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+    let page = |number: usize| &batch[number * PAGE_BYTES..(number + 1) * PAGE_BYTES];
+    let raw = if neighbours {
+        let start = numbers[0] * PAGE_BYTES;
+        Cow::Borrowed(&batch[start..start + numbers.len() * PAGE_BYTES])
+    } else {
+        Cow::Owned(numbers.iter().map(|number| page(*number)).collect::<Vec<_>>().concat())
+    };
+    match encoder.encode(&raw) {
+        Some((codec, stored)) => EncodedRun { codec, stored: stored.into() },
+        None => EncodedRun { codec: Codec::Raw, stored: raw },
+    }
+}

@@ -1,0 +1,193 @@
+//! A directory on a local file system.
+//!
+//! Files are 0600 and directories 0700: a checkpoint holds the whole memory of a program. No file is opened through a
+//! symbolic link, and what others could have put there is refused: the directory and its subdirectories must belong to
+//! the effective user, unless the caller trusts their owner. Locks are flock(2): they belong to an open file and end
+//! with its last descriptor, so a crash releases them. A child that is forked without exec keeps them: do not fork
+//! while an attempt is open.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use rustix::fs::OFlags;
+
+use super::{Backend, ReadFile, WriteFile};
+use crate::{Result, StoreError};
+
+/// A directory whose time of change is younger than this may change again without the time changing.
+const STAMP_SETTLES: Duration = Duration::from_millis(100);
+
+/// The back end for a local directory.
+#[derive(Debug)]
+pub struct Local {
+    root: PathBuf,
+}
+
+impl Local {
+    /// The directory `root`, which must exist and belong to the effective user (or be trusted).
+    pub fn open(root: &Path, trust_owner: bool) -> Result<Self> {
+        let io = |operation, source| StoreError::Io { path: root.to_path_buf(), operation, source };
+        let found = match fs::metadata(root) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(StoreError::NotAStore { path: root.to_path_buf(), found: "nothing of that name".into() });
+            }
+            Err(error) => return Err(io("look at", error)),
+        };
+        if !found.is_dir() {
+            return Err(StoreError::NotAStore { path: root.to_path_buf(), found: "a file, not a directory".into() });
+        }
+        let root = root.canonicalize().map_err(|error| io("resolve", error))?;
+        if !trust_owner {
+            check_owner(&root, &found)?;
+            for dir in crate::files::DIRECTORIES {
+                check_directory(&root.join(dir))?;
+            }
+        }
+        Ok(Self { root })
+    }
+
+    /// Creates `root`, for its owner alone, where nothing is there yet, and then opens it.
+    pub fn create(root: &Path, trust_owner: bool) -> Result<Self> {
+        let io = |operation, source| StoreError::Io { path: root.to_path_buf(), operation, source };
+        match DirBuilder::new().recursive(true).mode(0o700).create(root) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(io("create", error)),
+        }
+        crate::fault::point(crate::fault::DIRECTORY_CREATE);
+        Self::open(root, trust_owner)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        if name.is_empty() { self.root.clone() } else { self.root.join(name) }
+    }
+}
+
+fn check_owner(path: &Path, found: &fs::Metadata) -> Result<()> {
+    let user = rustix::process::geteuid().as_raw();
+    if found.uid() == user {
+        return Ok(());
+    }
+    Err(StoreError::ForeignOwner { path: path.to_path_buf(), owner: found.uid(), user })
+}
+
+/// A part of the store that exists is a directory itself, not a link to one, and ours.
+fn check_directory(path: &Path) -> Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => check_owner(path, &found),
+        Ok(_) => Err(StoreError::NotAStore { path: path.to_path_buf(), found: "not a directory".into() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(StoreError::Io { path: path.to_path_buf(), operation: "look at", source }),
+    }
+}
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    // NONBLOCK: a FIFO in place of a file must not hang us; regular files ignore it.
+    options.mode(0o600).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
+    options
+}
+
+impl Backend for Local {
+    fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn WriteFile>> {
+        Ok(Box::new(LocalFile(options().read(true).append(true).create_new(true).open(self.path(name))?)))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn ReadFile>> {
+        let file = options().read(true).open(self.path(name))?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(Box::new(LocalFile(file)))
+    }
+
+    fn create_dir(&self, name: &str) -> io::Result<()> {
+        match DirBuilder::new().mode(0o700).create(self.path(name)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // A directory made by a umask that lets others in would show them the program's memory.
+                fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o700))
+            }
+            made => made,
+        }
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(self.path(dir))? {
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+        Ok(names)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path(from), self.path(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path(name))
+    }
+
+    fn sync_dir(&self, dir: &str) -> io::Result<()> {
+        File::open(self.path(dir))?.sync_all()
+    }
+
+    fn stamp(&self, dir: &str) -> io::Result<Option<u64>> {
+        let changed = fs::metadata(self.path(dir))?.modified()?;
+        let settled = SystemTime::now().duration_since(changed).is_ok_and(|age| age > STAMP_SETTLES);
+        let since_1970 = changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Ok(settled.then_some(since_1970.as_nanos() as u64))
+    }
+
+    fn try_lock(&self, name: &str) -> io::Result<Option<Box<dyn Send + Sync>>> {
+        let file = options().read(true).write(true).create(true).truncate(false).open(self.path(name))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Box::new(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn is_held(&self, name: &str) -> io::Result<bool> {
+        match options().read(true).open(self.path(name))?.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+struct LocalFile(File);
+
+impl WriteFile for LocalFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+
+    fn hold(&mut self) -> io::Result<()> {
+        self.0.lock()
+    }
+}
+
+impl ReadFile for LocalFile {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(out, offset)
+    }
+}

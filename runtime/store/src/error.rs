@@ -1,0 +1,143 @@
+//! What can go wrong in a store.
+//!
+//! Policy: the machine's refusals are `Io` with the path and the operation. Bytes that are not what the store wrote are
+//! `Corrupt` with the place, whatever the damage; the store never panics on them and never returns other content. A
+//! file that ends too early is damage too, not an I/O error. Misuse by the caller has variants of its own, so that no
+//! caller needs to read a message.
+
+use std::{io, path::PathBuf};
+
+/// A result whose error is a [`StoreError`].
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// Why a call on a store failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The system refused an operation (permission, no space, a failing disk).
+    #[error("{operation} {path}: {source}; earlier checkpoints are intact, free the cause and try again")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was being done, as a verb ("write", "fsync").
+        operation: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Bytes in the store are not what was written.
+    #[error(
+        "{path} is corrupt at byte {offset}: {what} should be {expected} but is {found}; restart from another checkpoint or restore this file from a copy"
+    )]
+    Corrupt {
+        /// The damaged file.
+        path: PathBuf,
+        /// Where in the file.
+        offset: u64,
+        /// The field or record.
+        what: &'static str,
+        /// What it had to be.
+        expected: String,
+        /// What it was.
+        found: String,
+    },
+    /// No sealed checkpoint has this number.
+    #[error("{path} holds no checkpoint {id}; {}", newest_sentence(.newest))]
+    NoSuchCheckpoint {
+        /// The store.
+        path: PathBuf,
+        /// The number asked for.
+        id: u64,
+        /// The newest sealed checkpoint, if there is one.
+        newest: Option<u64>,
+    },
+    /// The directory is not a checkpoint store.
+    #[error("{path} is not a checkpoint store: {found}; name the directory a checkpoint was written to")]
+    NotAStore {
+        /// The directory.
+        path: PathBuf,
+        /// What is there instead.
+        found: String,
+    },
+    /// The store uses something that this version does not know.
+    #[error("{path} uses {feature} {found}, which this version cannot read; use the version of ckpt that wrote it")]
+    UnsupportedFeature {
+        /// The file that says so.
+        path: PathBuf,
+        /// "format version" or "incompat feature bits".
+        feature: &'static str,
+        /// The version or the unknown bits.
+        found: u64,
+    },
+    /// The store belongs to another user.
+    #[error(
+        "{path} belongs to user {owner}, not to user {user}; a store can hold any program, so trust its owner explicitly or copy it"
+    )]
+    ForeignOwner {
+        /// The directory or file.
+        path: PathBuf,
+        /// The user id it belongs to.
+        owner: u32,
+        /// The effective user id of this process.
+        user: u32,
+    },
+    /// Another process kept the store locked for too long.
+    #[error("{path} stayed locked for {waited_ms} ms; see which process holds it (lslocks) and try again")]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// How long this process waited.
+        waited_ms: u64,
+    },
+    /// A page list names a page that is in no sealed checkpoint and was not written by this attempt.
+    #[error("page {page} is not in {path}; write it in this attempt before the page list that names it")]
+    UnknownPage {
+        /// The store.
+        path: PathBuf,
+        /// The page's SHA-1, in hex.
+        page: String,
+    },
+    /// A length is not a whole number of pages, or the two sides of a call do not agree.
+    #[error("{what} has {found} bytes where {expected} are needed; pass whole pages of 4096 bytes")]
+    WrongLength {
+        /// Which argument.
+        what: &'static str,
+        /// The bytes needed, or the unit they must be a multiple of.
+        expected: u64,
+        /// The bytes passed.
+        found: u64,
+    },
+    /// A record is larger than the format allows.
+    #[error("{what} has {found} bytes, and the format allows {max}; shorten it")]
+    TooLarge {
+        /// The record.
+        what: &'static str,
+        /// Its size.
+        found: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// An earlier write of this attempt failed, so that it cannot be sealed any more.
+    #[error("attempt {id} in {path} cannot go on after a failed write ({reason}); begin a new one")]
+    AttemptBroken {
+        /// The store.
+        path: PathBuf,
+        /// The attempt.
+        id: u64,
+        /// The first error.
+        reason: String,
+    },
+}
+
+fn newest_sentence(newest: &Option<u64>) -> String {
+    match newest {
+        Some(id) => format!("the newest is {id}"),
+        None => "nothing has been sealed in it yet".into(),
+    }
+}
+
+impl StoreError {
+    /// Whether the error says that stored bytes are damaged (exit code 3).
+    pub fn is_corrupt(&self) -> bool {
+        matches!(self, Self::Corrupt { .. })
+    }
+}

@@ -1,0 +1,312 @@
+//! The files of a store: their names, and the back end's operations with the path and the verb in every error.
+//!
+//! This is the only place that calls the back end. Every operation that changes something passes its fault point right
+//! after it succeeded. A file that ends where the format promises bytes is `Corrupt`, decided here once.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Result, StoreError,
+    backend::{Backend, ReadFile, WriteFile},
+    fault::{self, Point},
+};
+
+pub(crate) const HEADER: &str = "header";
+pub(crate) const HEADER_NEW: &str = "header.new";
+pub(crate) const LOCK: &str = "lock";
+pub(crate) const PACKS: &str = "packs";
+pub(crate) const MANIFESTS: &str = "manifests";
+pub(crate) const ATTEMPTS: &str = "attempts";
+pub(crate) const DIRECTORIES: [&str; 3] = [PACKS, MANIFESTS, ATTEMPTS];
+
+const LOCK_WAIT: Duration = Duration::from_secs(30);
+const LOCK_POLL: Duration = Duration::from_millis(2);
+
+/// What a file in one of the directories is, by the end of its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// `manifests/ID.manifest`: a sealed checkpoint.
+    Manifest,
+    /// `manifests/ID.new`: a manifest that is being written.
+    ManifestNew,
+    /// `attempts/ID.new`: the row of an attempt that is just beginning.
+    RowNew,
+    /// `attempts/ID.writing`: the row of an attempt, held by its writer.
+    Writing,
+    /// `attempts/ID.failing`: a final row that is being written.
+    Failing,
+    /// `attempts/ID.failed`: the row of a failed attempt.
+    Failed,
+}
+
+impl Kind {
+    const ALL: [Self; 6] =
+        [Self::Manifest, Self::ManifestNew, Self::RowNew, Self::Writing, Self::Failing, Self::Failed];
+
+    fn parts(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Manifest => (MANIFESTS, "manifest"),
+            Self::ManifestNew => (MANIFESTS, "new"),
+            Self::RowNew => (ATTEMPTS, "new"),
+            Self::Writing => (ATTEMPTS, "writing"),
+            Self::Failing => (ATTEMPTS, "failing"),
+            Self::Failed => (ATTEMPTS, "failed"),
+        }
+    }
+
+    /// The file's name for attempt `id`.
+    pub fn name(self, id: u64) -> String {
+        let (dir, end) = self.parts();
+        format!("{dir}/{id:010}.{end}")
+    }
+
+    fn of(dir: &str, end: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.parts() == (dir, end))
+    }
+}
+
+/// The number of an attempt and of one of its packs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct PackName {
+    pub attempt: u64,
+    pub sequence: u32,
+}
+
+impl PackName {
+    pub fn name(self) -> String {
+        format!("{PACKS}/{:010}-{:04}.pack", self.attempt, self.sequence)
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        let (attempt, sequence) = name.strip_suffix(".pack")?.split_once('-')?;
+        let found = Self { attempt: attempt.parse().ok()?, sequence: sequence.parse().ok()? };
+        found.name().ends_with(name).then_some(found)
+    }
+}
+
+/// The files of one store.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    backend: Arc<dyn Backend>,
+}
+
+impl Files {
+    pub fn new(backend: Arc<dyn Backend>) -> Self {
+        Self { backend }
+    }
+
+    pub fn root(&self) -> &Path {
+        self.backend.root()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        if name.is_empty() { self.backend.root().into() } else { self.backend.root().join(name) }
+    }
+
+    fn io<'a>(&'a self, name: &'a str, operation: &'static str) -> impl FnOnce(io::Error) -> StoreError + 'a {
+        move |source| StoreError::Io { path: self.path(name), operation, source }
+    }
+
+    pub fn create(&self, name: &str, point: Point) -> Result<Output> {
+        let file = self.backend.create(name).map_err(self.io(name, "create"))?;
+        fault::point(point);
+        Ok(Output { file, path: self.path(name) })
+    }
+
+    pub fn open(&self, name: &str) -> Result<Input> {
+        let file = self.backend.open(name).map_err(self.io(name, "open"))?;
+        let length = file.length().map_err(self.io(name, "look at"))?;
+        Ok(Input { file, path: self.path(name), length })
+    }
+
+    /// `None` when there is no such file.
+    pub fn open_if_there(&self, name: &str) -> Result<Option<Input>> {
+        match self.open(name) {
+            Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+
+    pub fn create_dir(&self, name: &str) -> Result<()> {
+        self.backend.create_dir(name).map_err(self.io(name, "create"))?;
+        fault::point(fault::DIRECTORY_CREATE);
+        Ok(())
+    }
+
+    pub fn rename(&self, from: &str, to: &str, point: Point) -> Result<()> {
+        self.backend.rename(from, to).map_err(self.io(to, "rename to"))?;
+        fault::point(point);
+        Ok(())
+    }
+
+    /// Removes a file; one that is gone already is fine.
+    pub fn remove(&self, name: &str, point: Point) -> Result<()> {
+        match self.backend.remove(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            removed => removed.map_err(self.io(name, "remove"))?,
+        }
+        fault::point(point);
+        Ok(())
+    }
+
+    pub fn sync_dir(&self, dir: &str, point: Point) -> Result<()> {
+        self.backend.sync_dir(dir).map_err(self.io(dir, "fsync"))?;
+        fault::point(point);
+        Ok(())
+    }
+
+    pub fn stamp(&self, dir: &str) -> Result<Option<u64>> {
+        self.backend.stamp(dir).map_err(self.io(dir, "look at"))
+    }
+
+    pub fn list(&self, dir: &str) -> Result<Vec<String>> {
+        self.backend.list(dir).map_err(self.io(dir, "list"))
+    }
+
+    /// The attempts' files in `dir`, in order of their numbers. Other names are not ours and are passed by.
+    pub fn list_kinds(&self, dir: &'static str) -> Result<Vec<(u64, Kind)>> {
+        let parse = |name: &String| {
+            let (id, end) = name.split_once('.')?;
+            let (id, kind) = (id.parse().ok()?, Kind::of(dir, end)?);
+            kind.name(id).ends_with(name.as_str()).then_some((id, kind))
+        };
+        let mut found: Vec<_> = self.list(dir)?.iter().filter_map(parse).collect();
+        found.sort_by_key(|(id, _)| *id);
+        Ok(found)
+    }
+
+    /// The numbers of the sealed checkpoints, in order.
+    pub fn list_sealed(&self) -> Result<Vec<u64>> {
+        let found = self.list_kinds(MANIFESTS)?.into_iter();
+        Ok(found.filter(|(_, kind)| *kind == Kind::Manifest).map(|(id, _)| id).collect())
+    }
+
+    pub fn list_packs(&self) -> Result<Vec<PackName>> {
+        let mut found: Vec<_> = self.list(PACKS)?.iter().filter_map(|name| PackName::parse(name)).collect();
+        found.sort();
+        Ok(found)
+    }
+
+    /// Takes the store's lock, waiting for others.
+    pub fn lock(&self) -> Result<Box<dyn Send + Sync>> {
+        let begun = Instant::now();
+        loop {
+            if let Some(lock) = self.backend.try_lock(LOCK).map_err(self.io(LOCK, "lock"))? {
+                return Ok(lock);
+            }
+            if begun.elapsed() > LOCK_WAIT {
+                let waited_ms = begun.elapsed().as_millis() as u64;
+                return Err(StoreError::Locked { path: self.path(LOCK), waited_ms });
+            }
+            std::thread::sleep(LOCK_POLL);
+        }
+    }
+
+    /// Whether the writer of this attempt lives. A row file that is gone has no living writer any more.
+    pub fn writer_lives(&self, id: u64) -> Result<bool> {
+        let name = Kind::Writing.name(id);
+        match self.backend.is_held(&name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            held => held.map_err(self.io(&name, "look at the lock of")),
+        }
+    }
+}
+
+/// A file being written.
+pub(crate) struct Output {
+    file: Box<dyn WriteFile>,
+    path: PathBuf,
+}
+
+impl Output {
+    fn io(&self, operation: &'static str, source: io::Error) -> StoreError {
+        StoreError::Io { path: self.path.clone(), operation, source }
+    }
+
+    pub fn append(&mut self, bytes: &[u8], point: Point) -> Result<()> {
+        self.file.append(bytes).map_err(|error| self.io("write", error))?;
+        fault::point(point);
+        Ok(())
+    }
+
+    pub fn sync(&mut self, point: Point) -> Result<()> {
+        self.file.sync().map_err(|error| self.io("fsync", error))?;
+        fault::point(point);
+        Ok(())
+    }
+
+    pub fn hold(&mut self) -> Result<()> {
+        self.file.hold().map_err(|error| self.io("lock", error))
+    }
+}
+
+/// A file being read.
+pub(crate) struct Input {
+    file: Box<dyn ReadFile>,
+    path: PathBuf,
+    length: u64,
+}
+
+impl Input {
+    pub fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub fn read_into(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        match self.file.read_exact_at(offset, out) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(self.corrupt(
+                offset,
+                "the file's length",
+                format!("{} bytes or more", offset.saturating_add(out.len() as u64)),
+                format!("{} bytes", self.length),
+            )),
+            read => read.map_err(|source| StoreError::Io { path: self.path.clone(), operation: "read", source }),
+        }
+    }
+
+    /// Reads `length` bytes; they must lie in the file, so that a damaged length asks for no memory.
+    pub fn read(&self, offset: u64, length: u64) -> Result<Vec<u8>> {
+        let end = offset.checked_add(length);
+        if end.is_none_or(|end| end > self.length) {
+            let expected = format!("{offset} + {length} bytes or more");
+            return Err(self.corrupt(offset, "the file's length", expected, format!("{} bytes", self.length)));
+        }
+        let mut bytes = vec![0; length as usize];
+        self.read_into(offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub fn corrupt(
+        &self,
+        offset: u64,
+        what: &'static str,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> StoreError {
+        StoreError::Corrupt { path: self.path.clone(), offset, what, expected: expected.into(), found: found.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pack_name_is_read_back_and_other_names_are_not_packs() {
+        let name = PackName { attempt: 12, sequence: 3 };
+        assert_eq!(name.name(), "packs/0000000012-0003.pack");
+        assert_eq!(PackName::parse("0000000012-0003.pack"), Some(name));
+        for other in ["12-3.pack", "0000000012-0003.pack2", "0000000012.pack", "+000000012-0003.pack", "x"] {
+            assert_eq!(PackName::parse(other), None, "{other}");
+        }
+    }
+}

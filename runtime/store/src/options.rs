@@ -1,0 +1,28 @@
+//! What a caller may choose when it opens a store.
+
+use crate::Compression;
+
+/// Choices made when a store is opened; they are not kept in the store.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreOptions {
+    /// Open a store that belongs to another user. What it holds can be any program.
+    pub trust_owner: bool,
+    /// Bytes of buffers an attempt may use while it writes (the index is not counted).
+    pub memory_bytes: usize,
+    /// How new page runs are compressed when that pays.
+    pub compression: Compression,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self { trust_owner: false, memory_bytes: 256 << 20, compression: Compression::Zstd }
+    }
+}
+
+impl StoreOptions {
+    /// Bytes of pages hashed and written as one batch: while one batch is compressed and written, the next is hashed,
+    /// and a batch may exist as pages and as encoded runs.
+    pub(crate) fn batch_bytes(&self) -> usize {
+        (self.memory_bytes / 16).clamp(1 << 20, 16 << 20) / crate::PAGE_BYTES * crate::PAGE_BYTES
+    }
+}

@@ -1,0 +1,36 @@
+//! The packs that are open for reading: a few at a time, since a store has more packs than a process has descriptors.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::{
+    Result,
+    files::{Files, Input, PackName},
+};
+
+const OPEN_MAX: usize = 32;
+
+/// The packs read last, the latest first.
+#[derive(Default)]
+pub(crate) struct OpenPacks(Mutex<Vec<(PackName, Arc<Input>)>>);
+
+impl OpenPacks {
+    /// The pack, opened if it is not.
+    pub fn get(&self, files: &Files, name: PackName) -> Result<Arc<Input>> {
+        if let Some(input) = self.found(name) {
+            return Ok(input);
+        }
+        // Two threads may both open it; the second descriptor then simply ages out of the list.
+        let input = Arc::new(files.open(&name.name())?);
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.insert(0, (name, input.clone()));
+        open.truncate(OPEN_MAX);
+        Ok(input)
+    }
+
+    fn found(&self, name: PackName) -> Option<Arc<Input>> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = open.iter().position(|(found, _)| *found == name)?;
+        open[..=at].rotate_right(1);
+        Some(open[0].1.clone())
+    }
+}

@@ -1,0 +1,105 @@
+//! Writing one pack: runs and nodes are appended, the trailer comes last, then everything is made durable.
+//!
+//! Small pieces are gathered into writes of 4 MiB; long raw runs go straight from the caller's memory to the file. A
+//! place is known as soon as a piece is appended, but nobody else learns of it before the pack is finished.
+
+use crate::{
+    PAGE_BYTES, PageKey, Result,
+    codec::Codec,
+    fault,
+    files::{Files, Output, PackName},
+    format::pack::{
+        NodePlace, PACK_BYTES_MAX, PACK_HEADER_BYTES, PACK_PAGES_MAX, Run, Trailer, encode_header, encode_trailer,
+    },
+    pack::Pack,
+};
+
+const BUFFER_BYTES: usize = 4 << 20;
+/// A piece this long is worth a write of its own.
+const DIRECT_BYTES: usize = 64 << 10;
+
+/// A pack being written.
+pub(crate) struct PackWriter {
+    output: Output,
+    name: PackName,
+    buffer: Vec<u8>,
+    end: u64,
+    pages: usize,
+    runs: Vec<Run>,
+    nodes: Vec<NodePlace>,
+}
+
+impl PackWriter {
+    pub fn create(files: &Files, store_id: &[u8; 16], name: PackName) -> Result<Self> {
+        let output = files.create(&name.name(), fault::PACK_CREATE)?;
+        let buffer = encode_header(store_id, name).to_vec();
+        let end = PACK_HEADER_BYTES as u64;
+        Ok(Self { output, name, buffer, end, pages: 0, runs: Vec::new(), nodes: Vec::new() })
+    }
+
+    pub fn sequence(&self) -> u32 {
+        self.name.sequence
+    }
+
+    pub fn run_count(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Whether the next run belongs into another pack.
+    pub fn is_full(&self) -> bool {
+        self.end >= PACK_BYTES_MAX || self.pages >= PACK_PAGES_MAX
+    }
+
+    /// Appends a run of `pages` pages, encoded as `stored`.
+    pub fn append_run(&mut self, codec: Codec, pages: usize, stored: &[u8]) -> Result<()> {
+        if codec == Codec::Raw {
+            self.align()?;
+        }
+        let crc = crc32fast::hash(stored);
+        self.runs.push(Run { offset: self.end, stored_bytes: stored.len() as u32, crc, pages: pages as u16, codec });
+        self.pages += pages;
+        self.append(stored)
+    }
+
+    /// Appends a node and gives its number in this pack.
+    pub fn append_node(&mut self, node: &[u8]) -> Result<u32> {
+        self.nodes.push(NodePlace { offset: self.end, bytes: node.len() as u32 });
+        self.append(node)?;
+        Ok(self.nodes.len() as u32 - 1)
+    }
+
+    /// Writes the trailer and makes the pack durable; its name is not yet. Returns the pack and its length.
+    pub fn finish(mut self, page_keys: Vec<PageKey>, node_keys: Vec<PageKey>) -> Result<(Pack, u64)> {
+        self.flush()?;
+        let trailer = Trailer { runs: self.runs, page_keys, nodes: self.nodes, node_keys };
+        assert_eq!((trailer.page_keys.len(), trailer.node_keys.len()), (self.pages, trailer.nodes.len()));
+        let bytes = encode_trailer(self.name, self.end, &trailer);
+        self.output.append(&bytes, fault::PACK_WRITE)?;
+        self.output.sync(fault::PACK_SYNC)?;
+        let pack = Pack { name: self.name, runs: trailer.runs, nodes: trailer.nodes };
+        Ok((pack, self.end + bytes.len() as u64))
+    }
+
+    fn align(&mut self) -> Result<()> {
+        let padding = self.end.next_multiple_of(PAGE_BYTES as u64) - self.end;
+        self.append(&[0; PAGE_BYTES][..padding as usize])
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.end += bytes.len() as u64;
+        if bytes.len() < DIRECT_BYTES {
+            self.buffer.extend_from_slice(bytes);
+            return if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) };
+        }
+        self.flush()?;
+        self.output.append(bytes, fault::PACK_WRITE)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if !self.buffer.is_empty() {
+            self.output.append(&self.buffer, fault::PACK_WRITE)?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+}

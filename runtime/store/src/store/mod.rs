@@ -1,0 +1,85 @@
+//! A store that is open: what readers and writers of one process share.
+
+mod open;
+mod read;
+mod rows;
+
+use std::{
+    fmt,
+    path::Path,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use crate::{
+    Attempt, AttemptRow, AttemptStart, Result, StoreOptions,
+    digest::PageDigest,
+    files::{Files, MANIFESTS},
+    format::header::Header,
+    index::Index,
+    pack::opened::OpenPacks,
+};
+
+/// A store that is open. Clones share everything; any number of threads may use it at once.
+#[derive(Clone)]
+pub struct Store {
+    shared: Arc<Shared>,
+}
+
+/// A checkpoint's root record.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    /// The checkpoint's number.
+    pub id: u64,
+    /// Its row.
+    pub row: AttemptRow,
+    /// What the caller gave to [`Attempt::seal`], as it was.
+    pub state: Vec<u8>,
+}
+
+/// What a store and its attempts have in common.
+pub(crate) struct Shared {
+    pub files: Files,
+    pub options: StoreOptions,
+    pub header: Header,
+    pub digest: PageDigest,
+    pub open_packs: OpenPacks,
+    index: RwLock<Index>,
+}
+
+impl Shared {
+    /// The index as last loaded.
+    pub fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Loads what was sealed since the last time, by anybody.
+    pub fn refresh(&self) -> Result<()> {
+        let stamp = self.files.stamp(MANIFESTS)?;
+        if self.index().is_current(stamp) {
+            return Ok(());
+        }
+        self.index_mut().refresh(&self.files, &self.header.store_id, stamp)
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("dir", &self.dir()).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// The store's directory.
+    pub fn dir(&self) -> &Path {
+        self.shared.files.root()
+    }
+
+    /// Begins an attempt to take a checkpoint.
+    pub fn begin(&self, start: AttemptStart) -> Result<Attempt> {
+        crate::attempt::begin::begin(&self.shared, start)
+    }
+}

@@ -1,0 +1,111 @@
+//! Creating and opening a store.
+//!
+//! A store is there when its header is: the header is written last, under the store's lock, so that two processes may
+//! create one at once and a crash in between leaves a directory that still counts as empty. A directory with anything
+//! else in it does not become a store. Opening reads 512 bytes; the index is loaded by the first who needs it.
+
+use std::{path::Path, sync::Arc, sync::RwLock, time::SystemTime};
+
+use super::{Shared, Store};
+use crate::{
+    PageKey, Result, StoreError, StoreOptions,
+    backend::{Backend, Local},
+    digest::PageDigest,
+    fault,
+    files::{DIRECTORIES, Files, HEADER, HEADER_NEW, LOCK},
+    format::header::Header,
+    index::Index,
+    pack::opened::OpenPacks,
+};
+
+impl Store {
+    /// Opens the store in `dir`, and makes one first where nothing is there or the directory is empty.
+    pub fn create_or_open(dir: &Path) -> Result<Store> {
+        Self::create_or_open_with(dir, &StoreOptions::default())
+    }
+
+    /// [`Store::create_or_open`] with choices.
+    pub fn create_or_open_with(dir: &Path, options: &StoreOptions) -> Result<Store> {
+        Self::create_or_open_on(Arc::new(Local::create(dir, options.trust_owner)?), options)
+    }
+
+    /// [`Store::create_or_open`] on any back end.
+    pub fn create_or_open_on(backend: Arc<dyn Backend>, options: &StoreOptions) -> Result<Store> {
+        let files = Files::new(backend);
+        if read_header(&files)?.is_none() {
+            initialise(&files)?;
+        }
+        Self::open_files(files, options, PageKey::of)
+    }
+
+    /// Opens the store in `dir`.
+    pub fn open(dir: &Path) -> Result<Store> {
+        Self::open_with(dir, &StoreOptions::default())
+    }
+
+    /// [`Store::open`] with choices.
+    pub fn open_with(dir: &Path, options: &StoreOptions) -> Result<Store> {
+        Self::open_on(Arc::new(Local::open(dir, options.trust_owner)?), options)
+    }
+
+    /// [`Store::open`] on any back end.
+    pub fn open_on(backend: Arc<dyn Backend>, options: &StoreOptions) -> Result<Store> {
+        Self::open_files(Files::new(backend), options, PageKey::of)
+    }
+
+    pub(super) fn open_files(files: Files, options: &StoreOptions, digest: PageDigest) -> Result<Store> {
+        let Some(header) = read_header(&files)? else {
+            return Err(StoreError::NotAStore { path: files.path(""), found: "it has no file named header".into() });
+        };
+        let (options, index, open_packs) = (*options, RwLock::new(Index::default()), OpenPacks::default());
+        Ok(Store { shared: Arc::new(Shared { files, options, header, digest, open_packs, index }) })
+    }
+}
+
+fn read_header(files: &Files) -> Result<Option<Header>> {
+    files.open_if_there(HEADER)?.as_ref().map(Header::read).transpose()
+}
+
+fn initialise(files: &Files) -> Result<()> {
+    refuse_other_files(files)?;
+    let _lock = files.lock()?;
+    if read_header(files)?.is_some() {
+        return Ok(());
+    }
+    for dir in DIRECTORIES {
+        files.create_dir(dir)?;
+        if let Some(name) = files.list(dir)?.first() {
+            let found = format!("{dir}/{name} is there, but no file named header");
+            return Err(StoreError::NotAStore { path: files.path(""), found });
+        }
+    }
+    files.remove(HEADER_NEW, fault::LEFTOVER_REMOVE)?;
+    let mut output = files.create(HEADER_NEW, fault::HEADER_CREATE)?;
+    output.append(&new_header(files)?.encode(), fault::HEADER_WRITE)?;
+    output.sync(fault::HEADER_SYNC)?;
+    files.rename(HEADER_NEW, HEADER, fault::HEADER_RENAME)?;
+    files.sync_dir("", fault::ROOT_SYNC)
+}
+
+fn refuse_other_files(files: &Files) -> Result<()> {
+    let is_ours =
+        |name: &String| DIRECTORIES.contains(&name.as_str()) || [HEADER, HEADER_NEW, LOCK].contains(&name.as_str());
+    match files.list("")?.into_iter().find(|name| !is_ours(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let found = format!("it holds other files ({name})");
+            Err(StoreError::NotAStore { path: files.path(""), found })
+        }
+    }
+}
+
+fn new_header(files: &Files) -> Result<Header> {
+    let mut store_id = [0; 16];
+    rustix::rand::getrandom(&mut store_id, rustix::rand::GetRandomFlags::empty()).map_err(|error| StoreError::Io {
+        path: files.path(HEADER),
+        operation: "draw a random number for",
+        source: error.into(),
+    })?;
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Ok(Header { store_id, created_unix_s: since_1970.as_secs() })
+}

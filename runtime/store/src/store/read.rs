@@ -1,0 +1,175 @@
+//! Reading pages and page lists: every page is proved by both digests before it is given out.
+//!
+//! Pages are read in the order in which they lie in the packs: neighbours with one read, a compressed run once for all
+//! its pages, and such pieces on all cores. What is asked for is gone through in windows, so memory stays bounded.
+
+use rayon::prelude::*;
+
+use super::{Shared, Store};
+use crate::{
+    PAGE_BYTES, PageKey, PageList, PageListRef, Result, StoreError,
+    codec::{self, Codec},
+    files::{Input, PACKS},
+    format::pack::Run,
+    key_table::{KeyTable, Place},
+    pack::run_and_page,
+    page_list::stored,
+};
+use crate::{files::PackName, format::fields::check, index::Index};
+
+/// Pages looked up and sorted at once: 64 MiB.
+const WINDOW_PAGES: usize = 1 << 14;
+/// Raw pages read with one call: 1 MiB.
+const PIECE_PAGES: usize = 256;
+
+/// A page that is asked for, where it lies, and where it goes.
+struct Wanted<'a> {
+    place: Place,
+    pack: PackName,
+    run: Run,
+    key: PageKey,
+    page: &'a mut [u8],
+}
+
+impl Wanted<'_> {
+    /// Where a raw page lies in its pack.
+    fn offset(&self) -> u64 {
+        self.run.offset + (run_and_page(self.place.item).1 * PAGE_BYTES) as u64
+    }
+
+    /// Whether `next`, the next one in order of place, is had with the same read.
+    fn is_read_with(&self, next: &Self) -> bool {
+        let same_run = run_and_page(self.place.item).0 == run_and_page(next.place.item).0;
+        let both_raw = self.run.codec == Codec::Raw && next.run.codec == Codec::Raw;
+        let near = if both_raw { next.offset() <= self.offset() + PAGE_BYTES as u64 } else { same_run };
+        self.place.pack == next.place.pack && near
+    }
+}
+
+impl Store {
+    /// Fills `out` with the pages of `keys`, in that order.
+    pub fn read_pages(&self, keys: &[PageKey], out: &mut [u8]) -> Result<()> {
+        if out.len() != keys.len() * PAGE_BYTES {
+            let (expected, found) = ((keys.len() * PAGE_BYTES) as u64, out.len() as u64);
+            return Err(StoreError::WrongLength { what: "the room for the pages", expected, found });
+        }
+        for (keys, out) in keys.chunks(WINDOW_PAGES).zip(out.chunks_mut(WINDOW_PAGES * PAGE_BYTES)) {
+            self.shared.read_window(keys, out)?;
+        }
+        Ok(())
+    }
+
+    /// The page list of `root`.
+    pub fn page_list(&self, root: &PageListRef) -> Result<PageList> {
+        let corrupt = |key: &PageKey, found| StoreError::Corrupt {
+            path: self.shared.files.path(PACKS),
+            offset: 0,
+            what: "a page list",
+            expected: format!("node {}", key.hex()),
+            found,
+        };
+        stored::read(root, &|keys| self.shared.read_nodes(keys), &corrupt)
+    }
+}
+
+impl Shared {
+    fn read_window(&self, keys: &[PageKey], out: &mut [u8]) -> Result<()> {
+        let mut wanted = self.look_up(keys, out)?;
+        wanted.sort_unstable_by_key(|wanted| wanted.place);
+        let together = wanted.chunk_by_mut(|a, b| a.is_read_with(b));
+        let mut pieces: Vec<_> = together.flat_map(|group| group.chunks_mut(PIECE_PAGES)).collect();
+        if let [piece] = &mut pieces[..] {
+            return self.read_piece(&mut Vec::new(), piece);
+        }
+        pieces.par_iter_mut().try_for_each_init(Vec::new, |scratch, piece| self.read_piece(scratch, piece))
+    }
+
+    fn look_up<'a>(&self, keys: &[PageKey], out: &'a mut [u8]) -> Result<Vec<Wanted<'a>>> {
+        self.know_all(keys, "a page", |index| &index.pages)?;
+        let index = self.index();
+        let mut wanted = Vec::with_capacity(keys.len());
+        for (key, page) in keys.iter().zip(out.chunks_exact_mut(PAGE_BYTES)) {
+            if key.is_zero() {
+                page.fill(0);
+                continue;
+            }
+            let missing = || index.missing(&self.files, &self.header.store_id, "a page", key);
+            let place = index.pages.get(key).ok_or_else(missing)?;
+            let pack = index.pack(place);
+            wanted.push(Wanted { place, pack: pack.name, run: pack.runs[run_and_page(place.item).0], key: *key, page });
+        }
+        Ok(wanted)
+    }
+
+    /// Loads the index, unless it has all of `keys` as it is.
+    fn know_all(&self, keys: &[PageKey], what: &'static str, table: fn(&Index) -> &KeyTable) -> Result<()> {
+        let unknown =
+            |index: &Index| keys.iter().find(|key| !key.is_zero() && table(index).get(key).is_none()).copied();
+        if unknown(&self.index()).is_none() {
+            return Ok(());
+        }
+        self.refresh()?;
+        let index = self.index();
+        unknown(&index).map_or(Ok(()), |key| Err(index.missing(&self.files, &self.header.store_id, what, &key)))
+    }
+
+    fn read_piece(&self, scratch: &mut Vec<u8>, piece: &mut [Wanted<'_>]) -> Result<()> {
+        let (first, last) = (&piece[0], &piece[piece.len() - 1]);
+        let input = self.open_packs.get(&self.files, first.pack)?;
+        let compressed = first.run.codec != Codec::Raw;
+        let start = if compressed {
+            read_run(&input, &first.run, scratch)?;
+            0
+        } else {
+            let start = first.offset();
+            scratch.resize((last.offset() - start) as usize + PAGE_BYTES, 0);
+            input.read_into(start, scratch)?;
+            start
+        };
+        for wanted in piece {
+            let at = match compressed {
+                true => run_and_page(wanted.place.item).1 * PAGE_BYTES,
+                false => (wanted.offset() - start) as usize,
+            };
+            wanted.page.copy_from_slice(&scratch[at..at + PAGE_BYTES]);
+            let found = (self.digest)(wanted.page);
+            if found != wanted.key {
+                let (expected, found) = (format!("{:?}", wanted.key), format!("{found:?}"));
+                return Err(input.corrupt(wanted.run.offset, "a page's digests", expected, found));
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of nodes, proved by their digests.
+    fn read_nodes(&self, keys: &[PageKey]) -> Result<Vec<Vec<u8>>> {
+        self.know_all(keys, "a node of a page list", |index| &index.nodes)?;
+        keys.par_iter().map(|key| self.read_node(key)).collect()
+    }
+
+    fn read_node(&self, key: &PageKey) -> Result<Vec<u8>> {
+        let (name, node) = {
+            let index = self.index();
+            let missing = || index.missing(&self.files, &self.header.store_id, "a node of a page list", key);
+            let place = index.nodes.get(key).ok_or_else(missing)?;
+            let pack = index.pack(place);
+            (pack.name, pack.nodes[place.item as usize])
+        };
+        let input = self.open_packs.get(&self.files, name)?;
+        let bytes = input.read(node.offset, node.bytes.into())?;
+        let found = PageKey::of_bytes(&bytes);
+        if found != *key {
+            return Err(input.corrupt(node.offset, "a node's digests", format!("{key:?}"), format!("{found:?}")));
+        }
+        Ok(bytes)
+    }
+}
+
+/// Decodes a compressed run into `scratch`.
+fn read_run(input: &Input, run: &Run, scratch: &mut Vec<u8>) -> Result<()> {
+    let stored = input.read(run.offset, run.stored_bytes.into())?;
+    check(input, run.offset, "a page run's checksum", run.crc, &stored)?;
+    scratch.resize(usize::from(run.pages) * PAGE_BYTES, 0);
+    let decoded = codec::decode(run.codec, &stored, scratch);
+    decoded.map_err(|found| input.corrupt(run.offset, "a compressed page run", format!("{} pages", run.pages), found))
+}

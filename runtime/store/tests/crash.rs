@@ -1,0 +1,123 @@
+//! A power cut at any moment leaves the checkpoints that were sealed, whole, and a store that goes on.
+//!
+//! A small history (three checkpoints of two jobs, a failed attempt, and two attempts at once) is run in memory, which
+//! keeps a journal of every change. For every prefix of the journal, and for every way in which what was not synced may
+//! survive or not, the directory is opened again. Each checkpoint whose seal had returned must be there; each that is
+//! there must read back as it was; and a new one must be possible.
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ckpt_store::{
+    AttemptState, PageList, Store, StoreError, StoreOptions,
+    backend::{Memory, Step, Survives},
+};
+
+mod story;
+use story::{checkpoint, encode, end, pages, read_back, start};
+
+fn open(memory: &Memory) -> Store {
+    Store::create_or_open_on(Arc::new(memory.clone()), &StoreOptions::default()).unwrap()
+}
+
+/// Each checkpoint's pages, and after how many steps of the journal it had to be durable.
+type Sealed = BTreeMap<u64, (Vec<u64>, usize)>;
+
+fn history(memory: &Memory) -> Sealed {
+    let mut sealed = Sealed::new();
+    let mut seal = |id, numbers: &[u64]| sealed.insert(id, (numbers.to_vec(), memory.journal().len()));
+    let (a, b) = (open(memory), open(memory));
+    for (store, job, numbers) in [(&a, "a", &[1, 2, 0, 3][..]), (&b, "b", &[2, 3, 4, 5, 7])] {
+        let row = checkpoint(store, job, numbers).unwrap();
+        seal(row.id, numbers);
+    }
+    let mut failing = a.begin(start("a")).unwrap();
+    failing.write_pages(&pages(&[11, 12])).unwrap();
+    let mut slow = b.begin(start("b")).unwrap();
+    slow.write_pages(&pages(&[13])).unwrap();
+    let numbers = [1, 2, 6, 13];
+    let row = checkpoint(&a, "a", &numbers).unwrap();
+    seal(row.id, &numbers);
+    failing.fail("for the test", 0.0).unwrap();
+    // Begun before the third checkpoint was sealed, sealed after it: refers to pages of it.
+    let numbers = [13, 6, 15];
+    let keys = slow.write_pages(&pages(&numbers)).unwrap();
+    let mut list = PageList::new();
+    list.set_run(7, &keys);
+    let root = slow.write_page_list(&list).unwrap();
+    let row = slow.seal(end(), &encode(&root)).unwrap();
+    seal(row.id, &numbers);
+    sealed
+}
+
+fn every_survival() -> impl Iterator<Item = Survives> {
+    let names = [(false, false), (false, true), (true, false)];
+    let bytes = [(false, false), (true, false), (true, true)];
+    names.into_iter().flat_map(move |(names, last_name)| {
+        bytes.map(|(bytes, last_append_torn)| Survives { names, last_name, bytes, last_append_torn })
+    })
+}
+
+#[test]
+fn every_prefix_of_the_writes_reopens_to_the_sealed_checkpoints() {
+    let memory = Memory::default();
+    let sealed = history(&memory);
+    let journal = memory.journal();
+    assert!(journal.len() > 60 && sealed.len() == 4, "{} steps", journal.len());
+    for steps in 0..=journal.len() {
+        for survives in every_survival() {
+            let place = format!("after step {steps} ({:?}), {survives:?}", journal[..steps].last());
+            check_after_crash(&Memory::after_crash(&journal[..steps], survives), &sealed, steps, &place);
+        }
+    }
+}
+
+fn check_after_crash(memory: &Memory, sealed: &Sealed, steps: usize, place: &str) {
+    let opened = Store::create_or_open_on(Arc::new(memory.clone()), &StoreOptions::default());
+    let store = opened.unwrap_or_else(|error| panic!("{place}: {error}"));
+    check_sealed(&store, sealed, steps, None, place);
+    let rows = store.attempts().unwrap_or_else(|error| panic!("{place}: {error}"));
+    assert!(rows.iter().all(|row| row.state != AttemptState::Writing), "{place}: {rows:?}");
+    let before = rows.last().map_or(0, |row| row.id);
+    // The next attempt cleans up behind the dead ones; all must still be there afterwards.
+    let numbers = [1, 3, 13, 21];
+    let row = checkpoint(&store, "c", &numbers).unwrap_or_else(|error| panic!("{place}: {error}"));
+    assert!(row.id > before, "{place}");
+    let again = open(memory);
+    assert!(read_back(&again, row.id, numbers.len()).unwrap() == pages(&numbers), "{place}");
+    check_sealed(&again, sealed, steps, Some(row.id), place);
+}
+
+/// `new` is the test's own checkpoint; it may have the number of an attempt that left no trace.
+fn check_sealed(store: &Store, sealed: &Sealed, steps: usize, new: Option<u64>, place: &str) {
+    for (id, (numbers, durable_after)) in sealed.iter().filter(|(id, _)| Some(**id) != new) {
+        match read_back(store, *id, numbers.len()) {
+            Ok(found) => assert!(found == pages(numbers), "{place}: checkpoint {id} has other pages"),
+            Err(StoreError::NoSuchCheckpoint { .. }) if steps < *durable_after => {}
+            Err(error) => panic!("{place}: checkpoint {id}: {error}"),
+        }
+    }
+    assert!(new.is_none_or(|new| sealed.get(&new).is_none_or(|(_, durable_after)| steps < *durable_after)), "{place}");
+}
+
+#[test]
+fn a_checkpoint_makes_the_names_it_depends_on_durable_before_its_own() {
+    let memory = Memory::default();
+    checkpoint(&open(&memory), "a", &[1, 3]).unwrap();
+    let first_sealed_after = memory.journal().len();
+    // Another process, which finds the pages of the first.
+    let row = checkpoint(&open(&memory), "b", &[1, 3, 5]).unwrap();
+    assert_eq!(row.written.duplicate_bytes, 8192);
+    let sealed = Sealed::from([(row.id, (vec![1, 3, 5], usize::MAX))]);
+    // As if the first had died right before it made its name durable.
+    let mut journal = memory.journal();
+    let is_names_sync = |step: &Step| matches!(step, Step::SyncDir { dir } if dir == "manifests");
+    let lost = journal[..first_sealed_after].iter().rposition(is_names_sync).unwrap();
+    journal.remove(lost);
+    for steps in lost..=journal.len() {
+        for survives in every_survival() {
+            let place = format!("after step {steps} ({:?}), {survives:?}", journal[..steps].last());
+            check_after_crash(&Memory::after_crash(&journal[..steps], survives), &sealed, steps, &place);
+        }
+    }
+}

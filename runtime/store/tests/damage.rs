@@ -1,0 +1,111 @@
+//! Damage anywhere is found: the same data or `Corrupt`, never other data and never a panic.
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ckpt_store::{AttemptRow, Result, Store, StoreError, StoreOptions, backend::Memory};
+
+mod story;
+use story::{checkpoint, pages, read_back, start};
+
+const FIRST: [u64; 4] = [1, 2, 0, 3];
+const SECOND: [u64; 3] = [2, 5, 3];
+
+fn small_store() -> BTreeMap<String, Vec<u8>> {
+    let memory = Memory::default();
+    let store = Store::create_or_open_on(Arc::new(memory.clone()), &StoreOptions::default()).unwrap();
+    checkpoint(&store, "a", &FIRST).unwrap();
+    checkpoint(&store, "b", &SECOND).unwrap();
+    store.begin(start("c")).unwrap().fail("for the test", 0.0).unwrap();
+    memory.files()
+}
+
+type Everything = (Vec<AttemptRow>, Vec<u8>, Vec<u8>);
+
+fn read_everything(files: &BTreeMap<String, Vec<u8>>) -> Result<Everything> {
+    let store = Store::open_on(Arc::new(Memory::of_files(files)), &StoreOptions::default())?;
+    let first = read_back(&store, 1, FIRST.len());
+    let second = read_back(&store, 2, SECOND.len());
+    Ok((store.attempts()?, first?, second?))
+}
+
+fn check(files: &BTreeMap<String, Vec<u8>>, whole: &Everything, place: &str) {
+    match read_everything(files) {
+        Ok(found) => {
+            assert!((&found.1, &found.2) == (&whole.1, &whole.2), "{place}: other pages");
+            let damaged = |row: &AttemptRow| row.reason.contains("corrupt");
+            assert!(found.0.iter().zip(&whole.0).all(|(a, b)| a == b || damaged(a)), "{place}: {:?}", found.0);
+        }
+        Err(StoreError::Corrupt { .. }) => {}
+        Err(error) => panic!("{place}: {error}"),
+    }
+}
+
+#[test]
+fn every_flipped_byte_gives_the_same_data_or_corrupt() {
+    let files = small_store();
+    let whole = read_everything(&files).unwrap();
+    assert_eq!((&whole.1, &whole.2), (&pages(&FIRST), &pages(&SECOND)));
+    for (name, bytes) in &files {
+        for at in 0..bytes.len() {
+            // Raw pages and padding are long and all alike.
+            if bytes.len() > 8192 && at % 4096 > 700 && at + 2000 < bytes.len() && at % 13 != 0 {
+                continue;
+            }
+            let mut damaged = files.clone();
+            damaged.get_mut(name).unwrap()[at] ^= 1 << (at % 8);
+            check(&damaged, &whole, &format!("{name} byte {at}"));
+        }
+    }
+}
+
+#[test]
+fn every_shorter_file_gives_the_same_data_or_corrupt() {
+    let files = small_store();
+    let whole = read_everything(&files).unwrap();
+    for (name, bytes) in &files {
+        for length in (0..bytes.len()).filter(|length| length % 7 == 0 || length + 200 > bytes.len()) {
+            let mut damaged = files.clone();
+            damaged.get_mut(name).unwrap().truncate(length);
+            check(&damaged, &whole, &format!("{name} cut to {length}"));
+        }
+    }
+}
+
+#[test]
+fn a_missing_pack_is_corrupt_and_the_other_checkpoint_reads_on() {
+    let mut files = small_store();
+    files.remove("packs/0000000002-0000.pack").unwrap();
+    let store = Store::open_on(Arc::new(Memory::of_files(&files)), &StoreOptions::default()).unwrap();
+    assert!(read_back(&store, 1, 4).unwrap() == pages(&FIRST));
+    assert!(read_back(&store, 2, 3).unwrap_err().is_corrupt());
+}
+
+#[test]
+fn files_exchanged_for_each_other_are_corrupt() {
+    let files = small_store();
+    for (a, b) in [
+        ("packs/0000000001-0000.pack", "packs/0000000002-0000.pack"),
+        ("manifests/0000000001.manifest", "manifests/0000000002.manifest"),
+    ] {
+        let mut exchanged = files.clone();
+        exchanged.insert(a.into(), files[b].clone());
+        exchanged.insert(b.into(), files[a].clone());
+        let store = Store::open_on(Arc::new(Memory::of_files(&exchanged)), &StoreOptions::default()).unwrap();
+        assert!(read_back(&store, 1, 4).unwrap_err().is_corrupt(), "{a}");
+    }
+}
+
+#[test]
+fn a_newer_format_and_unknown_features_are_refused_by_name() {
+    let files = small_store();
+    for (at, bit) in [(8, 1), (24, 4)] {
+        let mut newer = files.clone();
+        let header = newer.get_mut("header").unwrap();
+        header[at] |= bit;
+        let crc = crc32fast::hash(&header[..508]).to_le_bytes();
+        header[508..].copy_from_slice(&crc);
+        let error = read_everything(&newer).unwrap_err();
+        assert!(matches!(error, StoreError::UnsupportedFeature { found, .. } if found == u64::from(bit)), "{error}");
+    }
+}

@@ -1,0 +1,70 @@
+//! What the store's tests share: pages made from numbers, and checkpoints that know what they must read back as.
+#![allow(dead_code, reason = "every test file uses a part of it")]
+
+use ckpt_store::{AttemptEnd, AttemptRow, AttemptStart, PAGE_BYTES, PageList, PageListRef, Result, Store};
+
+pub fn start(job: &str) -> AttemptStart {
+    AttemptStart {
+        job: job.into(),
+        name: format!("{job}-name"),
+        trigger: "test".into(),
+        started_unix_ms: 1,
+        processes: 2,
+    }
+}
+
+pub fn end() -> AttemptEnd {
+    AttemptEnd { memory_bytes: 4096, stop_ms: 1.5, total_ms: 2.5, processes: 3 }
+}
+
+/// The page of a number: 0 is the page of zeros, odd ones are noise, even ones compress.
+pub fn page(number: u64) -> Vec<u8> {
+    if number == 0 {
+        return vec![0; PAGE_BYTES];
+    }
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    if number.is_multiple_of(2) {
+        return next().repeat(PAGE_BYTES / 8);
+    }
+    (0..PAGE_BYTES / 8).flat_map(|_| next()).collect()
+}
+
+pub fn pages(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| page(*number)).collect()
+}
+
+/// Takes a checkpoint of the pages with these numbers; its state is the root of their list.
+pub fn checkpoint(store: &Store, job: &str, numbers: &[u64]) -> Result<AttemptRow> {
+    let mut attempt = store.begin(start(job))?;
+    let keys = attempt.write_pages(&pages(numbers))?;
+    let mut list = PageList::new();
+    list.set_run(7, &keys);
+    let root = attempt.write_page_list(&list)?;
+    attempt.seal(end(), &encode(&root))
+}
+
+/// The pages of a checkpoint taken by [`checkpoint`] with `count` pages.
+pub fn read_back(store: &Store, id: u64, count: usize) -> Result<Vec<u8>> {
+    let root = decode(&store.manifest(id)?.state);
+    let list = store.page_list(&root)?;
+    let keys: Vec<_> = (0..count as u64).map(|page| list.get(7 + page)).collect();
+    let mut read = vec![0xee; count * PAGE_BYTES];
+    store.read_pages(&keys, &mut read)?;
+    Ok(read)
+}
+
+pub fn encode(root: &PageListRef) -> Vec<u8> {
+    let mut state = Vec::new();
+    ciborium::into_writer(root, &mut state).unwrap();
+    state
+}
+
+pub fn decode(state: &[u8]) -> PageListRef {
+    ciborium::from_reader(state).unwrap()
+}

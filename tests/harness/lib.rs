@@ -1,0 +1,24 @@
+//! What the suites share: programs to run, lives to watch and end, and the comparison of two lives.
+//!
+//! A test owns a [`Scene`]: a temporary directory, a time limit, and the promise that no process of the test
+//! outlives it. In a scene it starts a [`Program`] as a [`Life`], takes checkpoints into a [`Store`], kills the
+//! life, starts a second one with [`Restart`] and compares what both have printed. [`exact`] does all of that in
+//! one call, and most tests are that call with a different program. Nothing here waits by sleeping where an
+//! event can be had, and nothing waits for ever.
+
+pub mod command;
+pub mod exact;
+pub mod fault;
+pub mod life;
+pub mod output;
+pub mod processes;
+pub mod product;
+pub mod program;
+pub mod scene;
+pub mod store;
+
+pub use command::{Answer, Ckpt, checkpoint};
+pub use life::{Launch, Life, Restart, Stdout, code_of};
+pub use program::Program;
+pub use scene::{Scene, skip};
+pub use store::{Row, Store};

@@ -1,0 +1,139 @@
+//! Programs to checkpoint: the victims in C, and scripts for interpreters that the machine has.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::product;
+
+/// What to execute, the same in every life.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The executable file, as `/proc/PID/exe` will show it.
+    pub executable: PathBuf,
+    /// Its arguments; paths in them are relative to the life's directory.
+    pub arguments: Vec<OsString>,
+    /// Environment variables set for it.
+    pub environment: Vec<(String, OsString)>,
+    /// Files that it writes in its directory besides stdout, compared as well.
+    pub files: Vec<String>,
+}
+
+impl Program {
+    /// Any executable.
+    pub fn at(path: impl Into<PathBuf>) -> Program {
+        let executable = path.into().canonicalize().expect("the program exists");
+        Program { executable, arguments: Vec::new(), environment: Vec::new(), files: Vec::new() }
+    }
+
+    /// A victim in C, compiled when needed.
+    pub fn victim(name: &str) -> Program {
+        Program::at(compiled(name, name, &[]))
+    }
+
+    /// A victim linked statically, which ignores LD_PRELOAD.
+    pub fn static_victim(name: &str) -> Program {
+        Program::at(compiled(name, &format!("{name}.static"), &["-static"]))
+    }
+
+    /// A script for Python.
+    pub fn python(script: &str) -> Program {
+        Program::at(interpreter("python3")).argument(source(script))
+    }
+
+    /// A script for node.
+    pub fn node(script: &str) -> Program {
+        Program::at(interpreter("node")).argument(source(script))
+    }
+
+    /// A class for Java, compiled when needed.
+    pub fn java(class: &str) -> Program {
+        let classes = compiled_java(class);
+        Program::at(interpreter("java")).argument("-cp").argument(classes).argument(class)
+    }
+
+    /// With one more argument.
+    pub fn argument(mut self, argument: impl Into<OsString>) -> Program {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// With an environment variable.
+    pub fn variable(mut self, name: &str, value: impl Into<OsString>) -> Program {
+        self.environment.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// With a file of its own that is compared like its output.
+    pub fn writes(mut self, file: &str) -> Program {
+        self.files.push(file.to_owned());
+        self
+    }
+}
+
+/// A file among the victims.
+pub fn source(name: &str) -> PathBuf {
+    product::repository().join("tests/victims").join(name)
+}
+
+/// The real interpreter: not a shell script in front of it, which would be the process that is checkpointed.
+fn interpreter(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = [PathBuf::from("/usr/bin")];
+    let candidates = system.into_iter().chain(std::env::split_paths(&path)).map(|dir| dir.join(name));
+    let is_elf = |path: &PathBuf| fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF"));
+    candidates.into_iter().find(is_elf).unwrap_or_else(|| panic!("{name} is missing; scripts/test installs it"))
+}
+
+fn compiled(name: &str, output: &str, flags: &[&str]) -> PathBuf {
+    let folder = victims_folder();
+    let binary = folder.join(output);
+    let sources = [source(&format!("{name}.c")), source("victim.h")];
+    let _lock = lock(&folder.join(format!("{output}.lock")));
+    if newer_than_all(&binary, &sources) {
+        return binary;
+    }
+    let unfinished = folder.join(format!("{output}.new"));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=gnu17", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(flags);
+    compiler.arg("-o").arg(&unfinished).arg(&sources[0]);
+    let output = compiler.output().expect("cc is missing; scripts/test installs it");
+    assert!(output.status.success(), "{compiler:?}:\n{}", String::from_utf8_lossy(&output.stderr));
+    fs::rename(&unfinished, &binary).expect("both lie in one folder");
+    binary
+}
+
+fn compiled_java(class: &str) -> PathBuf {
+    let folder = victims_folder().join(format!("java-{class}"));
+    fs::create_dir_all(&folder).expect("target is writable");
+    let _lock = lock(&folder.join("lock"));
+    let sources = [source(&format!("{class}.java"))];
+    if !newer_than_all(&folder.join(format!("{class}.class")), &sources) {
+        let output = Command::new("javac").arg("-d").arg(&folder).arg(&sources[0]).output();
+        let output = output.expect("javac is missing; scripts/test installs it");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    folder
+}
+
+fn victims_folder() -> PathBuf {
+    let folder = product::target().join("victims");
+    fs::create_dir_all(&folder).expect("target is writable");
+    folder.canonicalize().expect("just made")
+}
+
+/// Several test processes may want the same victim at once.
+fn lock(path: &Path) -> Flock<File> {
+    let file = File::create(path).expect("target is writable");
+    Flock::lock(file, FlockArg::LockExclusive).expect("a lock on a local file")
+}
+
+fn newer_than_all(file: &Path, sources: &[PathBuf]) -> bool {
+    let modified = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
+    let newest = sources.iter().filter_map(|path| modified(path)).max().unwrap_or(SystemTime::UNIX_EPOCH);
+    modified(file).is_some_and(|time| time > newest)
+}

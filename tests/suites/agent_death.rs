@@ -1,0 +1,249 @@
+//! The agent may die at any request or write: one copy of the program goes on, and nothing is lost.
+//!
+//! A first run with a trace says which fault points there are and how often each is passed. Then the agent is
+//! killed at them, one after the other, under one program that must not notice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ckpt_tests::exact::{assert_same, reference};
+use ckpt_tests::{Ckpt, Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, fault, processes};
+use nix::sys::signal::Signal;
+
+const STEPS: usize = 100_000;
+
+fn endless() -> Program {
+    Program::victim("threads8").argument(STEPS.to_string())
+}
+
+/// Ends the agents of a program, so that the next command starts one with its own environment.
+fn end_agents(pid: i32) {
+    for agent in processes::agents_of(pid) {
+        processes::send(agent, Signal::SIGKILL);
+    }
+    processes::wait_until("the agents are gone", Duration::from_secs(5), || processes::agents_of(pid).is_empty());
+}
+
+/// The passages of a second checkpoint (which is incremental) of a fresh program.
+fn passages_of_a_checkpoint(scene: &Scene) -> BTreeMap<String, u64> {
+    let trace = scene.path().join("trace-checkpoint");
+    let life = Life::preloaded(scene, "traced", &endless());
+    life.output.wait_for_lines(5);
+    checkpoint(scene, life.pid);
+    end_agents(life.pid);
+    let pid = life.pid.to_string();
+    Ckpt::new(scene, ["checkpoint", &pid]).variable(fault::TRACE, &trace).call().succeeded();
+    let passages = fault::passages(&trace);
+    assert!(!passages.is_empty(), "the agent has passed no fault point");
+    passages
+}
+
+/// Exactly one copy of the program is there, it is not stopped, and it prints.
+#[track_caller]
+fn goes_on_alone(program: &Program, life: &Life<'_>, story: &str) {
+    let limit = Duration::from_secs(10);
+    let copies = || processes::copies(&program.executable, &life.directory);
+    processes::wait_until(&format!("only the program is left; {story}"), limit, || copies() == [life.pid]);
+    processes::wait_until(&format!("nothing is stopped; {story}"), limit, || !processes::is_stopped(life.pid));
+    life.output.wait_for_more_lines(2);
+    assert!(processes::children(life.pid).is_empty(), "the program has children: {story}");
+    assert_eq!(processes::threads(life.pid).len(), 9, "{story}");
+}
+
+/// Kills the agent at each of `faults` under one program; then its output must be right, and its checkpoints too.
+fn outlives(faults: &[String]) {
+    let scene = Scene::of_at_most(Duration::from_secs(600));
+    let program = endless();
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_lines(5);
+    let earliest = checkpoint(&scene, life.pid);
+    let pid = life.pid.to_string();
+    for name in faults {
+        end_agents(life.pid);
+        let answer = Ckpt::new(&scene, ["checkpoint", &pid]).variable(fault::KILL, name).call();
+        let story = format!("agent killed at {name}; ckpt checkpoint said {answer:?}");
+        goes_on_alone(&program, &life, &story);
+    }
+    end_agents(life.pid);
+    let latest = checkpoint(&scene, life.pid);
+    life.output.wait_for_more_lines(2);
+    life.kill();
+    let printed = life.output.bytes();
+    is_the_true_output(&scene, &printed);
+    for id in [earliest, latest] {
+        let mut restarted = Restart::of(life.store()).id(id).begin(&scene, &life.directory, life.pid);
+        restarted.output.wait_for_more_lines(5);
+        restarted.kill();
+        is_the_true_output(&scene, &restarted.output.bytes());
+    }
+}
+
+/// The output is what an undisturbed program prints, as far as it goes.
+fn is_the_true_output(scene: &Scene, printed: &[u8]) {
+    let lines = printed.iter().filter(|&&byte| byte == b'\n').count();
+    let whole = Program::victim("threads8").argument((lines + 20).to_string());
+    let expected = reference(scene, &whole).stdout;
+    let complete = printed.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    assert_same(&printed[..complete], &expected[..complete], "the program's output");
+}
+
+/// Every tenth of the faults, so that several tests share them.
+fn share(faults: Vec<String>, of: usize, which: usize) -> Vec<String> {
+    faults.into_iter().enumerate().filter(|(index, _)| index % of == which).map(|(_, name)| name).collect()
+}
+
+fn quick_share(which: usize) {
+    let passages = passages_of_a_checkpoint(&Scene::new());
+    outlives(&share(fault::plan(&passages, 0), 2, which));
+}
+
+#[test]
+fn the_program_outlives_its_agent_at_the_first_and_last_passage_of_even_fault_points() {
+    quick_share(0);
+}
+
+#[test]
+fn the_program_outlives_its_agent_at_the_first_and_last_passage_of_odd_fault_points() {
+    quick_share(1);
+}
+
+fn thorough_share(which: usize) {
+    let passages = passages_of_a_checkpoint(&Scene::new());
+    outlives(&share(fault::plan(&passages, 30), 4, which));
+}
+
+#[test]
+#[ignore = "thirty passages of each fault point; scripts/test --all"]
+fn the_program_outlives_its_agent_at_thirty_passages_of_each_point_first_quarter() {
+    thorough_share(0);
+}
+
+#[test]
+#[ignore = "thirty passages of each fault point; scripts/test --all"]
+fn the_program_outlives_its_agent_at_thirty_passages_of_each_point_second_quarter() {
+    thorough_share(1);
+}
+
+#[test]
+#[ignore = "thirty passages of each fault point; scripts/test --all"]
+fn the_program_outlives_its_agent_at_thirty_passages_of_each_point_third_quarter() {
+    thorough_share(2);
+}
+
+#[test]
+#[ignore = "thirty passages of each fault point; scripts/test --all"]
+fn the_program_outlives_its_agent_at_thirty_passages_of_each_point_last_quarter() {
+    thorough_share(3);
+}
+
+#[test]
+fn the_program_outlives_an_agent_that_was_started_by_the_signal() {
+    let scene = Scene::of_at_most(Duration::from_secs(120));
+    let passages = passages_of_a_checkpoint(&scene);
+    let faults = fault::plan(&passages, 0);
+    for name in faults.iter().step_by(5) {
+        let program = endless().variable(fault::KILL, name);
+        let life = Life::preloaded(&scene, &format!("signal-{}", name.replace('/', "-")), &program);
+        life.output.wait_for_lines(3);
+        processes::send(life.pid, Signal::SIGUSR1);
+        processes::wait_until("an agent was there and is gone, or has sealed", Duration::from_secs(10), || {
+            life.directory.join("store").exists() && processes::agents_of(life.pid).is_empty()
+                || !life.store().sealed(&scene).is_empty()
+        });
+        goes_on_alone(&program, &life, &format!("agent of a signal, killed at {name}"));
+    }
+}
+
+/// A checkpoint to restart from: the store's life, its pid and its directory.
+fn checkpointed_life(scene: &Scene) -> (PathBuf, i32) {
+    let mut life = Life::preloaded(scene, "life", &endless());
+    life.output.wait_for_lines(10);
+    checkpoint(scene, life.pid);
+    life.kill();
+    (life.directory.clone(), life.pid)
+}
+
+fn passages_of_a_restart(scene: &Scene, directory: &std::path::Path, pid: i32) -> BTreeMap<String, u64> {
+    let trace = scene.path().join("trace-restart");
+    let restart = Restart::of(directory.join("store")).variable(fault::TRACE, &trace);
+    let mut life = restart.begin(scene, directory, pid);
+    life.output.wait_for_line("step 20 ");
+    life.kill();
+    fault::passages(&trace)
+}
+
+#[test]
+fn a_restart_that_dies_leaves_a_running_program_or_none() {
+    let scene = Scene::of_at_most(Duration::from_secs(300));
+    let program = endless();
+    let (directory, pid) = checkpointed_life(&scene);
+    let passages = passages_of_a_restart(&scene, &directory, pid);
+    for name in fault::plan(&passages, 0) {
+        let restart = Restart::of(directory.join("store")).variable(fault::KILL, &name);
+        let mut parent = restart.spawn(&scene, &directory);
+        // It dies by itself at the fault point; one that is passed only later is ended here.
+        let limit = Duration::from_secs(5);
+        let end = std::time::Instant::now() + limit;
+        while parent.try_wait().is_none() && std::time::Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        processes::send(parent.child.id().cast_signed(), Signal::SIGKILL);
+        parent.wait();
+        let copies = || processes::copies(&program.executable, &directory);
+        let settled = || copies().iter().all(|&copy| !processes::is_stopped(copy)) && copies().len() <= 1;
+        processes::wait_until(&format!("nothing half-built is left; killed at {name}"), limit, settled);
+        for copy in processes::of_scene(scene.path()) {
+            processes::send(copy, Signal::SIGKILL);
+        }
+        processes::wait_until("the pid is free", limit, || processes::of_scene(scene.path()).is_empty());
+    }
+    let mut life = Restart::of(directory.join("store")).begin(&scene, &directory, pid);
+    life.output.wait_for_line("step 30 ");
+    life.kill();
+    is_the_true_output(&scene, &life.output.bytes());
+}
+
+#[test]
+fn an_agent_that_is_killed_while_idle_is_replaced() {
+    let scene = Scene::new();
+    let mut life = Life::start(&scene, "life", &endless(), &Launch::Run(Vec::new()), Stdout::File);
+    life.output.wait_for_lines(5);
+    let first = checkpoint(&scene, life.pid);
+    end_agents(life.pid);
+    let second = checkpoint(&scene, life.pid);
+    assert!(second > first);
+    processes::send(life.pid, Signal::SIGUSR1);
+    life.store().wait_for_sealed(&scene, 3);
+    life.kill();
+}
+
+#[test]
+fn every_fault_point_is_reached_by_some_scenario() {
+    let scene = Scene::of_at_most(Duration::from_secs(120));
+    let listed = Ckpt::new(&scene, ["fault-points"]).call().succeeded().stdout;
+    let listed: BTreeSet<String> = listed.lines().map(str::to_owned).collect();
+    assert!(!listed.is_empty());
+    let trace = scene.path().join("trace");
+    let reached = || -> BTreeSet<String> { fault::passages(&trace).into_keys().collect() };
+    let traced = |name: &str| Program::victim(name).variable(fault::TRACE, &trace);
+
+    // Each victim holds another kind of state; both triggers, a second and a last checkpoint, and a restart.
+    for name in ["threads8", "files", "pipes_epoll", "mappings", "signals", "blocked_calls"] {
+        let mut life = Life::preloaded(&scene, name, &traced(name));
+        life.output.wait_for_lines(5);
+        processes::send(life.pid, Signal::SIGUSR1);
+        life.store().wait_for_sealed(&scene, 1);
+        let pid = life.pid.to_string();
+        let last = Ckpt::new(&scene, ["checkpoint", "--kill", &pid]).variable(fault::TRACE, &trace);
+        last.call().succeeded();
+        life.wait();
+        let restart = Restart::of(life.store()).variable(fault::TRACE, &trace);
+        let mut second = restart.begin(&scene, &life.directory, life.pid);
+        assert_eq!(code_of(second.wait()), 7, "{name}: {}", second.errors());
+    }
+    let unreached: Vec<_> = listed.difference(&reached()).cloned().collect();
+    let unlisted: Vec<_> = reached().difference(&listed).cloned().collect();
+    assert!(unreached.is_empty(), "fault points that no scenario reaches: {unreached:?}");
+    assert!(unlisted.is_empty(), "fault points that ckpt fault-points does not list: {unlisted:?}");
+}

@@ -1,0 +1,316 @@
+//! The command line as scripts see it: exit codes, stdout, JSON.
+
+use std::time::Duration;
+
+use ckpt_tests::exact::{assert_same, reference};
+use ckpt_tests::{Answer, Ckpt, Launch, Life, Program, Restart, Scene, Stdout, Store, checkpoint, code_of, processes};
+
+fn ckpt(scene: &Scene, arguments: &[&str]) -> Answer {
+    Ckpt::new(scene, arguments).call()
+}
+
+fn program() -> Program {
+    Program::victim("churn").argument("150")
+}
+
+/// A life with one checkpoint, dead.
+fn checkpointed(scene: &Scene) -> (Store, i32, std::path::PathBuf, u64) {
+    let mut life = Life::preloaded(scene, "life", &program());
+    life.output.wait_for_lines(5);
+    let id = checkpoint(scene, life.pid);
+    life.kill();
+    (life.store(), life.pid, life.directory.clone(), id)
+}
+
+#[test]
+fn help_has_examples_and_goes_to_stdout() {
+    let scene = Scene::new();
+    for command in ["run", "checkpoint", "restart", "list", "show", "doctor"] {
+        let answer = ckpt(&scene, &[command, "--help"]).succeeded();
+        assert!(answer.stdout.contains("xample"), "ckpt {command} --help shows no example:\n{}", answer.stdout);
+        assert_eq!(answer.stderr, "");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_usage() {
+    let scene = Scene::new();
+    for arguments in [&["no-such-command"][..], &["checkpoint"], &["checkpoint", "not-a-pid"], &["list"], &[]] {
+        let answer = ckpt(&scene, arguments).failed_with(2);
+        assert_eq!(answer.stdout, "", "{arguments:?}");
+        assert_ne!(answer.stderr, "", "{arguments:?}");
+    }
+    ckpt(&scene, &["run", "--no-such-option", "--", "true"]).failed_with(122);
+    ckpt(&scene, &["restart"]).failed_with(122);
+}
+
+#[test]
+fn checkpoint_prints_the_id_alone() {
+    let scene = Scene::new();
+    let life = Life::preloaded(&scene, "life", &program());
+    life.output.wait_for_lines(5);
+    let answer = ckpt(&scene, &["checkpoint", &life.pid.to_string()]).succeeded();
+    let id = answer.number();
+    let rows = life.store().rows(&scene);
+    assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
+}
+
+#[test]
+fn list_and_show_have_the_documented_fields() {
+    let scene = Scene::new();
+    let (store, pid, _, id) = checkpointed(&scene);
+    let row = &store.rows(&scene)[0];
+    assert_eq!((row.id, row.name.as_str(), row.state.as_str(), row.processes), (id, "churn", "sealed", 1));
+    assert!(!row.job.is_empty() && row.sealed_unix_s.is_some_and(|time| time > 1_700_000_000), "{row:?}");
+    assert!(row.memory_bytes > 0 && row.new_bytes > 0, "{row:?}");
+    assert!(row.stop_ms <= row.total_ms, "{row:?}");
+
+    let shown = store.show(&scene, id);
+    let regions = shown["regions"].as_array().expect("regions[]");
+    assert!(regions.len() > 10);
+    for region in regions {
+        for field in ["id", "address", "bytes", "kind", "name"] {
+            assert!(region.get(field).is_some(), "no {field} in {region}");
+        }
+    }
+    assert!(regions.iter().any(|region| region["name"] == "[stack]"), "{shown}");
+    assert!(regions.iter().all(|region| region["name"] != "[vdso]"), "vdso is not captured");
+    let threads = shown["threads"].as_array().expect("threads[]");
+    assert!(threads.len() >= 4, "{shown}");
+    assert!(shown.to_string().contains(&pid.to_string()));
+    for word in ["processes", "descriptors"] {
+        assert!(shown.get(word).is_some(), "no {word} in {shown}");
+    }
+}
+
+#[test]
+fn list_and_show_are_readable_without_json() {
+    let scene = Scene::new();
+    let (store, _, _, id) = checkpointed(&scene);
+    let dir = store.path().to_string_lossy().into_owned();
+    let list = ckpt(&scene, &["list", &dir]).succeeded();
+    assert!(list.stdout.contains("sealed") && list.stdout.contains("churn"), "{}", list.stdout);
+    let newest = ckpt(&scene, &["show", &dir]).succeeded();
+    let numbered = ckpt(&scene, &["show", &dir, &id.to_string()]).succeeded();
+    assert_eq!(newest.stdout, numbered.stdout);
+    for word in ["zero", "duplicate", "new", "[stack]"] {
+        assert!(newest.stdout.contains(word), "no {word} in:\n{}", newest.stdout);
+    }
+}
+
+#[test]
+fn a_process_that_does_not_exist_fails() {
+    let scene = Scene::new();
+    let answer = ckpt(&scene, &["checkpoint", "4194303"]);
+    assert!(matches!(answer.code, 1 | 5), "{answer:?}");
+    assert!(answer.stderr.contains("4194303"), "{answer:?}");
+}
+
+#[test]
+fn an_unknown_id_and_a_directory_that_is_no_store_fail() {
+    let scene = Scene::new();
+    let (store, _, _, _) = checkpointed(&scene);
+    let dir = store.path().to_string_lossy().into_owned();
+    let empty = scene.folder("empty").to_string_lossy().into_owned();
+    for arguments in [&["show", &dir, "999"][..], &["list", &empty], &["show", &empty], &["list", "/no/such/place"]] {
+        let answer = ckpt(&scene, arguments);
+        assert!(matches!(answer.code, 1..=5), "{arguments:?}: {answer:?}");
+        assert_eq!(answer.stdout, "", "{arguments:?}");
+    }
+    for arguments in [&["restart", &dir, "--id", "999"][..], &["restart", &empty], &["restart", "/no/such/place"]] {
+        let answer = ckpt(&scene, arguments);
+        assert!(matches!(answer.code, 121..=125), "{arguments:?}: {answer:?}");
+        assert_eq!(answer.stdout, "", "{arguments:?}");
+    }
+    assert_eq!(std::fs::read_dir(&empty).expect("it is there").count(), 0, "reading a store makes none");
+}
+
+#[test]
+fn no_wait_returns_when_the_program_runs_again() {
+    let scene = Scene::new();
+    let program = Program::victim("idle").argument("2000").argument("random");
+    let life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_lines(3);
+    let id = ckpt(&scene, &["checkpoint", "--no-wait", &life.pid.to_string()]).succeeded().number();
+    let row = life.store().wait_for_sealed(&scene, 1);
+    assert_eq!(row.id, id);
+    life.output.wait_for_more_lines(2);
+}
+
+#[test]
+fn kill_seals_and_ends_the_program_without_letting_it_run_on() {
+    let scene = Scene::new();
+    let reference = reference(&scene, &program());
+    let mut life = Life::start(&scene, "life", &program(), &Launch::Preload, Stdout::Pipe);
+    life.output.wait_for_lines(5);
+    ckpt(&scene, &["checkpoint", "--kill", &life.pid.to_string()]).succeeded().number();
+    assert_eq!(code_of(life.wait()), 137);
+    life.output.wait_for_the_end(Duration::from_secs(2));
+    let first = life.output.bytes();
+    let restart = Restart::of(life.store()).stdout(Stdout::Pipe);
+    let mut second = restart.begin(&scene, &life.directory, life.pid);
+    assert_eq!(code_of(second.wait()), reference.code, "{}", second.errors());
+    second.output.wait_for_the_end(Duration::from_secs(2));
+    let both = [first, second.output.bytes()].concat();
+    assert_same(&both, &reference.stdout, "the two lives together: no byte twice, none missing");
+}
+
+#[test]
+fn detach_prints_the_pid_alone_and_returns() {
+    let scene = Scene::new();
+    let reference = reference(&scene, &program());
+    let (store, pid, directory, _) = checkpointed(&scene);
+    let answer = ckpt(&scene, &["restart", "--detach", &store.path().to_string_lossy()]).succeeded();
+    let found = i32::try_from(answer.number()).expect("a pid");
+    assert!(processes::is_alive(found), "{answer:?}");
+    assert_eq!(processes::pid_in_its_namespace(found), Some(pid));
+    let output = ckpt_tests::output::Output::File(directory.join("stdout"));
+    output.wait_for_line("verified");
+    assert_same(&output.bytes(), &reference.stdout, "the output of the detached program");
+}
+
+#[test]
+fn a_detached_program_can_be_checkpointed_again() {
+    let scene = Scene::new();
+    let reference = reference(&scene, &program());
+    let (store, pid, directory, first) = checkpointed(&scene);
+    let detached = ckpt(&scene, &["restart", "--detach", &store.path().to_string_lossy()]).succeeded();
+    let found = i32::try_from(detached.number()).expect("a pid");
+    let id = ckpt(&scene, &["checkpoint", "--kill", &found.to_string()]).succeeded().number();
+    assert!(id > first);
+    processes::wait_until("it is gone", Duration::from_secs(5), || !processes::is_alive(found));
+    let mut life = Restart::of(&store).begin(&scene, &directory, pid);
+    assert_eq!(code_of(life.wait()), reference.code, "{}", life.errors());
+    assert_same(&life.output.bytes(), &reference.stdout, "the output of the third life");
+}
+
+#[test]
+fn run_passes_the_exit_status_through() {
+    let scene = Scene::new();
+    for (kind, code) in [("code:0", 0), ("code:1", 1), ("code:42", 42), ("signal:15", 143), ("signal:9", 137)] {
+        let program = Program::victim("exits").argument("3").argument(kind);
+        let run = Launch::Run(Vec::new());
+        let mut command = std::process::Command::new(ckpt_tests::product::ckpt());
+        let Launch::Run(options) = run else { unreachable!() };
+        command.arg("run").args(options).arg("--dir").arg(scene.path().join("store"));
+        command.arg("--").arg(&program.executable).args(&program.arguments).current_dir(scene.path());
+        let status = command.output().expect("ckpt runs").status;
+        assert_eq!(code_of(status), code, "{kind}");
+    }
+}
+
+#[test]
+fn run_says_when_a_static_program_ignores_libckpt() {
+    let scene = Scene::new();
+    let program = Program::static_victim("exits");
+    let path = program.executable.to_string_lossy().into_owned();
+    let answer = ckpt(&scene, &["run", "--", &path, "3", "code:0"]).failed_with(124);
+    assert!(answer.stderr.contains("static"), "{answer:?}");
+    assert_eq!(answer.stdout, "", "it was not started");
+}
+
+#[test]
+fn run_of_a_missing_program_fails_with_a_code_of_ours() {
+    let scene = Scene::new();
+    let answer = ckpt(&scene, &["run", "--", "/no/such/program"]);
+    assert!(matches!(answer.code, 121..=125), "{answer:?}");
+    assert!(answer.stderr.contains("/no/such/program"), "{answer:?}");
+}
+
+#[test]
+fn run_sets_directory_name_and_interval() {
+    let scene = Scene::new();
+    let dir = scene.path().join("other store");
+    let options = ["--dir", &dir.to_string_lossy(), "--name", "a name", "--interval", "1s"].map(str::to_owned);
+    let life = Life::start(&scene, "life", &program().argument("x"), &Launch::Run(options.into()), Stdout::File);
+    let row = Store::at(&dir).wait_for_sealed(&scene, 1);
+    assert_eq!(row.name, "a name");
+    assert!(!life.store().path().exists(), "--dir wins over CKPT_DIR");
+}
+
+#[test]
+fn the_interval_is_taken_from_the_environment_too() {
+    let scene = Scene::new();
+    let program = Program::victim("churn").argument("1000").variable("CKPT_INTERVAL", "1");
+    let life = Life::start(&scene, "life", &program, &Launch::Run(Vec::new()), Stdout::File);
+    life.store().wait_for_sealed(&scene, 2);
+}
+
+#[test]
+fn the_store_is_private_and_has_a_restart_script_that_works() {
+    use std::os::unix::fs::PermissionsExt;
+    let scene = Scene::new();
+    let reference = reference(&scene, &program());
+    let (store, _, directory, _) = checkpointed(&scene);
+    let mode = |path: &std::path::Path| std::fs::metadata(path).expect("it exists").permissions().mode() & 0o777;
+    assert_eq!(mode(store.path()), 0o700);
+    let script = store.path().join("restart.sh");
+    assert_eq!(mode(&script) & 0o077, 0, "nobody else reads or runs it");
+    let shell = Program::at("/bin/sh").argument(&script);
+    let mut life = Life::start(&scene, "by-script", &shell, &Launch::Plain, Stdout::File);
+    assert_eq!(code_of(life.wait()), reference.code, "{}", life.errors());
+    let output = std::fs::read(directory.join("stdout")).expect("the program's output");
+    assert_same(&output, &reference.stdout, "the output after restart.sh");
+}
+
+#[test]
+fn a_store_of_two_jobs_makes_restart_ask_which() {
+    let scene = Scene::new();
+    let shared = scene.path().join("shared");
+    let program = program().variable("CKPT_DIR", &shared);
+    let store = Store::at(&shared);
+    for name in ["one", "other"] {
+        let mut life = Life::preloaded(&scene, name, &program);
+        life.output.wait_for_lines(5);
+        checkpoint(&scene, life.pid);
+        life.kill();
+    }
+    let jobs: Vec<String> = store.rows(&scene).into_iter().map(|row| row.job).collect();
+    assert_ne!(jobs[0], jobs[1]);
+    let dir = shared.to_string_lossy().into_owned();
+    let answer = ckpt(&scene, &["restart", &dir]).failed_with(122);
+    assert!(jobs.iter().all(|job| answer.stderr.contains(job.as_str())), "it lists the jobs: {answer:?}");
+    ckpt(&scene, &["restart", &dir, "--job", &jobs[1]]).failed_with(7);
+}
+
+#[test]
+fn doctor_tells_what_works_here() {
+    let scene = Scene::new();
+    let answer = ckpt(&scene, &["doctor"]);
+    for word in ["ptrace", "namespace", "set_tid", "userfaultfd", "write-protect", "huge page", "file system"] {
+        let text = format!("{}{}", answer.stdout, answer.stderr).to_lowercase();
+        assert!(text.contains(word), "ckpt doctor says nothing about {word}:\n{text}");
+    }
+    assert!(matches!(answer.code, 0 | 5), "{answer:?}");
+}
+
+#[test]
+fn a_damaged_checkpoint_is_corrupt() {
+    let scene = Scene::new();
+    let (store, _, _, _) = checkpointed(&scene);
+    let damaged = damage_every_file(store.path());
+    assert!(damaged > 0);
+    let answer = ckpt(&scene, &["restart", &store.path().to_string_lossy()]);
+    assert_eq!(answer.code, 123, "{answer:?}");
+    assert_eq!(answer.stdout, "");
+}
+
+/// Changes a byte in the middle of each file larger than a page; gives how many.
+fn damage_every_file(folder: &std::path::Path) -> usize {
+    let mut damaged = 0;
+    for entry in std::fs::read_dir(folder).expect("the store").filter_map(Result::ok) {
+        let kind = entry.file_type().expect("it exists");
+        if kind.is_dir() {
+            damaged += damage_every_file(&entry.path());
+        } else if kind.is_file() {
+            let mut bytes = std::fs::read(entry.path()).expect("readable");
+            if bytes.len() > 4096 {
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 0x10;
+                std::fs::write(entry.path(), bytes).expect("writable");
+                damaged += 1;
+            }
+        }
+    }
+    damaged
+}

@@ -1,0 +1,95 @@
+//! Only what changed is stored again, equal pages are stored once, and zero pages cost nothing.
+
+use ckpt_tests::{Life, Program, Row, Scene, checkpoint};
+
+const MIB: u64 = 1 << 20;
+
+fn idle(kind: &str) -> Program {
+    Program::victim("idle").argument("3000").argument(kind)
+}
+
+fn row(scene: &Scene, life: &Life<'_>, id: u64) -> Row {
+    life.store().rows(scene).into_iter().find(|row| row.id == id).expect("the checkpoint is listed")
+}
+
+#[test]
+fn a_second_checkpoint_of_an_idle_program_adds_little() {
+    let scene = Scene::new();
+    let mut life = Life::preloaded(&scene, "life", &idle("random"));
+    life.output.wait_for_lines(3);
+    let first = checkpoint(&scene, life.pid);
+    life.output.wait_for_more_lines(10);
+    let second = checkpoint(&scene, life.pid);
+    let (first, second) = (row(&scene, &life, first), row(&scene, &life, second));
+    assert!(first.new_bytes >= 256 * MIB, "random bytes cannot be stored in less: {first:?}");
+    assert!(first.memory_bytes >= 256 * MIB, "{first:?}");
+    assert!(second.new_bytes < 4 * MIB, "about ten pages of 65,536 changed: {second:?}");
+    assert_eq!((second.processes, second.state.as_str()), (1, "sealed"));
+    life.kill();
+}
+
+#[test]
+fn the_store_grows_by_what_is_new() {
+    let scene = Scene::new();
+    let mut life = Life::preloaded(&scene, "life", &idle("random"));
+    life.output.wait_for_lines(3);
+    checkpoint(&scene, life.pid);
+    let before = life.store().bytes();
+    life.output.wait_for_more_lines(10);
+    let second = checkpoint(&scene, life.pid);
+    let grown = life.store().bytes() - before;
+    let said = row(&scene, &life, second).new_bytes;
+    assert!(grown < said + MIB, "the directory grew by {grown} bytes, list says {said}");
+    life.kill();
+}
+
+#[test]
+fn zero_pages_cost_nothing() {
+    let scene = Scene::new();
+    let mut life = Life::preloaded(&scene, "life", &idle("zero"));
+    life.output.wait_for_lines(3);
+    let id = checkpoint(&scene, life.pid);
+    let row = row(&scene, &life, id);
+    assert!(row.new_bytes < 16 * MIB, "256 MiB of zeros: {row:?}");
+    life.kill();
+}
+
+#[test]
+fn two_copies_of_the_same_data_are_stored_once() {
+    let scene = Scene::new();
+    let mut life = Life::preloaded(&scene, "life", &idle("twice"));
+    life.output.wait_for_lines(3);
+    let id = checkpoint(&scene, life.pid);
+    let row = row(&scene, &life, id);
+    assert!(row.new_bytes >= 64 * MIB && row.new_bytes < 80 * MIB, "64 MiB twice: {row:?}");
+    life.kill();
+}
+
+#[test]
+fn two_jobs_with_the_same_data_share_a_store() {
+    let scene = Scene::new();
+    let shared = scene.path().join("shared");
+    let program = idle("twice").variable("CKPT_DIR", &shared);
+    let mut first = Life::preloaded(&scene, "first", &program);
+    let mut second = Life::preloaded(&scene, "second", &program);
+    let store = ckpt_tests::Store::at(&shared);
+    let take = |life: &mut Life<'_>| {
+        life.output.wait_for_lines(3);
+        let id = checkpoint(&scene, life.pid);
+        life.kill();
+        store.rows(&scene).into_iter().find(|row| row.id == id).expect("it is listed")
+    };
+    let one = take(&mut first);
+    let other = take(&mut second);
+    assert_ne!(one.id, other.id);
+    assert_ne!(one.job, other.job);
+    assert!(other.new_bytes < 8 * MIB, "its data is there already: {other:?}");
+}
+
+#[test]
+fn the_restored_memory_is_the_captured_one() {
+    for kind in ["random", "zero", "twice"] {
+        let program = Program::victim("idle").argument("40").argument(kind);
+        ckpt_tests::exact::survives_once(&program, 10);
+    }
+}

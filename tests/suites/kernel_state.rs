@@ -1,0 +1,181 @@
+//! One victim per kind of kernel state, each checkpointed, killed and restarted once.
+
+use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives, survives_once};
+use ckpt_tests::{Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes, skip};
+
+/// Some victims cannot show anything on some machines, and say so.
+fn survives_or_skips(program: &Program, line: usize) {
+    let scene = Scene::new();
+    let reference = reference(&scene, program);
+    if reference.code == 77 {
+        return skip(String::from_utf8_lossy(&reference.stdout).trim());
+    }
+    survives(&scene, program, How::usual(), line, &reference);
+}
+
+#[test]
+fn live_vector_and_mask_registers_survive() {
+    survives_or_skips(&Program::victim("avx512"), 20);
+}
+
+#[test]
+fn live_amx_tiles_survive() {
+    survives_or_skips(&Program::victim("amx"), 20);
+}
+
+#[test]
+fn general_registers_flags_x87_mxcsr_and_segment_bases_survive() {
+    survives_once(&Program::victim("registers"), 20);
+}
+
+#[test]
+fn files_keep_offsets_sizes_flags_and_sharing() {
+    survives_once(&Program::victim("files").writes("append").writes("growing").writes("read_write"), 20);
+}
+
+#[test]
+fn pipes_eventfds_and_epoll_keep_their_content() {
+    survives_once(&Program::victim("pipes_epoll"), 20);
+}
+
+#[test]
+fn mappings_of_every_kind_survive_at_their_places() {
+    survives_once(&Program::victim("mappings"), 20);
+}
+
+#[test]
+fn signal_actions_masks_queues_and_timers_survive() {
+    survives_once(&Program::victim("signals"), 20);
+}
+
+#[test]
+fn a_program_that_uses_sigusr1_itself_is_checkpointed_by_command() {
+    survives_once(&Program::victim("self_usr1"), 20);
+}
+
+#[test]
+fn a_program_without_descriptors_survives() {
+    let scene = Scene::new();
+    for kind in ["none", "full"] {
+        let program = Program::victim("no_fds").argument("60").argument(kind).writes("lines");
+        let mut first = Life::start(&scene, kind, &program, &Launch::Preload, Stdout::Pipe);
+        let lines = first.directory.join("lines");
+        let output = ckpt_tests::output::Output::File(lines);
+        output.wait_for_lines(20);
+        checkpoint(&scene, first.pid);
+        output.wait_for_more_lines(3);
+        first.kill();
+        let mut second = Restart::of(first.store()).begin(&scene, &first.directory, first.pid);
+        assert_eq!(code_of(second.wait()), 7, "{kind}: {}", second.errors());
+        assert_eq!(output.lines(), 62, "ready, 60 steps and verified");
+        assert!(output.text().trim_end().ends_with("verified"), "{}", output.text());
+    }
+}
+
+#[test]
+fn threads_born_and_dying_survive() {
+    survives_once(&Program::victim("churn"), 20);
+}
+
+#[test]
+fn calls_that_wait_do_not_notice_a_checkpoint_by_command() {
+    let scene = Scene::new();
+    let program = Program::victim("blocked_calls").argument("120");
+    let reference = reference(&scene, &program);
+    let mut life = Life::preloaded(&scene, "many", &program);
+    for line in [5, 20, 35, 50, 65, 80] {
+        life.output.wait_for_lines(line);
+        checkpoint(&scene, life.pid);
+    }
+    assert_eq!(code_of(life.wait()), reference.code, "{}", life.output.text());
+    assert_same(&life.output.bytes(), &reference.stdout, "the table after six checkpoints");
+}
+
+#[test]
+fn calls_that_wait_do_not_notice_automatic_checkpoints() {
+    let scene = Scene::new();
+    let program = Program::victim("blocked_calls").argument("150");
+    let reference = reference(&scene, &program);
+    let run = Launch::Run(vec!["--interval".to_owned(), "1s".to_owned()]);
+    let mut life = Life::start(&scene, "interval", &program, &run, Stdout::File);
+    assert_eq!(code_of(life.wait()), reference.code, "{}", life.output.text());
+    assert_same(&life.output.bytes(), &reference.stdout, "the table after automatic checkpoints");
+    assert!(!life.store().sealed(&scene).is_empty(), "no automatic checkpoint was taken in 3 seconds");
+}
+
+#[test]
+fn calls_that_wait_are_issued_again_after_a_restart() {
+    survives_once(&Program::victim("blocked_calls").argument("120"), 40);
+}
+
+/// The calls that a checkpoint triggered by signal may interrupt, because the trigger's handler runs in the thread
+/// that makes them: signal(7), "Interruption of system calls". Everything else goes on.
+const INTERRUPTED_BY_A_SIGNAL: [&str; 13] = [
+    "nanosleep",
+    "clock_nanosleep",
+    "clock_nanosleep_absolute",
+    "usleep",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect",
+    "epoll_wait",
+    "epoll_pwait2",
+    "futex_timeout",
+    "sem_timedwait",
+    "sigtimedwait",
+];
+
+#[test]
+fn a_checkpoint_by_signal_interrupts_only_the_listed_calls() {
+    let scene = Scene::of_at_most(std::time::Duration::from_secs(120));
+    let calls = INTERRUPTED_BY_A_SIGNAL.into_iter().chain(["pthread_cond_timedwait"]);
+    for call in calls {
+        let program = Program::victim("blocked_calls").argument("30").argument(format!("only:{call}"));
+        let mut life = Life::preloaded(&scene, call, &program);
+        life.output.wait_for_lines(4);
+        ckpt_tests::exact::take(&scene, &life, Trigger::Signal);
+        assert_eq!(code_of(life.wait()), 7, "{}", life.output.text());
+        let text = life.output.text();
+        let interrupted = text.lines().filter(|line| line.ends_with("interrupted")).count();
+        let wrong = text.lines().filter(|line| line.contains("wrong") || line.contains("early")).count();
+        assert_eq!(wrong, 0, "{call}:\n{text}");
+        assert!(interrupted <= 1, "{call} was interrupted {interrupted} times by one signal");
+        let listed = INTERRUPTED_BY_A_SIGNAL.contains(&call);
+        assert!(listed || interrupted == 0, "{call} was interrupted and is not listed");
+    }
+}
+
+#[test]
+fn a_checkpoint_by_command_interrupts_no_call_at_all() {
+    let scene = Scene::of_at_most(std::time::Duration::from_secs(120));
+    for call in INTERRUPTED_BY_A_SIGNAL {
+        let program = Program::victim("blocked_calls").argument("30").argument(format!("only:{call}"));
+        let mut life = Life::preloaded(&scene, call, &program);
+        life.output.wait_for_lines(4);
+        for _ in 0..3 {
+            checkpoint(&scene, life.pid);
+        }
+        assert_eq!(code_of(life.wait()), 7, "{}", life.output.text());
+        assert!(!life.output.text().contains("interrupted"), "{call}:\n{}", life.output.text());
+    }
+}
+
+#[test]
+fn a_program_stopped_by_sigstop_is_checkpointed_and_stays_stopped() {
+    use nix::sys::signal::Signal;
+    let scene = Scene::new();
+    let program = Program::victim("churn");
+    let reference = reference(&scene, &program);
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_lines(10);
+    processes::send(life.pid, Signal::SIGSTOP);
+    processes::wait_until("it stops", std::time::Duration::from_secs(5), || processes::is_stopped(life.pid));
+    checkpoint(&scene, life.pid);
+    processes::wait_until("it is stopped as before", std::time::Duration::from_secs(5), || {
+        processes::thread_states(life.pid).iter().all(|&state| state == 'T')
+    });
+    processes::send(life.pid, Signal::SIGCONT);
+    assert_eq!(code_of(life.wait()), reference.code);
+    assert_same(&life.output.bytes(), &reference.stdout, "the output");
+}

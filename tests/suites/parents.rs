@@ -1,0 +1,153 @@
+//! `ckpt run` and `ckpt restart` as parents: signals, terminals, exit status, and their own death.
+
+use std::time::Duration;
+
+use ckpt_tests::exact::{assert_same, reference};
+use ckpt_tests::{Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes, product};
+use nix::sys::signal::Signal;
+
+fn run() -> Launch {
+    Launch::Run(Vec::new())
+}
+
+fn exits(kind: &str) -> Program {
+    Program::victim("exits").argument("300").argument(kind)
+}
+
+/// A restarted life of `program`, running.
+fn restarted<'scene>(scene: &'scene Scene, program: &Program) -> Life<'scene> {
+    let mut life = Life::preloaded(scene, "life", program);
+    life.output.wait_for_lines(5);
+    checkpoint(scene, life.pid);
+    life.kill();
+    let second = Restart::of(life.store()).begin(scene, &life.directory, life.pid);
+    second.output.wait_for_line("step 10");
+    second
+}
+
+const FORWARDED: [Signal; 5] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGUSR2, Signal::SIGWINCH];
+
+#[test]
+fn run_forwards_signals() {
+    for signal in FORWARDED {
+        let scene = Scene::new();
+        let mut life = Life::start(&scene, "life", &exits("catch"), &run(), Stdout::File);
+        life.output.wait_for_lines(5);
+        processes::send(life.child.id().cast_signed(), signal);
+        assert_eq!(code_of(life.wait()), signal as i32, "{signal} is forwarded and its handler's status returned");
+        assert!(life.output.text().contains(&format!("caught {}", signal as i32)));
+    }
+}
+
+#[test]
+fn restart_forwards_signals() {
+    for signal in FORWARDED {
+        let scene = Scene::new();
+        let mut life = restarted(&scene, &exits("catch"));
+        processes::send(life.child.id().cast_signed(), signal);
+        assert_eq!(code_of(life.wait()), signal as i32, "{}", life.errors());
+        assert!(life.output.text().contains(&format!("caught {}", signal as i32)));
+    }
+}
+
+#[test]
+fn restart_passes_the_exit_status_through() {
+    let scene = Scene::new();
+    for (kind, code) in [("code:0", 0), ("code:42", 42), ("signal:15", 143), ("signal:6", 134)] {
+        let program = Program::victim("exits").argument("40").argument(kind);
+        let mut life = Life::preloaded(&scene, kind, &program);
+        life.output.wait_for_lines(5);
+        checkpoint(&scene, life.pid);
+        life.kill();
+        let mut second = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
+        assert_eq!(code_of(second.wait()), code, "{kind}: {}", second.errors());
+    }
+}
+
+#[test]
+fn a_killed_program_is_128_plus_9_for_both_parents() {
+    let scene = Scene::new();
+    let mut life = Life::start(&scene, "run", &exits(""), &run(), Stdout::File);
+    life.output.wait_for_lines(5);
+    processes::send(life.pid, Signal::SIGKILL);
+    assert_eq!(life.wait().code(), Some(137));
+    let scene = Scene::new();
+    let mut life = restarted(&scene, &exits(""));
+    processes::send(life.pid, Signal::SIGKILL);
+    assert_eq!(life.wait().code(), Some(137));
+}
+
+/// The parent of `life` is killed; the program must run on, take a checkpoint, and be restarted from it.
+fn runs_on_without_its_parent(scene: &Scene, mut life: Life<'_>, program: &Program) {
+    let expected = reference(scene, program);
+    processes::send(life.child.id().cast_signed(), Signal::SIGKILL);
+    life.wait();
+    life.output.wait_for_more_lines(5);
+    assert!(processes::is_alive(life.pid));
+    let id = checkpoint(scene, life.pid);
+    life.output.wait_for_more_lines(3);
+    processes::send(life.pid, Signal::SIGKILL);
+    processes::wait_until("it is gone", Duration::from_secs(5), || !processes::is_alive(life.pid));
+    let store = life.directory.join("store");
+    let pid = processes::pid_in_its_namespace(life.pid).unwrap_or(life.pid);
+    let mut second = Restart::of(store).id(id).begin(scene, &life.directory, pid);
+    assert_eq!(code_of(second.wait()), expected.code, "{}", second.errors());
+    assert_same(&second.output.bytes(), &expected.stdout, "the output");
+}
+
+#[test]
+fn a_program_whose_ckpt_run_is_killed_runs_on_and_is_checkpointed_again() {
+    let scene = Scene::new();
+    let program = Program::victim("churn").argument("400");
+    let life = Life::start(&scene, "life", &program, &run(), Stdout::File);
+    life.output.wait_for_lines(5);
+    runs_on_without_its_parent(&scene, life, &program);
+}
+
+#[test]
+fn a_program_whose_ckpt_restart_is_killed_runs_on_and_is_checkpointed_again() {
+    let scene = Scene::new();
+    let program = Program::victim("churn").argument("400");
+    let life = restarted(&scene, &program);
+    runs_on_without_its_parent(&scene, life, &program);
+}
+
+#[test]
+fn control_c_at_the_terminal_of_a_restart_reaches_the_program() {
+    let scene = Scene::new();
+    let program = exits("catch");
+    let mut life = Life::start(&scene, "life", &program, &Launch::Preload, Stdout::Terminal);
+    life.output.wait_for_lines(5);
+    checkpoint(&scene, life.pid);
+    life.kill();
+    let restart = Restart::of(life.store()).stdout(Stdout::SessionTerminal);
+    let mut second = restart.begin(&scene, &life.directory, life.pid);
+    second.output.wait_for_lines(3);
+    second.type_in("\x03");
+    assert_eq!(code_of(second.wait()), Signal::SIGINT as i32, "{}{}", second.output.text(), second.errors());
+    assert!(second.output.text().contains("caught 2"));
+}
+
+#[test]
+fn control_z_stops_a_restarted_program_and_fg_resumes_it() {
+    let scene = Scene::new();
+    let program = exits("code:5");
+    let mut life = Life::start(&scene, "life", &program, &Launch::Preload, Stdout::Terminal);
+    life.output.wait_for_lines(5);
+    checkpoint(&scene, life.pid);
+    life.kill();
+    // A shell with job control, as at a terminal.
+    let script = "$CKPT restart $STORE; echo stopped $?; read continue; fg > /dev/null; echo ended $?";
+    let shell = Program::at("/bin/sh").argument("-m").argument("-c").argument(script);
+    let shell = shell.variable("CKPT", product::ckpt()).variable("STORE", life.store().path());
+    let mut session = Life::start(&scene, "shell", &shell, &Launch::Plain, Stdout::SessionTerminal);
+    session.output.wait_for_lines(3);
+    let pid = session.find_program(|pid| processes::executable(pid).as_ref() == Some(&program.executable));
+    session.type_in("\x1a");
+    session.output.wait_for_line("stopped 148");
+    processes::wait_until("^Z stops the program", Duration::from_secs(5), || processes::is_stopped(pid));
+    session.type_in("\n");
+    processes::wait_until("fg resumes it", Duration::from_secs(5), || !processes::is_stopped(pid));
+    session.output.wait_for_line("ended 5");
+    session.wait();
+}
