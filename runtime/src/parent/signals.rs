@@ -79,6 +79,11 @@ impl Inherited {
     pub fn apply(&self) -> io::Result<()> {
         disposition(Signal::SIGCHLD, self.child_ignored)?;
         disposition(Signal::SIGPIPE, self.pipe_ignored)?;
+        self.apply_mask()
+    }
+
+    /// Puts the calling thread's blocked signals back.
+    pub fn apply_mask(&self) -> io::Result<()> {
         pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&self.mask), None)?;
         Ok(())
     }

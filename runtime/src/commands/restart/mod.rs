@@ -58,9 +58,9 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
             Ok(pid)
         });
     }
-    // Until the program is complete, signals have their usual effect on us, and our end is its end.
-    let rebuilt = rebuild_selected(arguments)?;
     let mut parent = Parent::prepare()?;
+    // Until the program is complete, our end is its end.
+    let rebuilt = parent.interruptible(|| rebuild_selected(arguments))?;
     let pid = rebuilt.pid();
     parent.release(pid, || rebuilt.release())?;
     parent.follow(pid)
@@ -72,7 +72,7 @@ fn rebuild_selected(arguments: &Arguments) -> Result<Rebuilt> {
     let store = Store::open(&dir)?;
     let id = selection::select(&dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
     log::info!("restarting checkpoint {id} of {}", dir.display());
-    let options = RestoreOptions { store_dir: dir, force: arguments.force, ..RestoreOptions::default() };
+    let options = RestoreOptions { store_dir: dir, force: arguments.force };
     rebuild_with_progress(&store, id, &options)
 }
 
