@@ -87,9 +87,12 @@ fn initialise(files: &Files) -> Result<()> {
     files.sync_dir("", fault::ROOT_SYNC)
 }
 
+/// Written beside the store by the parts of ckpt that have something to say before the first checkpoint.
+const LOG: &str = "log";
+
 fn refuse_other_files(files: &Files) -> Result<()> {
-    let is_ours =
-        |name: &String| DIRECTORIES.contains(&name.as_str()) || [HEADER, HEADER_NEW, LOCK].contains(&name.as_str());
+    let ours = [HEADER, HEADER_NEW, LOCK, LOG];
+    let is_ours = |name: &String| DIRECTORIES.contains(&name.as_str()) || ours.contains(&name.as_str());
     match files.list("")?.into_iter().find(|name| !is_ours(name)) {
         None => Ok(()),
         Some(name) => {
