@@ -131,7 +131,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
 
     let _pinned = Pinned::here();
     progress(Stage::Threads, 0, 0);
-    address_space::lock(&mut process, &image)?;
+    address_space::complete(&mut process, &image)?;
     make_threads(&mut process, &image, id)?;
     settle::settle(id, &image, &plan, store, &shared)?;
     Ok(Rebuilt { process, image })

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use nix::unistd::{Uid, getegid, geteuid};
 
 use crate::error::{Error, Result};
 use crate::image::ProcessImage;
+use crate::restore::spawn::REAPING_TIMEOUT;
 
 /// Checks users, groups and process ids.
 pub fn check(image: &ProcessImage) -> Result<()> {
@@ -27,21 +29,31 @@ fn check_user(image: &ProcessImage, user: Uid, group: u32) -> Result<()> {
     Err(Error::environment(what, why, "restart it as the same user, or as root"))
 }
 
+/// Refuses an id that is in use. A process that has ended keeps its id until its parent notices, which an init
+/// that polls does within a second or two: that is waited for.
 fn check_free(tid: i32) -> Result<()> {
-    let directory = Path::new("/proc").join(tid.to_string());
-    if !directory.exists() {
-        return Ok(());
+    let deadline = Instant::now() + REAPING_TIMEOUT;
+    loop {
+        let Some((name, ended)) = holder(tid) else { return Ok(()) };
+        if !ended || Instant::now() >= deadline {
+            let advice = match ended {
+                true => "it has ended; restart once its parent has noticed",
+                false if tid == std::process::id() as i32 => "that is this command; give it again",
+                false => "wait until it ends, or end it",
+            };
+            return Err(Error::environment("restart", format!("pid {tid} is in use by `{name}`"), advice));
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// The name of the process or thread that has the id, and whether it has ended.
+fn holder(tid: i32) -> Option<(String, bool)> {
+    let directory = Path::new("/proc").join(tid.to_string());
+    let status = fs::read_to_string(directory.join("status")).ok()?;
     let name = fs::read_to_string(directory.join("comm")).unwrap_or_default();
-    let name = name.trim_end();
-    let status = fs::read_to_string(directory.join("status")).unwrap_or_default();
     let ended = status.lines().any(|line| line.starts_with("State:") && line.contains("zombie"));
-    let advice = match ended {
-        true => "it has ended; restart once its parent has noticed",
-        false if tid == std::process::id() as i32 => "that is this command; give it again",
-        false => "wait until it ends, or end it",
-    };
-    Err(Error::environment("restart", format!("pid {tid} is in use by `{name}`"), advice))
+    Some((name.trim_end().to_owned(), ended))
 }
 
 #[cfg(test)]
