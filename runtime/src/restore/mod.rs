@@ -30,7 +30,6 @@ mod scheduling;
 mod settle;
 mod signals;
 mod spawn;
-mod terminal;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -102,7 +101,6 @@ impl Rebuilt {
             kill(Pid::from_raw(self.image.pid), Signal::SIGSTOP)
                 .map_err(|source| Error::io("stop", format!("process {}", self.image.pid), source))?;
         }
-        terminal::hand_over(&self.image);
         self.process.release()
     }
 }

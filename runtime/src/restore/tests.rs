@@ -37,7 +37,8 @@ global_asm!(
     "mov r10d, \\d",
     "syscall",
     ".endm",
-    ".global ckpt_sample_start, ckpt_sample_thread, ckpt_sample_handler, ckpt_sample_restorer, ckpt_sample_end",
+    ".global ckpt_sample_start, ckpt_sample_thread, ckpt_sample_handler, ckpt_sample_restorer",
+    ".global ckpt_sample_tiles, ckpt_sample_end",
     "ckpt_sample_start:",
     "2: call 1, 1, DATA, 8", // write(1, "tick...\n") as often as r12 says
     "dec r12",
@@ -77,6 +78,12 @@ global_asm!(
     "ckpt_sample_restorer:",
     "mov eax, 15", // rt_sigreturn
     "syscall",
+    "ckpt_sample_tiles:",
+    "mov ebx, 64",
+    "mov eax, DATA+2048",
+    ".byte 0xc4, 0xe2, 0x7a, 0x4b, 0x04, 0x18", // tilestored [rax+rbx], tmm0
+    "call 1, 1, DATA+2048, 1024",
+    "call 231, 7, 0, 0",
     "ckpt_sample_end:",
     ".popsection",
 );
@@ -86,6 +93,7 @@ unsafe extern "C" {
     static ckpt_sample_thread: u8;
     static ckpt_sample_handler: u8;
     static ckpt_sample_restorer: u8;
+    static ckpt_sample_tiles: u8;
     static ckpt_sample_end: u8;
 }
 
@@ -436,6 +444,45 @@ fn a_failure_half_way_leaves_neither_process_nor_traces_on_disk() {
     assert!(matches!(error, Error::RemoteCall { call: "sigaltstack", .. }), "{error}");
     assert!(!exists(pid));
     assert_eq!(fs::read(lab.dir.path().join("output")).unwrap(), b"before|after");
+}
+
+/// Where the processor puts a state component in the XSAVE area.
+fn place_of(component: u32) -> usize {
+    std::arch::x86_64::__cpuid_count(0xd, component).ebx as usize
+}
+
+#[test]
+fn live_tiles_come_back() {
+    const TILES: u64 = 0b11 << 17;
+    let _alone = alone();
+    let Some(lab) = Lab::new() else { return };
+    if Machine::this().unwrap().xcr0 & TILES != TILES {
+        println!("SKIPPED: this processor has no AMX");
+        return;
+    }
+    let tile: Vec<u8> = (0..1024u32).map(|at| (at * 7 + at / 64) as u8).collect();
+    let id = lab.seal(|lab, store| {
+        let mut image = sample(lab, store);
+        let (configuration, data) = (place_of(17), place_of(18));
+        let mut state = extended_state(0);
+        state.resize(data + 8192, 0);
+        state[512..520].copy_from_slice(&(TILES | 0b11).to_le_bytes());
+        state[configuration] = 1;
+        state[configuration + 16] = 64;
+        state[configuration + 48] = 16;
+        state[data..data + 1024].copy_from_slice(&tile);
+        image.threads[0].extended_state = state;
+        image.threads[0].registers[16] = address_of(&raw const ckpt_sample_tiles);
+        image
+    });
+    let rebuilt = rebuild(&lab.store, id, &RestoreOptions::default(), &mut |_, _, _| {}).unwrap();
+    let pid = rebuilt.pid();
+    check_from_outside(&rebuilt);
+    rebuilt.release().unwrap();
+    assert_eq!(libc::WEXITSTATUS(wait_for_exit(pid)), 7);
+    let output = fs::read(lab.dir.path().join("output")).unwrap();
+    assert!(output.ends_with(&tile), "{} bytes", output.len());
+    println!("TILES CHECKED");
 }
 
 /// Adds the mapping of a file to the sample at `READ_ONLY + 0x10000`, changes the file, and rebuilds.
