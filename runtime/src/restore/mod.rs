@@ -16,6 +16,7 @@ mod child;
 mod content;
 mod control;
 mod credentials;
+mod file_comparison;
 mod file_mappings;
 mod host;
 mod limits;
