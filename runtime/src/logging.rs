@@ -10,8 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ckpt_wire::ENV_LOG;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-use crate::units;
 use crate::error::{Error, Result};
+use crate::units;
 
 struct Logger {
     /// None: standard error.
@@ -34,7 +34,7 @@ pub fn start(verbosity: u8) {
     }
 }
 
-/// Appends the log to the file at `path` from now on.
+/// Appends the log to the file at `path` from now on, everything noteworthy included.
 pub fn append_to(path: &Path) -> Result<()> {
     let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
     let file = opened.map_err(|source| Error::io("open the log", path, source))?;

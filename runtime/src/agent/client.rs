@@ -18,11 +18,7 @@ use crate::error::{Error, Result, exit_code};
 use crate::proc::task;
 
 /// Takes a checkpoint of process `pid` and returns its id.
-pub fn request_checkpoint(
-    pid: i32,
-    request: &CheckpointRequest,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<u64> {
+pub fn request_checkpoint(pid: i32, request: &CheckpointRequest, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
     let program = Program::find(pid)?;
     let control = program.control()?;
     let store = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
@@ -67,11 +63,7 @@ pub(super) fn converse(
 }
 
 fn no_answer(store: &Path) -> Error {
-    Error::environment(
-        "starting an agent",
-        "it ended at once",
-        format!("see the log in {}", store.display()),
-    )
+    Error::environment("starting an agent", "it ended at once", format!("see the log in {}", store.display()))
 }
 
 /// Starts a detached agent for process `pid`, returns when it answers, and gives its pid.

@@ -6,8 +6,8 @@
 //! one agent serves a program: the one that holds the lock beside its socket; whoever comes second hands its
 //! request over and leaves.
 
-mod client;
 mod address;
+mod client;
 mod protocol;
 mod restart_script;
 mod server;

@@ -162,23 +162,21 @@ impl Agent {
     /// Takes a checkpoint and reports; `reply` gets each message and whether it must not be left out.
     fn checkpoint(&mut self, trigger: Trigger, kill: bool, reply: &mut (dyn FnMut(&Reply, bool) + Send)) {
         let request = capture::Request { trigger: trigger.name().to_owned(), kill };
-        let outcome = capture::checkpoint(
-            &self.program,
-            &self.store,
-            &mut self.lineage,
-            &request,
-            &mut |event| match event {
+        let outcome =
+            capture::checkpoint(&self.program, &self.store, &mut self.lineage, &request, &mut |event| match event {
                 Event::Resumed { stop_ms, id } => reply(&Reply::Resumed { stop_ms, id }, true),
                 Event::Writing { done_bytes, total_bytes } => {
                     reply(&Reply::Writing { done_bytes, total_bytes }, done_bytes == total_bytes);
                 }
-            },
-        );
+            });
         match outcome {
             Ok(row) => {
                 log::info!(
                     "checkpoint {} sealed: {} bytes of memory, {} new, stopped {:.1} ms",
-                    row.id, row.memory_bytes, row.new_bytes, row.stop_ms
+                    row.id,
+                    row.memory_bytes,
+                    row.new_bytes,
+                    row.stop_ms
                 );
                 if let Err(error) = write_restart_script(self.store.dir(), &self.executable) {
                     log::warn!("{error}");

@@ -118,7 +118,11 @@ fn living_path(info: &FdInfo) -> Result<Vec<u8>> {
 
 fn regular(info: &FdInfo) -> Result<FileKind> {
     if info.target.starts_with(b"/memfd:") {
-        return Err(refused(info, "memory files (memfd_create) are not captured yet", "close it, its mappings may stay"));
+        return Err(refused(
+            info,
+            "memory files (memfd_create) are not captured yet",
+            "close it, its mappings may stay",
+        ));
     }
     Ok(FileKind::Regular {
         path: living_path(info)?,
@@ -292,7 +296,8 @@ mod tests {
 
     #[test]
     fn a_line_of_epoll_is_read_with_or_without_blanks_behind_the_colons() {
-        let (target, inode) = epoll_target("17 events:       19 data:               11  pos:0 ino:40f sdev:10").unwrap();
+        let (target, inode) =
+            epoll_target("17 events:       19 data:               11  pos:0 ino:40f sdev:10").unwrap();
         assert_eq!(target, EpollTarget { number: 17, events: 0x19, data: 0x11 });
         assert_eq!(inode, 0x40f);
         let (target, inode) = epoll_target("5 events: 80000019 data: ffffffffffffffff  pos:0 ino:1 sdev:f").unwrap();

@@ -333,11 +333,7 @@ struct Written {
     still: Still,
 }
 
-fn write(
-    snapshot: Snapshot,
-    attempt: &mut Attempt,
-    events: &mut dyn FnMut(Event),
-) -> Result<Written> {
+fn write(snapshot: Snapshot, attempt: &mut Attempt, events: &mut dyn FnMut(Event)) -> Result<Written> {
     let Snapshot { mut image, parts, still, pid } = snapshot;
     let source = PageSource::open(match &still {
         Still::Twin(twin) => twin.pid(),
@@ -375,12 +371,10 @@ fn write(
             own_pages: own.ranges().map(|run| PageRange { first: run.start, count: run.end - run.start }).collect(),
         });
         let file = draft.file.map(|stamp| (stamp, draft.mapping.offset));
-        base.insert(draft.mapping.start, Known {
-            list,
-            pages: (draft.mapping.end - draft.mapping.start) / page_bytes,
-            own: census.own,
-            file,
-        });
+        base.insert(
+            draft.mapping.start,
+            Known { list, pages: (draft.mapping.end - draft.mapping.start) / page_bytes, own: census.own, file },
+        );
     }
     Ok(Written { image, base, memory_bytes, still })
 }

@@ -101,9 +101,8 @@ pub fn facts(pid: i32, brk: u64) -> Result<Facts> {
 
 /// Whether `/proc` shows the process under a job-control stop; to be asked before it is seized.
 pub fn is_job_stopped(pid: i32) -> bool {
-    task::text(pid, "status").is_ok_and(|status| {
-        task::status_value(&status, "State").is_some_and(|state| state.starts_with('T'))
-    })
+    task::text(pid, "status")
+        .is_ok_and(|status| task::status_value(&status, "State").is_some_and(|state| state.starts_with('T')))
 }
 
 fn refuse_foreign_namespaces(pid: i32) -> Result<()> {

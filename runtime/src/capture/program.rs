@@ -7,7 +7,10 @@ use std::os::fd::OwnedFd;
 
 use ckpt_wire::{CONTROL_MAGIC, CONTROL_SYMBOL, CONTROL_VERSION, Control, STATE_READY, STATE_REFUSED};
 use object::LittleEndian;
-use object::elf::{DT_GNU_HASH, DT_STRTAB, DT_SYMTAB, Dyn64, DynamicTag, FileHeader64, PT_DYNAMIC, PT_LOAD, ProgramHeader64, SHN_UNDEF, Sym64};
+use object::elf::{
+    DT_GNU_HASH, DT_STRTAB, DT_SYMTAB, Dyn64, DynamicTag, FileHeader64, PT_DYNAMIC, PT_LOAD, ProgramHeader64,
+    SHN_UNDEF, Sym64,
+};
 use object::pod::slice_from_bytes;
 use object::read::elf::GnuHashTable;
 use zerocopy::FromBytes;

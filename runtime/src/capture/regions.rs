@@ -65,12 +65,7 @@ pub fn sort(pid: i32, mappings: Vec<Mapping>) -> Result<AddressSpace> {
         refuse_unsupported(&mapping)?;
         let stat = stat(&mapping);
         let backing = backing(&mapping, stat.as_ref(), &mut space.objects, &mut object_of_inode);
-        space.drafts.push(Draft {
-            advice: advice(&mapping),
-            backing,
-            file: stat.map(|(stamp, _)| stamp),
-            mapping,
-        });
+        space.drafts.push(Draft { advice: advice(&mapping), backing, file: stat.map(|(stamp, _)| stamp), mapping });
     }
     Ok(space)
 }
@@ -90,7 +85,8 @@ fn special(pid: i32, mapping: &Mapping) -> Result<SpecialMapping> {
 fn refuse_unsupported(mapping: &Mapping) -> Result<()> {
     let refuse = |what: &str, advice: &str| {
         let name = String::from_utf8_lossy(&mapping.name);
-        let place = format!("the mapping at {:#x} ({})", mapping.start, if name.is_empty() { "anonymous" } else { &name });
+        let place =
+            format!("the mapping at {:#x} ({})", mapping.start, if name.is_empty() { "anonymous" } else { &name });
         Err(Error::unsupported(place, what, advice))
     };
     if mapping.has(b"ht") {
@@ -220,10 +216,10 @@ mod tests {
             shared(b"/dev/zero (deleted)", 8, 0x30000, 0),
         ];
         let space = sort(std::process::id() as i32, mappings).unwrap();
-        assert_eq!(space.objects, [
-            SharedObject { name: b"heap".to_vec(), bytes: 0x3000 },
-            SharedObject { name: Vec::new(), bytes: 0x2000 },
-        ]);
+        assert_eq!(
+            space.objects,
+            [SharedObject { name: b"heap".to_vec(), bytes: 0x3000 }, SharedObject { name: Vec::new(), bytes: 0x2000 },]
+        );
         assert_eq!(space.drafts[1].backing, Backing::SharedObject { object: 0, offset: 0x1000 });
     }
 

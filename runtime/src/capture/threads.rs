@@ -66,10 +66,9 @@ pub fn capture(
     let extended_state = thread.extended_state()?;
     let mut guest = Guest::enter(pid, thread, control, home, &reissued)?;
     let alternate_stack = alternate_stack(&mut guest)?;
-    let clear_child_tid: [u8; 8] =
-        guest.call_into("prctl", "reading the tid address", libc::SYS_prctl, |scratch| {
-            [PR_GET_TID_ADDRESS, scratch, 0, 0, 0, 0]
-        })?;
+    let clear_child_tid: [u8; 8] = guest.call_into("prctl", "reading the tid address", libc::SYS_prctl, |scratch| {
+        [PR_GET_TID_ADDRESS, scratch, 0, 0, 0, 0]
+    })?;
     guest.leave()?;
 
     let mut name = task::bytes(pid, &format!("task/{tid}/comm"))?;

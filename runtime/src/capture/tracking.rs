@@ -132,12 +132,8 @@ impl Tracker {
     /// Starts tracking `mapping`; from now on its pages count as written until they are protected by a scan.
     /// Returns false where the kernel does not track such a mapping.
     pub fn register(&self, mapping: &Mapping) -> bool {
-        let mut register = UffdioRegister {
-            start: mapping.start,
-            len: mapping.bytes(),
-            mode: UFFDIO_REGISTER_MODE_WP,
-            ioctls: 0,
-        };
+        let mut register =
+            UffdioRegister { start: mapping.start, len: mapping.bytes(), mode: UFFDIO_REGISTER_MODE_WP, ioctls: 0 };
         // SAFETY: UFFDIO_REGISTER reads and writes one uffdio_register, which `register` is; it changes the
         // program's mapping only in that its first writes to a page take a microsecond longer.
         let result = unsafe { uffdio_register(self.userfaultfd.as_fd().as_raw_fd(), &mut register) };

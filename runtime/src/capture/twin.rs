@@ -59,14 +59,12 @@ impl Twin {
         let twin = remote_clone(&mut middle.0, &site, libc::SYS_clone, [0; 6])?;
         let twin = twin.map(Expendable::new);
         drop(middle);
-        guest.call("wait4", "reaping the middle clone", libc::SYS_wait4, [
-            middle_pid as u64,
-            0,
-            libc::__WALL as u64,
-            0,
-            0,
-            0,
-        ])?;
+        guest.call(
+            "wait4",
+            "reaping the middle clone",
+            libc::SYS_wait4,
+            [middle_pid as u64, 0, libc::__WALL as u64, 0, 0, 0],
+        )?;
         match twin {
             Ok(process) => {
                 let mut twin = Twin { process: process?, site };

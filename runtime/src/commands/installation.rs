@@ -16,8 +16,8 @@ pub fn own_executable() -> Result<PathBuf> {
 pub fn library() -> Result<PathBuf> {
     let path = own_executable()?.with_file_name(LIBRARY_NAME);
     if !path.is_file() {
-        let what = format!("libckpt.so is not beside ckpt at {}", path.display());
-        return Err(Error::environment(what, "the program is started under it", "install both in one directory"));
+        let why = format!("it is not beside ckpt, at {}", path.display());
+        return Err(Error::environment("libckpt.so", why, "install both in one directory"));
     }
     if path.as_os_str().as_encoded_bytes().iter().any(|byte| [b':', b' ', b'\t', b'\n'].contains(byte)) {
         return Err(Error::environment(

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::table::{Align, Table};
 use super::{print, print_json};
-use crate::units;
 use crate::error::{Result, exit_code};
+use crate::units;
 
 /// List the checkpoints of a store, failed attempts included
 #[derive(Args)]
@@ -84,6 +84,14 @@ pub fn state_word(state: AttemptState) -> &'static str {
     }
 }
 
+/// When `row` was sealed or, failing that, begun; a dash where the row is too damaged to say.
+pub fn time(row: &AttemptRow) -> String {
+    match row.sealed_unix_s.unwrap_or(row.started_unix_ms / 1000) {
+        0 => "-".to_owned(),
+        unix_s => units::local_time(unix_s),
+    }
+}
+
 fn table(rows: &[AttemptRow]) -> Table {
     let mut table = Table::new(&[
         ("id", Align::Right),
@@ -104,7 +112,7 @@ fn table(rows: &[AttemptRow]) -> Table {
             row.id.to_string(),
             row.job.clone(),
             row.name.clone(),
-            units::local_time(row.sealed_unix_s.unwrap_or(row.started_unix_ms / 1000)),
+            time(row),
             row.trigger.clone(),
             row.processes.to_string(),
             units::bytes(row.memory_bytes),

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ckpt_wire::{ENV_DIR, ENV_INTERVAL, ENV_JOB, ENV_NAME, TEXT_BYTES};
+use ckpt_wire::{ENV_AGENT_PID, ENV_DIR, ENV_INTERVAL, ENV_JOB, ENV_NAME, TEXT_BYTES};
 use clap::Args;
 
 use super::interval::check_interval;
@@ -57,6 +57,8 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     command.env("LD_PRELOAD", preload_list(&installation::library()?, std::env::var_os("LD_PRELOAD")));
     command.env(ENV_DIR, store_dir(arguments.dir.as_deref())?);
     command.env(ENV_JOB, new_job()?);
+    // If we are in a job ourselves, its agent is not this one's.
+    command.env_remove(ENV_AGENT_PID);
     if let Some(name) = &arguments.name {
         command.env(ENV_NAME, name);
     }

@@ -101,9 +101,10 @@ pub fn descends_from(mut pid: i32, ancestor: i32) -> bool {
     false
 }
 
-/// Whether process `pid` is stopped by a signal.
-pub fn is_stopped(pid: i32) -> bool {
-    matches!(status_fields(pid), Some(('T', _)))
+/// Whether process `pid` shows no sign of running: it is stopped, also while an agent looks at it, or its main
+/// thread has ended and says nothing about the others.
+pub fn seems_stopped(pid: i32) -> bool {
+    matches!(status_fields(pid), Some(('T' | 't' | 'Z', _)))
 }
 
 /// State and parent of process `pid`.
@@ -142,6 +143,6 @@ mod tests {
         assert!(descends_from(me, me));
         assert!(descends_from(me, nix::unistd::getppid().as_raw()));
         assert!(!descends_from(nix::unistd::getppid().as_raw(), me));
-        assert!(!is_stopped(me));
+        assert!(!seems_stopped(me));
     }
 }

@@ -61,7 +61,7 @@ impl Job {
                 forward::to_group(group, libc::SIGCONT);
             }
             // A shell continues the whole group, and a program that runs need not hear it twice.
-            None if forward::is_stopped(self.pid) => {
+            None if forward::seems_stopped(self.pid) => {
                 // It may have ended meanwhile, which the loop is about to see.
                 let _ = kill(Pid::from_raw(self.pid), Signal::SIGCONT);
             }
@@ -72,7 +72,7 @@ impl Job {
     /// The program has been stopped by `signal`: stop as well, if somebody is there to notice.
     pub fn stop_alike(&mut self, signal: i32, terminal: &mut Option<Terminal>) {
         let noticed = std::mem::take(&mut self.asked_to_stop) || terminal.is_some();
-        if !noticed || !forward::is_stopped(self.pid) {
+        if !noticed || !forward::seems_stopped(self.pid) {
             return;
         }
         if let Some(terminal) = terminal {

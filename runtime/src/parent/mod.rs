@@ -16,6 +16,7 @@ mod terminal;
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::sync::mpsc;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -37,7 +38,8 @@ pub struct Parent {
 }
 
 impl Parent {
-    /// Blocks the signals and remembers the terminal. Call it before the program runs, from the only thread.
+    /// Blocks the signals and remembers the terminal. Call it before the program runs, and before there is a second
+    /// thread: a signal goes to any thread that does not block it, and threads inherit what is blocked.
     pub fn prepare() -> Result<Parent> {
         Ok(Parent { signals: Signals::block()?, terminal: Terminal::open() })
     }
@@ -47,12 +49,38 @@ impl Parent {
         self.signals.inherited()
     }
 
-    /// Makes the group of process `pid` the foreground of the terminal, if we are and the group is its own. To be
-    /// called while the program does not run yet, so that its first access to the terminal finds things in order.
-    pub fn hand_over_terminal(&mut self, pid: i32) {
+    /// Does `work` while signals have their usual effect on this process: nothing depends on us yet. They are taken by
+    /// a thread made for that, so that threads that `work` leaves behind block them.
+    pub fn interruptible<T>(&self, work: impl FnOnce() -> T) -> T {
+        let inherited = self.inherited();
+        let (ended, end) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let taker = std::thread::Builder::new().name("signals".to_owned()).spawn_scoped(scope, move || {
+                if inherited.apply_mask().is_ok() {
+                    // Nothing is ever sent: it returns when the sender is gone.
+                    let _ = end.recv();
+                }
+            });
+            if let Err(error) = taker {
+                log::warn!("signals have no effect before the program runs: {error}");
+            }
+            let outcome = work();
+            drop(ended);
+            outcome
+        })
+    }
+
+    /// Lets our child `pid` run by calling `release`. If we are the foreground of the terminal and the child leads a
+    /// group of its own, that becomes the foreground first: its first access to the terminal finds things in order.
+    pub fn release(&mut self, pid: i32, release: impl FnOnce() -> Result<()>) -> Result<()> {
         if let (Some(terminal), Some(group)) = (&mut self.terminal, job_control::own_group(pid)) {
             terminal.give_to(group);
         }
+        let released = release();
+        if released.is_err() {
+            self.end(pid, false);
+        }
+        released
     }
 
     /// Waits until our child `pid` ends and returns its exit status, or 128 + the number of the signal that
@@ -62,7 +90,7 @@ impl Parent {
         let mut job = Job::new(pid);
         loop {
             // Signals first: a change of status that comes after this look sends a SIGCHLD, which ends the poll.
-            while let Some(signal) = self.signals.next()? {
+            while let Some(signal) = self.signals.take_next()? {
                 job.take_signal(&signal, &mut self.terminal);
             }
             while let Some(event) = status::next_event(pid)? {
@@ -100,5 +128,65 @@ impl Parent {
                 terminal.restore_modes();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::signal::{Signal, raise};
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::{ForkResult, fork};
+
+    use super::*;
+
+    /// How a process ends that does `work` and exits with what that returns.
+    fn end_of(work: impl FnOnce() -> i32) -> WaitStatus {
+        // SAFETY: the C library keeps its allocator usable after a fork, and nobody holds a lock of ours.
+        match unsafe { fork() }.unwrap() {
+            ForkResult::Parent { child } => waitpid(child, None).unwrap(),
+            ForkResult::Child => {
+                // SAFETY: alarm takes a number, and its signal ends this process should it hang.
+                unsafe { libc::alarm(20) };
+                let status = work();
+                // SAFETY: _exit ends this process.
+                unsafe { libc::_exit(status) }
+            }
+        }
+    }
+
+    fn blocks_sigterm(task: &std::path::Path) -> bool {
+        let status = std::fs::read_to_string(task.join("status")).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << (libc::SIGTERM - 1)) != 0
+    }
+
+    #[test]
+    fn a_thread_that_interruptible_work_leaves_behind_blocks_the_signals() {
+        let ended = end_of(|| {
+            let parent = Parent::prepare().unwrap();
+            let (_stay, until) = mpsc::channel::<()>();
+            parent.interruptible(|| std::thread::spawn(move || until.recv()));
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+            let blocked: Vec<bool> = tasks.map(|task| blocks_sigterm(&task.unwrap().path())).collect();
+            i32::from(blocked != [true, true])
+        });
+        assert!(matches!(ended, WaitStatus::Exited(_, 0)), "{ended:?}");
+    }
+
+    #[test]
+    fn interruptible_work_is_ended_by_a_signal_and_a_prepared_parent_is_not() {
+        let ended = end_of(|| {
+            let parent = Parent::prepare().unwrap();
+            raise(Signal::SIGHUP).unwrap();
+            assert!(parent.signals.take_next().unwrap().is_some());
+            parent.interruptible(|| {
+                // SAFETY: as above.
+                unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+                loop {
+                    nix::unistd::pause();
+                }
+            })
+        });
+        assert!(matches!(ended, WaitStatus::Signaled(_, Signal::SIGTERM, _)), "{ended:?}");
     }
 }

@@ -45,8 +45,8 @@ impl Signals {
         Ok(Signals { descriptor, inherited: Inherited { mask, child_ignored, pipe_ignored } })
     }
 
-    /// The next signal that has arrived.
-    pub fn next(&mut self) -> Result<Option<siginfo>> {
+    /// Takes the next signal that has arrived.
+    pub fn take_next(&self) -> Result<Option<siginfo>> {
         match self.descriptor.read_signal() {
             Ok(signal) => Ok(signal),
             Err(Errno::EINTR) => Ok(None),
@@ -79,6 +79,11 @@ impl Inherited {
     pub fn apply(&self) -> io::Result<()> {
         disposition(Signal::SIGCHLD, self.child_ignored)?;
         disposition(Signal::SIGPIPE, self.pipe_ignored)?;
+        self.apply_mask()
+    }
+
+    /// Puts the calling thread's blocked signals back.
+    pub fn apply_mask(&self) -> io::Result<()> {
         pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&self.mask), None)?;
         Ok(())
     }

@@ -50,36 +50,38 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
-    let dir = absolute(&arguments.dir)?;
-    let store = Store::open(&dir)?;
-    let attempts = store.attempts()?;
-    let id = selection::select(&dir, &attempts, arguments.id, arguments.job.as_deref())?;
-    log::info!("restarting checkpoint {id} of {}", dir.display());
-    let options = RestoreOptions { store_dir: dir, force: arguments.force, ..RestoreOptions::default() };
     if arguments.detach {
         return detach::in_intermediate_process(|| {
-            let rebuilt = rebuild_with_progress(&store, id, &options)?;
+            let rebuilt = rebuild_selected(arguments)?;
             let pid = rebuilt.pid();
             rebuilt.release()?;
             Ok(pid)
         });
     }
-    // Until the program is complete, signals have their usual effect on us, and our end is its end.
-    let rebuilt = rebuild_with_progress(&store, id, &options)?;
-    drop(store);
     let mut parent = Parent::prepare()?;
+    // Until the program is complete, our end is its end.
+    let rebuilt = parent.interruptible(|| rebuild_selected(arguments))?;
     let pid = rebuilt.pid();
-    parent.hand_over_terminal(pid);
-    rebuilt.release()?;
+    parent.release(pid, || rebuilt.release())?;
     parent.follow(pid)
+}
+
+/// Rebuilds the chosen checkpoint. The store is closed again: its descriptors are of no use to a parent.
+fn rebuild_selected(arguments: &Arguments) -> Result<Rebuilt> {
+    let dir = absolute(&arguments.dir)?;
+    let store = Store::open(&dir)?;
+    let id = selection::select(&dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
+    log::info!("restarting checkpoint {id} of {}", dir.display());
+    let options = RestoreOptions { store_dir: dir, force: arguments.force };
+    rebuild_with_progress(&store, id, &options)
 }
 
 fn rebuild_with_progress(store: &Store, id: u64, options: &RestoreOptions) -> Result<Rebuilt> {
     let mut bar = Progress::start();
     let rebuilt = rebuild(store, id, options, &mut |stage, done, total| match stage {
         Stage::Reading => bar.update("reading", done, total, Unit::Bytes),
-        Stage::Verifying => bar.update("verifying", done, total, Unit::Bytes),
-        Stage::Mapping => bar.update("mapping", done, total, Unit::Count),
+        Stage::Verifying => bar.update("comparing files", done, total, Unit::Bytes),
+        Stage::Mapping => bar.update("filling memory", done, total, Unit::Bytes),
         Stage::Threads => bar.update("threads", done, total, Unit::Count),
     });
     bar.end();

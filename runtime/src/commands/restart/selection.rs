@@ -5,9 +5,8 @@ use std::path::Path;
 
 use ckpt_store::{AttemptRow, AttemptState};
 
-use crate::commands::list::state_word;
+use crate::commands::list::{state_word, time};
 use crate::commands::table::{Align, Table};
-use crate::units;
 use crate::error::{Error, Result};
 
 /// The id of the checkpoint to restart: `id`, or the newest sealed one of `job`, or of the only job there is.
@@ -41,18 +40,18 @@ fn newest(dir: &Path, attempts: &[AttemptRow], job: Option<&str>) -> Result<u64>
         ([], Some(last), _) => Err(nothing_sealed(dir, &format!("the newest attempt, {}, {}", last.id, fate(last)))),
         ([], None, Some(job)) if !attempts.is_empty() => {
             let every: Vec<&AttemptRow> = attempts.iter().collect();
-            Err(Error::Usage(format!(
-                "no job {job} in {}\n{}",
-                dir.display(),
-                jobs(&newest_sealed_of_each_job(&every))
-            )))
+            let message = match newest_sealed_of_each_job(&every).as_slice() {
+                [] => format!("no job {job} in {}, and no other with a checkpoint", dir.display()),
+                others => format!("no job {job} in {}\n{}", dir.display(), jobs(others).to_string().trim_end()),
+            };
+            Err(Error::Usage(message))
         }
         ([], None, _) => Err(nothing_sealed(dir, "no checkpoint has been taken into it")),
         (several, _, _) => {
             let dir = dir.display();
             Err(Error::Usage(format!(
                 "several jobs have checkpoints in {dir}; choose one with --job ID\n{}",
-                jobs(several)
+                jobs(several).to_string().trim_end()
             )))
         }
     }
@@ -96,8 +95,7 @@ fn jobs(newest: &[&AttemptRow]) -> Table {
         ("time", Align::Left),
     ]);
     for row in newest {
-        let time = units::local_time(row.sealed_unix_s.unwrap_or(row.started_unix_ms / 1000));
-        table.row([row.job.clone(), row.name.clone(), row.id.to_string(), time]);
+        table.row([row.job.clone(), row.name.clone(), row.id.to_string(), time(row)]);
     }
     table
 }
