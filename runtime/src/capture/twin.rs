@@ -68,7 +68,7 @@ impl Twin {
         match twin {
             Ok(process) => {
                 let mut twin = Twin { process: process?, site };
-                twin.close_descriptors()?;
+                twin.keep_nothing_of_the_program()?;
                 Ok(Some(twin))
             }
             Err(errno) => {
@@ -78,15 +78,21 @@ impl Twin {
         }
     }
 
-    fn close_descriptors(&mut self) -> Result<()> {
+    /// Empties the twin's descriptor table and takes it out of the program's session and process group: an
+    /// ended twin that nobody has reaped yet would keep the program's id from being given to a restart.
+    fn keep_nothing_of_the_program(&mut self) -> Result<()> {
         let all = [0, u64::from(u32::MAX), 0, 0, 0, 0];
-        let outcome = remote_call(&mut self.process.0, &self.site, libc::SYS_close_range, all)?;
-        outcome.result.map(drop).map_err(|source| Error::RemoteCall {
-            pid: self.pid(),
-            call: "close_range",
-            purpose: "closing the twin's descriptors".to_owned(),
-            source,
-        })
+        let calls = [("close_range", libc::SYS_close_range, all), ("setsid", libc::SYS_setsid, [0; 6])];
+        for (call, number, arguments) in calls {
+            let outcome = remote_call(&mut self.process.0, &self.site, number, arguments)?;
+            outcome.result.map_err(|source| Error::RemoteCall {
+                pid: self.pid(),
+                call,
+                purpose: "separating the twin from the program".to_owned(),
+                source,
+            })?;
+        }
+        Ok(())
     }
 
     /// Its pid.

@@ -8,6 +8,8 @@
 
 use std::os::fd::RawFd;
 
+use nix::errno::Errno;
+
 use super::file_mappings::{MappingPlan, Source};
 use super::host::Machine;
 use super::process::{Call, HalfBuilt, SCRATCH_BYTES};
@@ -20,6 +22,7 @@ const MADVISE: Call = Call("madvise", libc::SYS_madvise);
 const MMAP: Call = Call("mmap", libc::SYS_mmap);
 const MREMAP: Call = Call("mremap", libc::SYS_mremap);
 const MUNMAP: Call = Call("munmap", libc::SYS_munmap);
+const PERSONALITY: Call = Call("personality", libc::SYS_personality);
 const PRCTL: Call = Call("prctl", libc::SYS_prctl);
 const RSEQ: Call = Call("rseq", libc::SYS_rseq);
 
@@ -43,7 +46,9 @@ pub fn exchange(
         advise(process, region)?;
         name(process, region)?;
     }
-    set_layout(process, image, plan.executable.map(|file| first_file + file as RawFd))
+    set_layout(process, image, plan.executable.map(|file| first_file + file as RawFd))?;
+    // After the mappings: READ_IMPLIES_EXEC would change their protection.
+    process.call(0, PERSONALITY, &[u64::from(image.personality)], format_args!("{:#x}", image.personality)).map(drop)
 }
 
 /// Closes the descriptors that were kept for the mappings.
@@ -161,12 +166,39 @@ fn name(process: &mut HalfBuilt, region: &Region) -> Result<()> {
     Ok(())
 }
 
-/// `PR_SET_MM_MAP`: all that the kernel keeps about the address space, in one call.
+/// Bytes of `struct prctl_mm_map`.
+const LAYOUT_BYTES: u64 = 13 * 8;
+
+/// `PR_SET_MM_MAP`: all that the kernel keeps about the address space, in one call. If the executable is no longer
+/// one (no right to execute it, say), the link keeps leading to ckpt, which only people and debuggers notice.
 fn set_layout(process: &mut HalfBuilt, image: &ProcessImage, executable: Option<RawFd>) -> Result<()> {
-    const MAP_STRUCT_BYTES: usize = 13 * 8;
-    let layout = &image.layout;
-    let auxv: Vec<u8> = image.auxv.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let purpose = format_args!("PR_SET_MM_MAP: heap, arguments, auxiliary vector");
+    let refusal = match try_set_layout(process, image, executable)? {
+        Ok(_) => return Ok(()),
+        Err(refusal) if executable.is_none() => return Err(process.refused(PRCTL, purpose, refusal)),
+        Err(refusal) => refusal,
+    };
+    let result = try_set_layout(process, image, None)?;
+    result.map_err(|errno| process.refused(PRCTL, purpose, errno))?;
+    let path = String::from_utf8_lossy(&image.executable);
+    log::warn!("/proc/{}/exe cannot lead to {path} ({refusal}): it leads to ckpt", image.pid);
+    Ok(())
+}
+
+fn try_set_layout(
+    process: &mut HalfBuilt,
+    image: &ProcessImage,
+    executable: Option<RawFd>,
+) -> Result<Result<u64, Errno>> {
     let start = process.scratch()?.start;
+    process.put(&layout_argument(image, executable, start))?;
+    let arguments = [libc::PR_SET_MM as u64, libc::PR_SET_MM_MAP as u64, start, LAYOUT_BYTES, 0];
+    process.try_call(0, PRCTL, &arguments)
+}
+
+/// `struct prctl_mm_map` for `address`, with the auxiliary vector behind it.
+fn layout_argument(image: &ProcessImage, executable: Option<RawFd>, address: u64) -> Vec<u8> {
+    let layout = &image.layout;
     let words = [
         layout.start_code,
         layout.end_code,
@@ -179,15 +211,14 @@ fn set_layout(process: &mut HalfBuilt, image: &ProcessImage, executable: Option<
         layout.arg_end,
         layout.env_start,
         layout.env_end,
-        start + MAP_STRUCT_BYTES as u64,
+        address + LAYOUT_BYTES,
     ];
+    let auxv_bytes = image.auxv.len() * 8;
     let mut argument: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    argument.extend((auxv.len() as u32).to_ne_bytes());
+    argument.extend((auxv_bytes as u32).to_ne_bytes());
     argument.extend(executable.unwrap_or(-1).to_ne_bytes());
-    argument.extend(auxv);
-    process.put(&argument)?;
-    let arguments = [libc::PR_SET_MM as u64, libc::PR_SET_MM_MAP as u64, start, MAP_STRUCT_BYTES as u64, 0];
-    process.call(0, PRCTL, &arguments, format_args!("PR_SET_MM_MAP: heap, arguments, auxv, executable")).map(drop)
+    argument.extend(image.auxv.iter().flat_map(|word| word.to_ne_bytes()));
+    argument
 }
 
 /// Locks the regions that were locked, now that they have their content.

@@ -3,13 +3,16 @@
 //! The store verifies every page that it hands out, so when this is done every byte that the program will see has
 //! been verified. Fresh memory is zero already, so pages of zeros are written only over files.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use ckpt_store::{PAGE_BYTES, PageKey, Store};
 
-use super::file_mappings::Source;
+use super::file_mappings::{MappingPlan, Source};
 use super::process::HalfBuilt;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::image::{PageRange, Region};
-use crate::ptrace::write_memory;
+use crate::ptrace::{ProcessMemory, write_memory};
 
 /// Pages read and written at a time.
 const BATCH_PAGES: usize = 256;
@@ -20,13 +23,19 @@ pub fn fill(
     process: &HalfBuilt,
     region: &Region,
     source: Source,
+    plan: &MappingPlan,
     store: &Store,
     filled: &mut dyn FnMut(u64),
 ) -> Result<()> {
     if region.advice.droppable {
         return Ok(()); // the kernel may drop it at any time; the program has to expect zeros
     }
-    let mut writer = Writer::new(process, region, store, filled);
+    let target = match source {
+        Source::Object { file, offset } => Target::Object(&plan.files[file], offset),
+        _ if region.protection & libc::PROT_WRITE != 0 => Target::Writable(process.pid(), region.address),
+        _ => Target::Protected(process.memory(), region.address),
+    };
+    let mut writer = Writer { target, store, filled, pages: Vec::new(), keys: Vec::new(), buffer: Vec::new() };
     match source {
         Source::SharedFile { .. } => return Ok(()), // the file has them, or gets them at the end
         Source::PrivateFile { .. } => {
@@ -58,10 +67,31 @@ pub fn bytes_to_fill(region: &Region, source: Source) -> u64 {
     }
 }
 
+/// How content gets to a region.
+enum Target<'a> {
+    /// Into the memory of a process at an address, the fast way.
+    Writable(i32, u64),
+    /// Into private memory that the process itself cannot write.
+    Protected(&'a ProcessMemory, u64),
+    /// Into a memory object at an offset: a shared mapping lets nobody write through its protection.
+    Object(&'a File, u64),
+}
+
+impl Target<'_> {
+    fn write(&self, page: u64, content: &[u8]) -> Result<()> {
+        match self {
+            Target::Writable(pid, address) => write_memory(*pid, address + page * PAGE, content),
+            Target::Protected(memory, address) => memory.write(address + page * PAGE, content),
+            Target::Object(file, offset) => file
+                .write_all_at(content, offset + page * PAGE)
+                .map_err(|source| Error::io("write", "shared memory", source)),
+        }
+    }
+}
+
 /// Collects pages and writes them in runs.
 struct Writer<'a> {
-    process: &'a HalfBuilt,
-    region: &'a Region,
+    target: Target<'a>,
     store: &'a Store,
     filled: &'a mut dyn FnMut(u64),
     pages: Vec<u64>,
@@ -69,16 +99,11 @@ struct Writer<'a> {
     buffer: Vec<u8>,
 }
 
-impl<'a> Writer<'a> {
-    fn new(process: &'a HalfBuilt, region: &'a Region, store: &'a Store, filled: &'a mut dyn FnMut(u64)) -> Writer<'a> {
-        let (pages, keys) = (Vec::with_capacity(BATCH_PAGES), Vec::with_capacity(BATCH_PAGES));
-        Writer { process, region, store, filled, pages, keys, buffer: Vec::new() }
-    }
-
+impl Writer<'_> {
     fn add(&mut self, page: u64, key: PageKey) -> Result<()> {
         if key.is_zero() {
             self.flush()?;
-            return self.write(page, &[0; PAGE_BYTES]);
+            return self.target.write(page, &[0; PAGE_BYTES]);
         }
         self.pages.push(page);
         self.keys.push(key);
@@ -97,21 +122,12 @@ impl<'a> Writer<'a> {
         let mut at = 0;
         for run in self.pages.chunk_by(|page, next| page + 1 == *next) {
             let end = at + run.len() * PAGE_BYTES;
-            self.write(run[0], &self.buffer[at..end])?;
+            self.target.write(run[0], &self.buffer[at..end])?;
             at = end;
         }
         (self.filled)(bytes as u64);
         self.pages.clear();
         self.keys.clear();
         Ok(())
-    }
-
-    fn write(&self, page: u64, content: &[u8]) -> Result<()> {
-        let address = self.region.address + page * PAGE;
-        if self.region.protection & libc::PROT_WRITE != 0 {
-            write_memory(self.process.pid(), address, content)
-        } else {
-            self.process.memory().write(address, content)
-        }
     }
 }

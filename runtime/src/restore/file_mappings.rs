@@ -94,6 +94,9 @@ impl MappingPlan {
     /// The file, if the region's pages that are not the program's own are still what it shows.
     fn unchanged(&mut self, region: &Region, identity: &FileIdentity, store: &Store) -> Result<Option<usize>> {
         let path = path_of(&identity.path);
+        if identity.deleted {
+            return Ok(None); // its path leads to another file, if to any
+        }
         let file = match self.open(&identity.path, false) {
             Ok(file) => file,
             Err(error) => {
@@ -151,7 +154,8 @@ impl MappingPlan {
         let uses =
             |other: &Region| matches!(other.backing, Backing::SharedObject { object: o, .. } if o as usize == object);
         let only_one = image.regions.iter().filter(|other| uses(other)).count() == 1;
-        if only_one && shared.name.is_empty() && offset == 0 && shared.bytes == region.bytes {
+        let writable = region.protection & libc::PROT_WRITE != 0;
+        if only_one && writable && shared.name.is_empty() && offset == 0 && shared.bytes == region.bytes {
             return Ok(Source::SharedMemory);
         }
         let file = match self.objects[object] {

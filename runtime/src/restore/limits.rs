@@ -1,4 +1,5 @@
-//! Resource limits, from outside and after everything else, because the rebuild itself may need more.
+//! Resource limits, from outside. They come after all that may need more than they allow, and before the change of
+//! users: limiting somebody else's process would need CAP_SYS_RESOURCE, which root in a container may lack.
 
 use nix::errno::Errno;
 

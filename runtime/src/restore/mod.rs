@@ -134,7 +134,6 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     address_space::lock(&mut process, &image)?;
     make_threads(&mut process, &image, id)?;
     settle::settle(id, &image, &plan, store, &shared)?;
-    limits::set(&image)?;
     Ok(Rebuilt { process, image })
 }
 
@@ -160,7 +159,7 @@ fn fill(
     let mut finished = 0;
     for (region, source) in sources() {
         let mut done = finished;
-        content::fill(process, region, source, store, &mut |bytes| {
+        content::fill(process, region, source, plan, store, &mut |bytes| {
             done += bytes;
             progress(Stage::Mapping, done.min(total), total);
         })?;
@@ -176,8 +175,12 @@ fn make_threads(process: &mut HalfBuilt, image: &ProcessImage, id: u64) -> Resul
     let registers: Vec<Registers> =
         image.threads.iter().map(|thread| threads::first_registers(process, id, thread)).collect::<Result<_>>()?;
     signals::queue(process, 0, &image.queued_signals, signals::For::Process)?;
+    for (index, thread) in image.threads.iter().enumerate() {
+        threads::settle(process, index, thread)?;
+    }
+    limits::set(image)?;
     for index in 0..image.threads.len() {
-        threads::settle(process, index, image)?;
+        credentials::set(process, index, image)?;
     }
     signals::start_timers(process, image)?;
     process.unmap_scratch()?;

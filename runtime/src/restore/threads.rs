@@ -6,7 +6,7 @@
 
 use super::process::{Call, HalfBuilt};
 use super::spawn::{CloneArguments, clone_refused};
-use super::{credentials, scheduling, signals, tiles, xstate};
+use super::{scheduling, signals, tiles, xstate};
 use crate::error::{Error, Result};
 use crate::image::{ProcessImage, Rseq, ThreadImage};
 use crate::ptrace::Registers;
@@ -53,9 +53,8 @@ pub fn create(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
     Ok(())
 }
 
-/// Has thread `index` make its own settings. The order matters twice: tiles need no rights, and rights go last.
-pub fn settle(process: &mut HalfBuilt, index: usize, image: &ProcessImage) -> Result<()> {
-    let thread = &image.threads[index];
+/// Has thread `index` make its own settings.
+pub fn settle(process: &mut HalfBuilt, index: usize, thread: &ThreadImage) -> Result<()> {
     let tid = thread.tid;
     let purpose = format_args!("thread {tid}");
     process.call(index, SET_TID_ADDRESS, &[thread.clear_child_tid], purpose)?;
@@ -78,8 +77,7 @@ pub fn settle(process: &mut HalfBuilt, index: usize, image: &ProcessImage) -> Re
         let arguments = [rseq.address, u64::from(rseq.bytes), 0, u64::from(rseq.signature)];
         process.call(index, RSEQ, &arguments, format_args!("restartable sequences of thread {tid}"))?;
     }
-    scheduling::set(tid, &thread.scheduling)?;
-    credentials::set(process, index, image)
+    scheduling::set(tid, &thread.scheduling)
 }
 
 fn set_alternate_stack(process: &mut HalfBuilt, index: usize, thread: &ThreadImage) -> Result<()> {

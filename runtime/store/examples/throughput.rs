@@ -27,12 +27,12 @@ fn main() {
     let text = fill(bytes, 8);
     let text_keys = write(&store, "compressible", &text);
     for (what, keys, written) in [("unique", keys, noise), ("compressible", text_keys, text)] {
-        let opened = Instant::now();
+        let opened = Moment::now();
         let store = Store::open(&dir).unwrap();
         store.read_pages(&keys[..1], &mut [0; PAGE_BYTES]).unwrap();
-        println!("load index,{what},{},{:.3},", store.attempts().unwrap().len(), opened.elapsed().as_secs_f64());
+        report("load index", what, bytes, opened);
         let mut out = vec![0; bytes];
-        let begun = Instant::now();
+        let begun = Moment::now();
         for (keys, out) in keys.chunks(CALL_BYTES / PAGE_BYTES).zip(out.chunks_mut(CALL_BYTES)) {
             store.read_pages(keys, out).unwrap();
         }
@@ -53,7 +53,7 @@ fn print_machine(bytes: usize, parent: &std::path::Path) {
     let cores = std::thread::available_parallelism().unwrap();
     println!("# {model}, {cores} cores, Linux {}, store in {}", kernel.trim(), parent.display());
     println!("# cargo run --release -p ckpt-store --example throughput {} {}", bytes >> 20, parent.display());
-    println!("step,pages,bytes,seconds,GB/s");
+    println!("step,pages,bytes,seconds,GB/s,cpu seconds,GB per cpu second");
 }
 
 /// Bytes in which each random word comes `repeat` times.
@@ -69,9 +69,22 @@ fn fill(bytes: usize, repeat: usize) -> Vec<u8> {
     filled
 }
 
-fn report(step: &str, what: &str, bytes: usize, begun: Instant) {
-    let seconds = begun.elapsed().as_secs_f64();
-    println!("{step},{what},{bytes},{seconds:.3},{:.2}", bytes as f64 / seconds / 1e9);
+/// A moment: wall clock and the processor time of this process.
+struct Moment(Instant, f64);
+
+impl Moment {
+    fn now() -> Self {
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        let ticks: f64 = fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap();
+        Self(Instant::now(), ticks / 100.0)
+    }
+}
+
+fn report(step: &str, what: &str, bytes: usize, begun: Moment) {
+    let (seconds, cpu) = (begun.0.elapsed().as_secs_f64(), Moment::now().1 - begun.1);
+    let rate = |seconds: f64| bytes as f64 / seconds.max(0.001) / 1e9;
+    println!("{step},{what},{bytes},{seconds:.3},{:.2},{cpu:.2},{:.2}", rate(seconds), rate(cpu));
 }
 
 fn write(store: &Store, what: &str, pages: &[u8]) -> Vec<PageKey> {
@@ -83,15 +96,15 @@ fn write(store: &Store, what: &str, pages: &[u8]) -> Vec<PageKey> {
         processes: 1,
     };
     let mut attempt = store.begin(start).unwrap();
-    let begun = Instant::now();
+    let begun = Moment::now();
     let keys: Vec<_> = pages.chunks(CALL_BYTES).flat_map(|call| attempt.write_pages(call).unwrap()).collect();
     report("write", what, pages.len(), begun);
-    let begun = Instant::now();
+    let begun = Moment::now();
     let mut list = PageList::new();
     list.set_run(0, &keys);
     attempt.write_page_list(&list).unwrap();
     report("page list", what, pages.len(), begun);
-    let begun = Instant::now();
+    let begun = Moment::now();
     let end = AttemptEnd { memory_bytes: pages.len() as u64, stop_ms: 0.0, total_ms: 0.0, processes: 1 };
     attempt.seal(end, b"").unwrap();
     report("seal", what, pages.len(), begun);

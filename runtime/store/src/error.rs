@@ -15,7 +15,7 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 #[non_exhaustive]
 pub enum StoreError {
     /// The system refused an operation (permission, no space, a failing disk).
-    #[error("{operation} {path}: {source}; earlier checkpoints are intact, free the cause and try again")]
+    #[error("cannot {operation} {path}: {source}; remove the cause and try again")]
     Io {
         /// The file or directory.
         path: PathBuf,

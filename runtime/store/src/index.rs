@@ -5,7 +5,10 @@
 //! store a page twice, which costs room and nothing else. Packs are loaded a trailer at a time; a damaged trailer is
 //! left out and reported when a page is missing, so that it does not stand in the way of other checkpoints.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
 
 use rayon::prelude::*;
 
@@ -20,6 +23,38 @@ use crate::{
 /// Trailers read at once; each can be 30 MiB long.
 const LOAD_TOGETHER: usize = 4;
 
+/// An index that threads share.
+#[derive(Default)]
+pub(crate) struct SharedIndex(RwLock<Index>);
+
+impl SharedIndex {
+    pub fn read(&self) -> RwLockReadGuard<'_, Index> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn write(&self) -> RwLockWriteGuard<'_, Index> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Loads the packs of checkpoints that were sealed since the last time, by anybody.
+    ///
+    /// Trailers are read without the lock: reading uses all threads of the pool, and those may be waiting for the lock.
+    pub fn refresh(&self, files: &Files, store_id: &[u8; 16]) -> Result<()> {
+        let stamp = files.stamp(MANIFESTS)?;
+        if stamp.is_some() && stamp == self.read().stamp {
+            return Ok(());
+        }
+        let new = self.read().unknown(files)?;
+        for names in new.chunks(LOAD_TOGETHER) {
+            let trailers: Vec<_> = names.par_iter().map(|name| pack::load(files, store_id, *name)).collect();
+            let mut index = self.write();
+            names.iter().zip(trailers).try_for_each(|(name, trailer)| index.add(*name, trailer))?;
+        }
+        self.write().stamp = stamp;
+        Ok(())
+    }
+}
+
 /// The sealed packs and the keys in them.
 #[derive(Default)]
 pub(crate) struct Index {
@@ -28,8 +63,9 @@ pub(crate) struct Index {
     pub nodes: KeyTable,
     known: HashSet<PackName>,
     damaged: Vec<PackName>,
+    /// The stamp of the manifests when they were last looked at.
     stamp: Option<u64>,
-    /// Counts the loads of packs whose manifest's name somebody else has still to make durable, or has not.
+    /// Counts the packs of other writers: the name of their manifest may not be durable yet.
     pub names_seen: u64,
     /// The value of `names_seen` that a later fsync of the names has covered.
     pub names_synced: u64,
@@ -40,34 +76,29 @@ impl Index {
         &self.packs[place.pack as usize]
     }
 
-    /// Whether nothing was sealed since the last [`Index::refresh`] that saw this stamp.
-    pub fn is_current(&self, stamp: Option<u64>) -> bool {
-        stamp.is_some() && stamp == self.stamp
-    }
-
-    /// Loads the packs of checkpoints that were sealed meanwhile. `stamp` was taken before.
-    pub fn refresh(&mut self, files: &Files, store_id: &[u8; 16], stamp: Option<u64>) -> Result<()> {
+    /// The packs of sealed checkpoints that are not in the index yet.
+    fn unknown(&self, files: &Files) -> Result<Vec<PackName>> {
         // Manifests first: the packs of every manifest seen here are in place already.
         let sealed: HashSet<u64> = files.list_sealed()?.into_iter().collect();
         let is_new = |name: &PackName| sealed.contains(&name.attempt) && !self.known.contains(name);
-        let new: Vec<PackName> = files.list_packs()?.into_iter().filter(is_new).collect();
-        for names in new.chunks(LOAD_TOGETHER) {
-            let trailers: Vec<_> = names.par_iter().map(|name| pack::load(files, store_id, *name)).collect();
-            for (name, trailer) in names.iter().zip(trailers) {
-                match trailer {
-                    Ok(trailer) => self.add(*name, trailer),
-                    Err(StoreError::Corrupt { .. }) => self.damaged.push(*name),
-                    Err(error) => return Err(error),
-                }
-                self.known.insert(*name);
-            }
+        Ok(files.list_packs()?.into_iter().filter(is_new).collect())
+    }
+
+    fn add(&mut self, name: PackName, trailer: Result<Trailer>) -> Result<()> {
+        if self.known.contains(&name) {
+            return Ok(()); // two threads have loaded it at once
         }
-        self.names_seen += u64::from(!new.is_empty());
-        self.stamp = stamp;
+        match trailer {
+            Ok(trailer) => self.add_pack(name, trailer),
+            Err(StoreError::Corrupt { .. }) => self.damaged.push(name),
+            Err(error) => return Err(error),
+        }
+        self.known.insert(name);
+        self.names_seen += 1;
         Ok(())
     }
 
-    fn add(&mut self, name: PackName, trailer: Trailer) {
+    fn add_pack(&mut self, name: PackName, trailer: Trailer) {
         let pack = self.packs.len() as u32;
         self.pages.reserve(trailer.page_keys.len());
         for (item, key) in pack::page_items(&trailer.runs).zip(trailer.page_keys) {

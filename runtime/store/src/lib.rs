@@ -11,6 +11,33 @@
 //! checkpoint as it was, and readers need no lock.
 //!
 //! `FORMAT.md` draws every byte of every file.
+//!
+//! ```
+//! use ckpt_store::{AttemptEnd, AttemptStart, PageList, Store};
+//!
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let dir = dir.path();
+//! let store = Store::create_or_open(dir)?;
+//! let mut attempt = store.begin(AttemptStart {
+//!     job: "7f3a".into(),
+//!     name: "heat2d".into(),
+//!     trigger: "command".into(),
+//!     started_unix_ms: 0,
+//!     processes: 1,
+//! })?;
+//! let keys = attempt.write_pages(&[7; 3 * 4096])?;
+//! let mut list = PageList::new();
+//! list.set_run(0, &keys);
+//! let root = attempt.write_page_list(&list)?;
+//! let row = attempt.seal(AttemptEnd { memory_bytes: 12288, stop_ms: 0.2, total_ms: 3.0, processes: 1 }, b"state")?;
+//!
+//! assert_eq!(store.newest_sealed(Some("heat2d"))?, Some(row.id));
+//! assert_eq!(store.manifest(row.id)?.state, b"state");
+//! let mut page = [0; 4096];
+//! store.read_pages(&[store.page_list(&root)?.get(2)], &mut page)?;
+//! assert_eq!(page, [7; 4096]);
+//! # Ok::<(), ckpt_store::StoreError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod attempt;

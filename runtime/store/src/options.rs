@@ -1,6 +1,6 @@
 //! What a caller may choose when it opens a store.
 
-use crate::Compression;
+use crate::{Compression, format::pack::PACK_BYTES_MAX};
 
 /// Choices made when a store is opened; they are not kept in the store.
 #[derive(Clone, Copy, Debug)]
@@ -9,13 +9,15 @@ pub struct StoreOptions {
     pub trust_owner: bool,
     /// Bytes of buffers an attempt may use while it writes (the index is not counted).
     pub memory_bytes: usize,
+    /// A pack is closed, and the next one begun, when it is longer than this: at most 1 GiB.
+    pub pack_bytes: u64,
     /// How new page runs are compressed when that pays.
     pub compression: Compression,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { trust_owner: false, memory_bytes: 256 << 20, compression: Compression::Zstd }
+        Self { trust_owner: false, memory_bytes: 256 << 20, pack_bytes: PACK_BYTES_MAX, compression: Compression::Zstd }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use ckpt_store::{AttemptState, PAGE_BYTES, PageKey, PageList, Store, StoreError};
+use ckpt_store::{Attempt, AttemptState, PAGE_BYTES, PageKey, PageList, Store, StoreError, StoreOptions};
 
 mod story;
 use story::{checkpoint, decode, encode, end, page, pages, read_back, start};
@@ -17,7 +17,7 @@ fn a_sealed_checkpoint_reads_back_after_the_store_was_opened_again() {
     let row = checkpoint(&Store::create_or_open(dir.path()).unwrap(), "a", &numbers).unwrap();
     let store = Store::open(dir.path()).unwrap();
     assert!(read_back(&store, row.id, 8).unwrap() == pages(&numbers));
-    assert_eq!(store.attempts().unwrap(), [row.clone()]);
+    assert_eq!(store.attempts().unwrap(), std::slice::from_ref(&row));
     assert_eq!((row.state, row.processes, row.reason.as_str()), (AttemptState::Sealed, 3, ""));
     let written = row.written;
     assert_eq!((written.zero_bytes, written.duplicate_bytes, written.new_bytes), (2 * PAGE, PAGE, 5 * PAGE));
@@ -82,6 +82,47 @@ fn one_changed_page_in_a_gibibyte_costs_one_leaf_and_its_ancestors() {
     let row = attempt.seal(end(), b"").unwrap();
     assert!(row.new_bytes < 26 << 10, "{}", row.new_bytes);
     assert_eq!(Store::open(dir.path()).unwrap().page_list(&root).unwrap(), list);
+}
+
+#[test]
+fn an_attempt_of_several_packs_reads_back_and_leaves_none_when_it_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = StoreOptions { pack_bytes: 64 << 10, ..StoreOptions::default() };
+    let store = Store::create_or_open_with(dir.path(), &options).unwrap();
+    let write = |attempt: &mut Attempt, first: u64| -> (Vec<u8>, Vec<PageKey>) {
+        let numbers: Vec<u64> = (first..first + 100).collect();
+        let keys = numbers.chunks(20).flat_map(|numbers| attempt.write_pages(&pages(numbers)).unwrap()).collect();
+        (pages(&numbers), keys)
+    };
+    let packs = || std::fs::read_dir(dir.path().join("packs")).unwrap().count();
+    let mut attempt = store.begin(start("a")).unwrap();
+    let (written, keys) = write(&mut attempt, 1);
+    let mut list = PageList::new();
+    list.set_run(0, &keys);
+    attempt.write_page_list(&list).unwrap();
+    attempt.seal(end(), b"").unwrap();
+    assert!(packs() >= 3, "{}", packs());
+    for store in [&store, &Store::open(dir.path()).unwrap()] {
+        let mut read = vec![0; written.len()];
+        store.read_pages(&keys, &mut read).unwrap();
+        assert!(read == written);
+    }
+    let sealed = packs();
+    let mut attempt = store.begin(start("a")).unwrap();
+    write(&mut attempt, 1001);
+    assert!(packs() >= sealed + 2);
+    attempt.fail("for the test", 0.0).unwrap();
+    assert_eq!(packs(), sealed);
+}
+
+#[test]
+fn names_that_no_row_can_hold_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::create_or_open(dir.path()).unwrap();
+    let error = store.begin(start(&"x".repeat(100_000))).unwrap_err();
+    assert!(matches!(error, StoreError::TooLarge { .. }), "{error}");
+    store.begin(start("a")).unwrap().fail(&"y".repeat(100_000), 0.0).unwrap();
+    assert_eq!(store.attempts().unwrap()[0].reason.len(), 2000);
 }
 
 #[test]
@@ -165,7 +206,9 @@ fn a_directory_with_other_files_does_not_become_a_store() {
 #[test]
 fn files_are_for_their_owner_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let root = dir.path().join("new/store");
+    let root = dir.path().join("store");
+    std::fs::create_dir(&root).unwrap();
+    std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o777)).unwrap();
     checkpoint(&Store::create_or_open(&root).unwrap(), "a", &[1]).unwrap();
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     assert_eq!(mode(&root), 0o700);

@@ -32,7 +32,9 @@ struct Job {
 }
 
 fn open(memory: &Memory) -> Store {
-    Store::create_or_open_on(Arc::new(memory.clone()), &StoreOptions::default()).unwrap()
+    // Small packs, so that attempts have several.
+    let options = StoreOptions { pack_bytes: 16 << 10, ..StoreOptions::default() };
+    Store::create_or_open_on(Arc::new(memory.clone()), &options).unwrap()
 }
 
 fn change(random: &mut Random, job: &mut Job, attempt: &mut ckpt_store::Attempt) {

@@ -194,6 +194,12 @@ pub fn chdir(path: &CStr) -> Result<()> {
     done(unsafe { libc::chdir(path.as_ptr()) })
 }
 
+/// The ordinary execution domain: another one would change what the mappings' protections mean.
+pub fn take_ordinary_personality() {
+    // SAFETY: takes a number.
+    unsafe { libc::personality(0) };
+}
+
 pub fn lead_session() -> Result<()> {
     // SAFETY: no arguments.
     done(unsafe { libc::setsid() })

@@ -110,6 +110,7 @@ fn prepare(plan: &mut Plan, channel: &mut RawFd) -> Result<(), Failed> {
     *channel = plan.number_of(CHANNEL);
     take_role(plan.image.role).at(Step::Role, 0)?;
     calls::umask(plan.image.umask);
+    calls::take_ordinary_personality();
     descriptors::build(plan)?;
     calls::chdir(&plan.working_directory).at(Step::WorkingDirectory, 0)?;
     calls::write_file(c"/proc/self/oom_score_adj", plan.oom_score_adj.as_bytes()).at(Step::OomScore, 0)?;

@@ -17,8 +17,22 @@ pub fn check(image: &ProcessImage, machine: &Machine, force: bool) -> Result<()>
         let why = format!("pages had {} bytes, here they have {}", image.host.page_bytes, machine.page_bytes);
         return Err(Error::environment(WHAT, why, "restart on a host with the same page size"));
     }
+    check_kernel()?;
     check_processor(image, machine, force)?;
     check_vdso(image, machine)
+}
+
+/// `PR_SET_MM_MAP` is compiled in together with the other calls that a restart needs.
+fn check_kernel() -> Result<()> {
+    let mut bytes = 0u32;
+    let into = std::ptr::from_mut(&mut bytes);
+    // SAFETY: PR_SET_MM_MAP_SIZE writes one unsigned int to `into`.
+    let known = unsafe { libc::prctl(libc::PR_SET_MM, libc::PR_SET_MM_MAP_SIZE, into, 0, 0) };
+    if known == 0 {
+        return Ok(());
+    }
+    let why = "the kernel is built without CONFIG_CHECKPOINT_RESTORE";
+    Err(Error::environment(WHAT, why, "use a kernel with it; those of the distributions have it"))
 }
 
 fn check_processor(image: &ProcessImage, machine: &Machine, force: bool) -> Result<()> {

@@ -16,7 +16,6 @@ use crate::{
 
 /// Begins an attempt.
 pub(crate) fn begin(shared: &Arc<Shared>, start: AttemptStart) -> Result<Attempt> {
-    shared.refresh()?;
     let files = &shared.files;
     let _lock = files.lock()?;
     let found = Found::look(files)?;

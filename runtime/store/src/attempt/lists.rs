@@ -21,6 +21,8 @@ impl Attempt {
     /// what the lists written in its attempt name: write every list of the checkpoint, unchanged ones cost nothing.
     pub fn write_page_list(&mut self, list: &PageList) -> Result<PageListRef> {
         self.check_usable()?;
+        // The list may name what others have sealed since this process last looked.
+        self.shared.refresh()?;
         let leaves: Vec<&Leaf> = list.leaves().collect();
         leaves.par_iter().for_each(|leaf| {
             leaf.node_key();

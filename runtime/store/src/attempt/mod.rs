@@ -119,7 +119,7 @@ impl Attempt {
 
     /// Which run of which pack comes next.
     fn next_run(&mut self) -> Result<(u32, usize)> {
-        if self.writer.as_ref().is_some_and(PackWriter::is_full) {
+        if self.writer.as_ref().is_some_and(|writer| writer.is_full(self.shared.options.pack_bytes)) {
             self.finish_pack()?;
         }
         let begun = self.writer.as_ref().map(|writer| (writer.sequence(), writer.run_count()));

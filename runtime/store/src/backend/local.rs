@@ -61,7 +61,19 @@ impl Local {
             Err(error) => return Err(io("create", error)),
         }
         crate::fault::point(crate::fault::DIRECTORY_CREATE);
-        Self::open(root, trust_owner)
+        let opened = Self::open(root, trust_owner)?;
+        if fs::read_dir(&opened.root).map_err(|error| io("list", error))?.next().is_none() {
+            // An empty directory that was made with a wider mode: it is about to hold the memory of programs.
+            let private = fs::set_permissions(&opened.root, fs::Permissions::from_mode(0o700));
+            private.map_err(|error| io("make private", error))?;
+        }
+        if let Some(parent) = opened.root.parent()
+            && let Ok(parent) = File::open(parent)
+        {
+            // Makes the store's own name durable. Where we may not even look at the parent, somebody else made it.
+            parent.sync_all().map_err(|error| io("fsync the parent of", error))?;
+        }
+        Ok(opened)
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -14,7 +14,7 @@ use crate::{PAGE_BYTES, PageKey, Result, codec::Codec, files::Input, files::Pack
 pub(crate) const PACK_HEADER_BYTES: usize = PAGE_BYTES;
 /// Pages in one run, at most.
 pub(crate) const RUN_PAGES_MAX: usize = 64;
-/// A pack is closed, and the next one begun, when it is longer than this or holds more pages than [`PACK_PAGES_MAX`].
+/// A pack is closed, and the next one begun, when it has reached this length or the pages of [`PACK_PAGES_MAX`].
 pub(crate) const PACK_BYTES_MAX: u64 = 1 << 30;
 /// See [`PACK_BYTES_MAX`]; it keeps trailers below 32 MiB.
 pub(crate) const PACK_PAGES_MAX: usize = 1 << 20;

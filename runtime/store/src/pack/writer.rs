@@ -46,8 +46,8 @@ impl PackWriter {
     }
 
     /// Whether the next run belongs into another pack.
-    pub fn is_full(&self) -> bool {
-        self.end >= PACK_BYTES_MAX || self.pages >= PACK_PAGES_MAX
+    pub fn is_full(&self, pack_bytes: u64) -> bool {
+        self.end >= pack_bytes.min(PACK_BYTES_MAX) || self.pages >= PACK_PAGES_MAX
     }
 
     /// Appends a run of `pages` pages, encoded as `stored`.

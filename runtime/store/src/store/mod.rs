@@ -7,15 +7,15 @@ mod rows;
 use std::{
     fmt,
     path::Path,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use crate::{
     Attempt, AttemptRow, AttemptStart, Result, StoreOptions,
     digest::PageDigest,
-    files::{Files, MANIFESTS},
+    files::Files,
     format::header::Header,
-    index::Index,
+    index::{Index, SharedIndex},
     pack::opened::OpenPacks,
 };
 
@@ -43,26 +43,22 @@ pub(crate) struct Shared {
     pub header: Header,
     pub digest: PageDigest,
     pub open_packs: OpenPacks,
-    index: RwLock<Index>,
+    index: SharedIndex,
 }
 
 impl Shared {
     /// The index as last loaded.
     pub fn index(&self) -> RwLockReadGuard<'_, Index> {
-        self.index.read().unwrap_or_else(PoisonError::into_inner)
+        self.index.read()
     }
 
     pub fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
-        self.index.write().unwrap_or_else(PoisonError::into_inner)
+        self.index.write()
     }
 
     /// Loads what was sealed since the last time, by anybody.
     pub fn refresh(&self) -> Result<()> {
-        let stamp = self.files.stamp(MANIFESTS)?;
-        if self.index().is_current(stamp) {
-            return Ok(());
-        }
-        self.index_mut().refresh(&self.files, &self.header.store_id, stamp)
+        self.index.refresh(&self.files, &self.header.store_id)
     }
 }
 
@@ -78,7 +74,7 @@ impl Store {
         self.shared.files.root()
     }
 
-    /// Begins an attempt to take a checkpoint.
+    /// Begins an attempt to take a checkpoint. Cheap: the index is loaded by the first pages written.
     pub fn begin(&self, start: AttemptStart) -> Result<Attempt> {
         crate::attempt::begin::begin(&self.shared, start)
     }

@@ -4,7 +4,7 @@
 //! create one at once and a crash in between leaves a directory that still counts as empty. A directory with anything
 //! else in it does not become a store. Opening reads 512 bytes; the index is loaded by the first who needs it.
 
-use std::{path::Path, sync::Arc, sync::RwLock, time::SystemTime};
+use std::{path::Path, sync::Arc, time::SystemTime};
 
 use super::{Shared, Store};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     fault,
     files::{DIRECTORIES, Files, HEADER, HEADER_NEW, LOCK},
     format::header::Header,
-    index::Index,
+    index::SharedIndex,
     pack::opened::OpenPacks,
 };
 
@@ -57,7 +57,7 @@ impl Store {
         let Some(header) = read_header(&files)? else {
             return Err(StoreError::NotAStore { path: files.path(""), found: "it has no file named header".into() });
         };
-        let (options, index, open_packs) = (*options, RwLock::new(Index::default()), OpenPacks::default());
+        let (options, index, open_packs) = (*options, SharedIndex::default(), OpenPacks::default());
         Ok(Store { shared: Arc::new(Shared { files, options, header, digest, open_packs, index }) })
     }
 }
@@ -87,9 +87,12 @@ fn initialise(files: &Files) -> Result<()> {
     files.sync_dir("", fault::ROOT_SYNC)
 }
 
+/// Written beside the store by the parts of ckpt that have something to say before the first checkpoint.
+const LOG: &str = "log";
+
 fn refuse_other_files(files: &Files) -> Result<()> {
-    let is_ours =
-        |name: &String| DIRECTORIES.contains(&name.as_str()) || [HEADER, HEADER_NEW, LOCK].contains(&name.as_str());
+    let ours = [HEADER, HEADER_NEW, LOCK, LOG];
+    let is_ours = |name: &String| DIRECTORIES.contains(&name.as_str()) || ours.contains(&name.as_str());
     match files.list("")?.into_iter().find(|name| !is_ours(name)) {
         None => Ok(()),
         Some(name) => {

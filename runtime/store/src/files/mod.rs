@@ -1,7 +1,9 @@
-//! The files of a store: their names, and the back end's operations with the path and the verb in every error.
+//! The files of a store: the back end's operations with the path and the verb in every error.
 //!
 //! This is the only place that calls the back end. Every operation that changes something passes its fault point right
 //! after it succeeded. A file that ends where the format promises bytes is `Corrupt`, decided here once.
+
+mod names;
 
 use std::{
     io,
@@ -10,84 +12,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub(crate) use names::{ATTEMPTS, DIRECTORIES, HEADER, HEADER_NEW, Kind, LOCK, MANIFESTS, PACKS, PackName};
+
 use crate::{
     Result, StoreError,
     backend::{Backend, ReadFile, WriteFile},
     fault::{self, Point},
 };
 
-pub(crate) const HEADER: &str = "header";
-pub(crate) const HEADER_NEW: &str = "header.new";
-pub(crate) const LOCK: &str = "lock";
-pub(crate) const PACKS: &str = "packs";
-pub(crate) const MANIFESTS: &str = "manifests";
-pub(crate) const ATTEMPTS: &str = "attempts";
-pub(crate) const DIRECTORIES: [&str; 3] = [PACKS, MANIFESTS, ATTEMPTS];
-
 const LOCK_WAIT: Duration = Duration::from_secs(30);
 const LOCK_POLL: Duration = Duration::from_millis(2);
-
-/// What a file in one of the directories is, by the end of its name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    /// `manifests/ID.manifest`: a sealed checkpoint.
-    Manifest,
-    /// `manifests/ID.new`: a manifest that is being written.
-    ManifestNew,
-    /// `attempts/ID.new`: the row of an attempt that is just beginning.
-    RowNew,
-    /// `attempts/ID.writing`: the row of an attempt, held by its writer.
-    Writing,
-    /// `attempts/ID.failing`: a final row that is being written.
-    Failing,
-    /// `attempts/ID.failed`: the row of a failed attempt.
-    Failed,
-}
-
-impl Kind {
-    const ALL: [Self; 6] =
-        [Self::Manifest, Self::ManifestNew, Self::RowNew, Self::Writing, Self::Failing, Self::Failed];
-
-    fn parts(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Manifest => (MANIFESTS, "manifest"),
-            Self::ManifestNew => (MANIFESTS, "new"),
-            Self::RowNew => (ATTEMPTS, "new"),
-            Self::Writing => (ATTEMPTS, "writing"),
-            Self::Failing => (ATTEMPTS, "failing"),
-            Self::Failed => (ATTEMPTS, "failed"),
-        }
-    }
-
-    /// The file's name for attempt `id`.
-    pub fn name(self, id: u64) -> String {
-        let (dir, end) = self.parts();
-        format!("{dir}/{id:010}.{end}")
-    }
-
-    fn of(dir: &str, end: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.parts() == (dir, end))
-    }
-}
-
-/// The number of an attempt and of one of its packs.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct PackName {
-    pub attempt: u64,
-    pub sequence: u32,
-}
-
-impl PackName {
-    pub fn name(self) -> String {
-        format!("{PACKS}/{:010}-{:04}.pack", self.attempt, self.sequence)
-    }
-
-    fn parse(name: &str) -> Option<Self> {
-        let (attempt, sequence) = name.strip_suffix(".pack")?.split_once('-')?;
-        let found = Self { attempt: attempt.parse().ok()?, sequence: sequence.parse().ok()? };
-        found.name().ends_with(name).then_some(found)
-    }
-}
 
 /// The files of one store.
 #[derive(Clone, Debug)]
@@ -293,20 +227,5 @@ impl Input {
         found: impl Into<String>,
     ) -> StoreError {
         StoreError::Corrupt { path: self.path.clone(), offset, what, expected: expected.into(), found: found.into() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pack_name_is_read_back_and_other_names_are_not_packs() {
-        let name = PackName { attempt: 12, sequence: 3 };
-        assert_eq!(name.name(), "packs/0000000012-0003.pack");
-        assert_eq!(PackName::parse("0000000012-0003.pack"), Some(name));
-        for other in ["12-3.pack", "0000000012-0003.pack2", "0000000012.pack", "+000000012-0003.pack", "x"] {
-            assert_eq!(PackName::parse(other), None, "{other}");
-        }
     }
 }
