@@ -277,7 +277,7 @@ fn a_store_of_two_jobs_makes_restart_ask_which() {
 fn doctor_tells_what_works_here() {
     let scene = Scene::new();
     let answer = ckpt(&scene, &["doctor"]);
-    for word in ["ptrace", "namespace", "set_tid", "userfaultfd", "write-protect", "huge page", "file system"] {
+    for word in ["ptrace", "namespace", "set_tid", "userfaultfd", "write tracking", "huge page", "file system"] {
         let text = format!("{}{}", answer.stdout, answer.stderr).to_lowercase();
         assert!(text.contains(word), "ckpt doctor says nothing about {word}:\n{text}");
     }

@@ -98,7 +98,7 @@ fn runs_on_without_its_parent(scene: &Scene, mut life: Life<'_>, program: &Progr
 #[test]
 fn a_program_whose_ckpt_run_is_killed_runs_on_and_is_checkpointed_again() {
     let scene = Scene::new();
-    let program = Program::victim("churn").argument("400");
+    let program = Program::victim("threads8").argument("120");
     let life = Life::start(&scene, "life", &program, &run(), Stdout::File);
     life.output.wait_for_lines(5);
     runs_on_without_its_parent(&scene, life, &program);
@@ -107,7 +107,7 @@ fn a_program_whose_ckpt_run_is_killed_runs_on_and_is_checkpointed_again() {
 #[test]
 fn a_program_whose_ckpt_restart_is_killed_runs_on_and_is_checkpointed_again() {
     let scene = Scene::new();
-    let program = Program::victim("churn").argument("400");
+    let program = Program::victim("threads8").argument("120");
     let life = restarted(&scene, &program);
     runs_on_without_its_parent(&scene, life, &program);
 }

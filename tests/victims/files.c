@@ -6,7 +6,7 @@
 
 enum { TEXT = 26, HIGH_NUMBER = 200 };
 static int append, read_write, read_write_dup, second, cloexec, high, directory, null, zero, urandom, full_device;
-static int growing, shrunk;
+static int growing;
 
 static int open_checked(const char *path, int flags)
 {
@@ -33,7 +33,6 @@ static void set_up(void)
 	urandom = open_checked("/dev/urandom", O_RDONLY);
 	full_device = open_checked("/dev/full", O_WRONLY);
 	growing = open_checked("growing", O_WRONLY | O_CREAT | O_TRUNC);
-	shrunk = open_checked("shrunk", O_RDWR | O_CREAT | O_TRUNC);
 	CHECK(lseek(read_write, 3, SEEK_SET) == 3 && lseek(second, 11, SEEK_SET) == 11);
 }
 
@@ -77,9 +76,6 @@ static void hold(int step)
 	check_devices();
 	int length = snprintf(line, sizeof line, "line %d\n", step);
 	CHECK(write(append, line, (size_t)length) == length && write(growing, line, (size_t)length) == length);
-	/* A file that shrinks after the checkpoint has its size back after a restart. */
-	CHECK(fstat(shrunk, &found) == 0 && found.st_size == (step - 1) % 5 * 1000);
-	CHECK(ftruncate(shrunk, step % 5 * 1000) == 0);
 	CHECK(fstat(growing, &found) == 0 && found.st_size == lseek(growing, 0, SEEK_CUR));
 	say("step %d growing %ld", step, (long)found.st_size);
 }

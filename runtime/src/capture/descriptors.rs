@@ -5,7 +5,11 @@
 //! and pipes and sockets on 0, 1 and 2, lead to whoever started the program; after a restart that is the restarter.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, tee};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -108,10 +112,18 @@ fn kind(info: &FdInfo, all: &[FdInfo], pipes: &mut Pipes<'_>, contents: &mut Vec
     }
 }
 
+/// The path of a file that can be opened again by it.
 fn living_path(info: &FdInfo) -> Result<Vec<u8>> {
     if info.metadata.links == 0 || info.target.ends_with(DELETED) {
         let why = "the file has been deleted, and its content would not be found again";
         return Err(refused(info, why, "keep the file, or close it before the checkpoint"));
+    }
+    let path = Path::new(OsStr::from_bytes(&info.target));
+    let leads_there = std::fs::metadata(path)
+        .is_ok_and(|named| named.ino() == info.metadata.inode && named.dev() == info.metadata.device);
+    if !leads_there {
+        let why = "its path leads nowhere or to another file (a message queue, or a file replaced meanwhile)";
+        return Err(refused(info, why, "close it before the checkpoint"));
     }
     Ok(info.target.clone())
 }

@@ -53,13 +53,7 @@ pub fn facts(pid: i32, brk: u64) -> Result<Facts> {
     }
     refuse_foreign_namespaces(pid)?;
     refuse_children(pid)?;
-    if !task::text(pid, "timers").unwrap_or_default().trim().is_empty() {
-        return Err(Error::unsupported(
-            format!("process {pid}: a POSIX timer (timer_create)"),
-            "its remaining time is not captured yet",
-            "delete the timer before the checkpoint",
-        ));
-    }
+    refuse_posix_timers(pid)?;
 
     let stat = task::stat_fields(pid, "stat")?;
     let number = |field| stat_number(&stat, field);
@@ -103,6 +97,19 @@ pub fn facts(pid: i32, brk: u64) -> Result<Facts> {
 pub fn is_job_stopped(pid: i32) -> bool {
     task::text(pid, "status")
         .is_ok_and(|status| task::status_value(&status, "State").is_some_and(|state| state.starts_with('T')))
+}
+
+fn refuse_posix_timers(pid: i32) -> Result<()> {
+    // Without CONFIG_POSIX_TIMERS or CONFIG_CHECKPOINT_RESTORE there is no such file.
+    let timers = task::text(pid, "timers").unwrap_or_default();
+    match timers.lines().find_map(|line| line.strip_prefix("ID:")) {
+        None => Ok(()),
+        Some(id) => Err(Error::unsupported(
+            format!("process {pid}: POSIX timer {} (timer_create)", id.trim()),
+            "its remaining time is not captured yet",
+            "delete the timer before the checkpoint",
+        )),
+    }
 }
 
 fn refuse_foreign_namespaces(pid: i32) -> Result<()> {

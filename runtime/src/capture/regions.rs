@@ -178,6 +178,7 @@ fn advice(mapping: &Mapping) -> Advice {
     Advice {
         grows_down: mapping.has(b"gd"),
         no_reserve: mapping.has(b"nr"),
+        accounted: mapping.has(b"ac"),
         locked: mapping.has(b"lo"),
         dont_fork: mapping.has(b"dc"),
         wipe_on_fork: mapping.has(b"wf"),

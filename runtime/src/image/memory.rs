@@ -99,6 +99,8 @@ pub struct Advice {
     pub grows_down: bool,
     /// `nr`: MAP_NORESERVE.
     pub no_reserve: bool,
+    /// `ac`: counted as committed memory, as a private mapping is once it has been writable.
+    pub accounted: bool,
     /// `lo`: locked in memory.
     pub locked: bool,
     /// `dc`: MADV_DONTFORK.

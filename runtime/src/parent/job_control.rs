@@ -4,12 +4,18 @@
 //! continues before anything else happens. Without a terminal there is no shell that would continue us: then we
 //! stop only if the stop came through us, because whoever sent it knows our pid.
 
+use std::time::{Duration, Instant};
+
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, kill, pthread_sigmask, sigaction};
 use nix::sys::signalfd::siginfo;
 use nix::unistd::{Pid, getpgid, getpgrp, getpid};
 
 use super::forward::{self, Source};
 use super::terminal::Terminal;
+
+/// A shell continues the whole group, us first or the program first. This is how long we wait for the second before
+/// we continue the program ourselves: it shall not hear one continuation twice.
+const GROUP_CONTINUATION_GRACE: Duration = Duration::from_millis(20);
 
 /// The group of process `pid`, if it is another one than ours.
 pub fn own_group(pid: i32) -> Option<Pid> {
@@ -21,12 +27,14 @@ pub struct Job {
     pid: i32,
     /// A stop signal has been passed on to it.
     asked_to_stop: bool,
+    /// We have been continued and the program, in the same group, not yet: when to do it ourselves.
+    continue_at: Option<Instant>,
 }
 
 impl Job {
     /// The job of process `pid`.
     pub fn new(pid: i32) -> Job {
-        Job { pid, asked_to_stop: false }
+        Job { pid, asked_to_stop: false, continue_at: None }
     }
 
     /// Does with a signal that was sent to us what the program should get from it.
@@ -44,6 +52,9 @@ impl Job {
                 }
             }
             Source::Terminal => {
+                if is_stop(number) {
+                    self.continue_at = None;
+                }
                 if let Some(group) = group {
                     forward::to_group(group, number);
                 }
@@ -60,19 +71,37 @@ impl Job {
                 }
                 forward::to_group(group, libc::SIGCONT);
             }
-            // A shell continues the whole group, and a program that runs need not hear it twice.
             None if forward::seems_stopped(self.pid) => {
-                // It may have ended meanwhile, which the loop is about to see.
-                let _ = kill(Pid::from_raw(self.pid), Signal::SIGCONT);
+                self.continue_at = Some(Instant::now() + GROUP_CONTINUATION_GRACE);
             }
             None => {}
         }
     }
 
+    /// The program runs again.
+    pub fn continued(&mut self) {
+        self.continue_at = None;
+    }
+
+    /// Continues the program if that is due, and says how long that can wait otherwise.
+    pub fn continue_when_due(&mut self) -> Option<Duration> {
+        let left = self.continue_at?.saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            return Some(left);
+        }
+        self.continue_at = None;
+        if forward::seems_stopped(self.pid) {
+            // It may have ended meanwhile, which the loop is about to see.
+            let _ = kill(Pid::from_raw(self.pid), Signal::SIGCONT);
+        }
+        None
+    }
+
     /// The program has been stopped by `signal`: stop as well, if somebody is there to notice.
     pub fn stop_alike(&mut self, signal: i32, terminal: &mut Option<Terminal>) {
         let noticed = std::mem::take(&mut self.asked_to_stop) || terminal.is_some();
-        if !noticed || !forward::seems_stopped(self.pid) {
+        // With a continuation on its way, this is the stop that it ends.
+        if !noticed || self.continue_at.is_some() || !forward::seems_stopped(self.pid) {
             return;
         }
         if let Some(terminal) = terminal {

@@ -89,6 +89,12 @@ impl Inherited {
     }
 }
 
+/// Blocks every signal for the calling thread.
+pub fn block_all() {
+    // The one way to fail is an unknown operation.
+    let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None);
+}
+
 fn disposition(signal: Signal, ignored: bool) -> io::Result<()> {
     let handler = if ignored { SigHandler::SigIgn } else { SigHandler::SigDfl };
     let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());

@@ -15,11 +15,12 @@ use super::host::Machine;
 use super::process::{Call, HalfBuilt, SCRATCH_BYTES};
 use super::ranges::{Span, gaps, moves, room};
 use crate::error::{Error, Result};
-use crate::image::{Advice, ProcessImage, Region};
+use crate::image::{Advice, Backing, ProcessImage, Region};
 
 const CLOSE_RANGE: Call = Call("close_range", libc::SYS_close_range);
 const MADVISE: Call = Call("madvise", libc::SYS_madvise);
 const MMAP: Call = Call("mmap", libc::SYS_mmap);
+const MPROTECT: Call = Call("mprotect", libc::SYS_mprotect);
 const MREMAP: Call = Call("mremap", libc::SYS_mremap);
 const MUNMAP: Call = Call("munmap", libc::SYS_munmap);
 const PERSONALITY: Call = Call("personality", libc::SYS_personality);
@@ -110,10 +111,18 @@ fn map(process: &mut HalfBuilt, region: &Region, source: Source, first_file: Raw
     let grows_down = if region.advice.grows_down { libc::MAP_GROWSDOWN } else { 0 };
     let no_reserve = if region.advice.no_reserve { libc::MAP_NORESERVE } else { 0 };
     let flags = kind | grows_down | no_reserve | libc::MAP_FIXED_NOREPLACE;
-    let arguments = [region.address, region.bytes, region.protection as u64, flags as u64, file, offset];
+    let arguments = [region.address, region.bytes, first_protection(region) as u64, flags as u64, file, offset];
     let end = region.address + region.bytes;
     let name = String::from_utf8_lossy(&region.name);
     process.call(0, MMAP, &arguments, format_args!("{:#x}-{end:#x} {name}", region.address)).map(drop)
+}
+
+/// A private mapping counts as committed memory once it has been writable and written: such a one is mapped
+/// writable, and loses the right in [`complete`], when it has its content.
+fn first_protection(region: &Region) -> i32 {
+    let is_private = matches!(region.backing, Backing::Anonymous | Backing::PrivateFile(_));
+    let committed = if region.advice.accounted && is_private { libc::PROT_WRITE } else { 0 };
+    region.protection | committed
 }
 
 /// Repeats the lasting advice. Advice about speed may be refused (the kernel can be built without it).
@@ -221,9 +230,13 @@ fn layout_argument(image: &ProcessImage, executable: Option<RawFd>, address: u64
     argument
 }
 
-/// Locks the regions that were locked, now that they have their content.
-pub fn lock(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
+/// What has to wait for the content: the final protection of some regions, and locks.
+pub fn complete(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
     const MLOCK2: Call = Call("mlock2", libc::SYS_mlock2);
+    for region in image.regions.iter().filter(|region| first_protection(region) != region.protection) {
+        let arguments = [region.address, region.bytes, region.protection as u64];
+        process.call(0, MPROTECT, &arguments, format_args!("protection of {:#x}", region.address))?;
+    }
     for region in image.regions.iter().filter(|region| region.advice.locked) {
         // What cannot be read cannot be brought in either; it is locked as it comes.
         let on_fault = if region.protection == 0 { libc::MLOCK_ONFAULT } else { 0 };

@@ -10,20 +10,17 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{OpenOptionsExt, fchown};
 use std::path::Path;
 
-use ckpt_store::{PAGE_BYTES, PageKey, PageList, Store};
+use ckpt_store::Store;
 use nix::errno::Errno;
 use nix::unistd::geteuid;
 
+use super::file_comparison::first_difference;
 use super::paths::{c_path, path_of};
 use crate::error::{Error, Result};
-use crate::image::{Backing, FileIdentity, PageRange, ProcessImage, Region, SharedObject};
-
-/// Pages compared at a time.
-const BATCH_PAGES: u64 = 256;
-const PAGE: u64 = PAGE_BYTES as u64;
+use crate::image::{Backing, FileIdentity, ProcessImage, Region, SharedObject};
 
 /// What is put behind a region. `file` is an index into [`MappingPlan::files`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,86 +193,4 @@ fn memory_object(object: &SharedObject) -> Result<File> {
     let file = File::from(unsafe { OwnedFd::from_raw_fd(number) });
     file.set_len(object.bytes).map_err(failed)?;
     Ok(file)
-}
-
-/// Offset in the file of the first page that is not what the region showed.
-fn first_difference(file: &File, region: &Region, identity: &FileIdentity, list: &PageList) -> io::Result<Option<u64>> {
-    let size = file.metadata()?.len();
-    let exists = |page: u64, size: u64| identity.offset + page * PAGE < size;
-    let pages = region.bytes / PAGE;
-    // A page of the program's own needs the file underneath as well, or touching it would be a bus error.
-    let moved = (0..pages).find(|&page| exists(page, size) != exists(page, identity.size));
-    if let Some(page) = moved {
-        return Ok(Some(identity.offset + page * PAGE));
-    }
-    let end = pages.min(size.saturating_sub(identity.offset).div_ceil(PAGE));
-    for range in foreign_pages(&region.own_pages, end) {
-        if let Some(page) = first_different_page(file, identity.offset, range, list)? {
-            return Ok(Some(identity.offset + page * PAGE));
-        }
-    }
-    Ok(None)
-}
-
-fn first_different_page(file: &File, offset: u64, range: PageRange, list: &PageList) -> io::Result<Option<u64>> {
-    let mut buffer = vec![0; (range.count.min(BATCH_PAGES) * PAGE) as usize];
-    let end = range.first + range.count;
-    let mut first = range.first;
-    while first < end {
-        let pages = BATCH_PAGES.min(end - first);
-        let batch = &mut buffer[..(pages * PAGE) as usize];
-        read_padded(file, offset + first * PAGE, batch)?;
-        for (page, content) in (first..).zip(batch.chunks_exact(PAGE_BYTES)) {
-            if PageKey::of(content) != list.get(page) {
-                return Ok(Some(page));
-            }
-        }
-        first += pages;
-    }
-    Ok(None)
-}
-
-/// Reads from `offset`; what lies beyond the end of the file is zero.
-pub fn read_padded(file: &File, offset: u64, into: &mut [u8]) -> io::Result<()> {
-    let mut done = 0;
-    while done < into.len() {
-        match file.read_at(&mut into[done..], offset + done as u64) {
-            Ok(0) => break,
-            Ok(bytes) => done += bytes,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    into[done..].fill(0);
-    Ok(())
-}
-
-/// The pages below `end` that are not in `own`.
-fn foreign_pages(own: &[PageRange], end: u64) -> Vec<PageRange> {
-    let mut foreign = Vec::new();
-    let mut first = 0;
-    for range in own.iter().filter(|range| range.first < end) {
-        if range.first > first {
-            foreign.push(PageRange { first, count: range.first - first });
-        }
-        first = first.max(range.first + range.count);
-    }
-    if first < end {
-        foreign.push(PageRange { first, count: end - first });
-    }
-    foreign
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn foreign_pages_are_the_complement_of_the_own_ones() {
-        let range = |first, count| PageRange { first, count };
-        assert_eq!(foreign_pages(&[], 3), [range(0, 3)]);
-        assert_eq!(foreign_pages(&[range(0, 1), range(2, 2)], 6), [range(1, 1), range(4, 2)]);
-        assert_eq!(foreign_pages(&[range(1, 9)], 4), [range(0, 1)]);
-        assert_eq!(foreign_pages(&[range(0, 4)], 4), []);
-    }
 }

@@ -16,6 +16,7 @@ mod child;
 mod content;
 mod control;
 mod credentials;
+mod file_comparison;
 mod file_mappings;
 mod host;
 mod limits;
@@ -30,7 +31,6 @@ mod scheduling;
 mod settle;
 mod signals;
 mod spawn;
-mod terminal;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -102,7 +102,6 @@ impl Rebuilt {
             kill(Pid::from_raw(self.image.pid), Signal::SIGSTOP)
                 .map_err(|source| Error::io("stop", format!("process {}", self.image.pid), source))?;
         }
-        terminal::hand_over(&self.image);
         self.process.release()
     }
 }
@@ -131,7 +130,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
 
     let _pinned = Pinned::here();
     progress(Stage::Threads, 0, 0);
-    address_space::lock(&mut process, &image)?;
+    address_space::complete(&mut process, &image)?;
     make_threads(&mut process, &image, id)?;
     settle::settle(id, &image, &plan, store, &shared)?;
     Ok(Rebuilt { process, image })

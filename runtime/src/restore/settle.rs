@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 
 use ckpt_store::{PAGE_BYTES, PageKey, Store};
 
-use super::file_mappings::{MappingPlan, Source, read_padded};
+use super::file_comparison::read_padded;
+use super::file_mappings::{MappingPlan, Source};
 use super::paths::{is_writable, path_of};
 use crate::error::{Error, Result};
 use crate::image::{Backing, FileIdentity, FileKind, ProcessImage, Region};

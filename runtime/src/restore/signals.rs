@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_timer_about_to_expire_is_not_stopped() {
-        let timer = IntervalTimer { which: libc::ITIMER_REAL as i32, interval_us: 2_500_000, value_us: 0 };
+        let timer = IntervalTimer { which: libc::ITIMER_REAL, interval_us: 2_500_000, value_us: 0 };
         let words: Vec<u64> =
             itimerval(&timer).chunks(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
         assert_eq!(words, [2, 500_000, 0, 1]);

@@ -22,6 +22,8 @@ use crate::ptrace::{Options, Running};
 
 /// Longest time for the child's own part. Opening a file of a hanging network file system is the slow case.
 const PREPARATION_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long an ended process that nobody has reaped may keep a wanted id, as its own or as its session or group.
+pub const REAPING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time from the interrupt to the stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -102,13 +104,22 @@ fn fork_with_pid(plan: &mut Plan, image: &ProcessImage) -> Result<()> {
     let mut mask = SigSet::empty();
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask))
         .map_err(|source| Error::io("block signals for", "the rebuild", source))?;
-    // SAFETY: without CLONE_VM the child has its own copy of this stack and everything else. It calls `run`, which
-    // does not allocate, take locks or return, so it does not matter what other threads were doing.
-    let cloned = unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of::<CloneArguments>()) };
-    if cloned == 0 {
-        child::run(plan);
-    }
-    let errno = Errno::last();
+    let deadline = Instant::now() + REAPING_TIMEOUT;
+    let (cloned, errno) = loop {
+        // SAFETY: without CLONE_VM the child has its own copy of this stack and everything else. It calls `run`,
+        // which does not allocate, take locks or return, so it does not matter what other threads were doing.
+        let cloned = unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of::<CloneArguments>()) };
+        if cloned == 0 {
+            child::run(plan);
+        }
+        let errno = Errno::last();
+        // No process has the id (preflight looked), so an ended one that nobody has reaped yet still has it as its
+        // session or group; an init that reaps by polling takes a second or two.
+        if cloned != -1 || errno != Errno::EEXIST || Instant::now() >= deadline {
+            break (cloned, errno);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
     let unblocked = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None);
     if cloned == -1 {
         return Err(clone_refused(image.pid, errno));

@@ -22,6 +22,8 @@ struct Session {
     screen: Lines,
     /// What becomes of the job.
     told: Lines,
+    /// Ends with the session, where it is known.
+    program: Option<Pid>,
 }
 
 impl Session {
@@ -38,6 +40,7 @@ impl Session {
             screen: Lines::of(keyboard.try_clone().unwrap()),
             keyboard,
             shell,
+            program: None,
         }
     }
 
@@ -45,9 +48,10 @@ impl Session {
     fn tell_signals(arguments: &[&str]) -> (Session, Pid) {
         let victim = scratch::path("tell_signals");
         let program: Vec<&str> = [victim.as_str()].into_iter().chain(arguments.iter().copied()).collect();
-        let session = Session::start(&program);
-        let pid = session.line_after("ready ").parse().unwrap();
-        (session, Pid::from_raw(pid))
+        let mut session = Session::start(&program);
+        let pid = Pid::from_raw(session.line_after("ready ").parse().unwrap());
+        session.program = Some(pid);
+        (session, pid)
     }
 
     fn press(&mut self, keys: &str) {
@@ -70,6 +74,9 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        if let Some(program) = self.program {
+            let _ = kill(program, Signal::SIGKILL);
+        }
         let _ = self.shell.kill();
         let _ = self.shell.wait();
     }

@@ -9,8 +9,7 @@ use super::trial::{Failure, Outcome, in_child};
 
 const PROBE: &str = "exe link";
 const TRIED: &str = "PR_SET_MM_MAP with exe_fd in a child";
-const ADVICE: &str = "give ckpt CAP_CHECKPOINT_RESTORE (setcap cap_checkpoint_restore+ep ckpt), or allow user \
-                      namespaces: a restart then happens in one";
+const ADVICE: &str = "restart as root or with CAP_CHECKPOINT_RESTORE; checkpoints can be taken without";
 const PR_SET_MM_MAP: i32 = 14;
 
 /// `struct prctl_mm_map`.

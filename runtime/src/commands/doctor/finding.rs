@@ -76,15 +76,6 @@ impl Finding {
         self.required = true;
         self
     }
-
-    /// A right that we lack is one that we have in a user namespace of our own.
-    pub fn or_in_namespace(mut self, namespaces_work: bool) -> Finding {
-        if self.state == State::No && namespaces_work {
-            self.state = State::Degraded;
-            self.found.push_str("; works in a user namespace");
-        }
-        self
-    }
 }
 
 /// The one-line setting in the file at `path`.

@@ -62,10 +62,6 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
 }
 
 fn examine(dir: &std::path::Path) -> Vec<Finding> {
-    let exe_link = exe_link::probe();
-    let set_tid = set_tid::probe();
-    let user_namespace = user_namespace::probe();
-    let namespaces_work = user_namespace.state == State::Ok;
     vec![
         own_files::probe(),
         kernel::probe(),
@@ -75,9 +71,9 @@ fn examine(dir: &std::path::Path) -> Vec<Finding> {
         process_memory::probe(),
         pidfd_getfd::probe(),
         kcmp::probe(),
-        set_tid.or_in_namespace(namespaces_work),
-        exe_link.or_in_namespace(namespaces_work),
-        user_namespace,
+        set_tid::probe(),
+        exe_link::probe(),
+        user_namespace::probe(),
         uffd::probe(),
         write_tracking::probe(),
         huge_pages::probe(),

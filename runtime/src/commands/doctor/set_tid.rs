@@ -9,8 +9,7 @@ use super::trial::{Child, Failure, Outcome, in_child};
 
 const PROBE: &str = "set_tid";
 const TRIED: &str = "clone3 with set_tid: make a child with a chosen free pid";
-const ADVICE: &str = "give ckpt CAP_CHECKPOINT_RESTORE (setcap cap_checkpoint_restore+ep ckpt), or allow user \
-                      namespaces: a restart then happens in one";
+const ADVICE: &str = "restart as root or with CAP_CHECKPOINT_RESTORE; checkpoints can be taken without";
 /// A free pid may be taken before we ask for it.
 const ATTEMPTS_MAX: u32 = 5;
 
@@ -19,7 +18,8 @@ pub fn probe() -> Finding {
     Finding::of(PROBE, TRIED, in_child(choose_a_pid), State::No, ADVICE).required()
 }
 
-fn choose_a_pid() -> Outcome {
+/// Makes a child with a pid of our choice.
+pub fn choose_a_pid() -> Outcome {
     let mut last = Errno::EEXIST;
     for _ in 0..ATTEMPTS_MAX {
         let wanted = free_pid()?;

@@ -1,22 +1,32 @@
-//! A user and a pid namespace: where an ordinary user may choose pids.
+//! A user and a pid namespace: where an ordinary user may choose pids. Restart does not use them yet, so the
+//! answer is for information.
 
 use nix::sched::{CloneFlags, unshare};
 
 use super::finding::{Finding, State, setting};
-use super::trial::{Child, Failure, Outcome, in_child};
+use super::set_tid;
+use super::trial::{Failure, in_child};
 
 const PROBE: &str = "user namespace";
-const TRIED: &str = "unshare user, pid and mount namespaces in a child, map the user, start pid 1";
+const TRIED: &str = "unshare user, pid and mount namespaces in a child, map the user, choose a pid there";
 const ADVICE: &str = "allow them: sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone=1, \
-                      kernel.apparmor_restrict_unprivileged_userns=0; only needed where set_tid says no";
+                      kernel.apparmor_restrict_unprivileged_userns=0; this version restarts without them";
 
 /// The probe.
 pub fn probe() -> Finding {
-    Finding::of(PROBE, TRIED, in_child(enter), State::Degraded, ADVICE)
+    let outcome = in_child(|| {
+        enter()?;
+        // The first child is pid 1 of the new pid namespace; without it nobody can be born there.
+        in_child(set_tid::choose_a_pid)?;
+        let limit = setting("/proc/sys/user/max_user_namespaces").unwrap_or_else(|| "unknown".to_owned());
+        Ok(format!("works (at most {limit})"))
+    });
+    Finding::of(PROBE, TRIED, outcome, State::Degraded, ADVICE)
 }
 
-fn enter() -> Outcome {
-    let (uid, gid) = (nix::unistd::getuid(), nix::unistd::getgid());
+/// Moves this process into namespaces of its own, with its user and group ids unchanged.
+fn enter() -> Result<(), Failure> {
+    let (uid, gid) = (nix::unistd::geteuid(), nix::unistd::getegid());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS)
         .map_err(|errno| Failure::call("unshare", errno))?;
     for (path, text) in [
@@ -26,8 +36,5 @@ fn enter() -> Outcome {
     ] {
         std::fs::write(path, text).map_err(|error| Failure::wrong(format!("write {path}: {error}")))?;
     }
-    // The first child is pid 1 of the new pid namespace; without it nobody can be born there.
-    drop(Child::idle()?);
-    let limit = setting("/proc/sys/user/max_user_namespaces").unwrap_or_else(|| "unknown".to_owned());
-    Ok(format!("works (at most {limit})"))
+    Ok(())
 }

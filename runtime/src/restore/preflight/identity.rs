@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::unistd::{Uid, getegid, geteuid};
 
 use crate::error::{Error, Result};
 use crate::image::ProcessImage;
+use crate::restore::spawn::REAPING_TIMEOUT;
 
 /// Checks users, groups and process ids.
 pub fn check(image: &ProcessImage) -> Result<()> {
@@ -28,20 +31,34 @@ fn check_user(image: &ProcessImage, user: Uid, group: u32) -> Result<()> {
 }
 
 fn check_free(tid: i32) -> Result<()> {
-    let directory = Path::new("/proc").join(tid.to_string());
-    if !directory.exists() {
-        return Ok(());
+    let deadline = Instant::now() + REAPING_TIMEOUT;
+    loop {
+        let directory = Path::new("/proc").join(tid.to_string());
+        if !directory.exists() {
+            return Ok(());
+        }
+        let ended = has_ended(&directory);
+        if !ended || Instant::now() > deadline {
+            let name = fs::read_to_string(directory.join("comm")).unwrap_or_default();
+            return Err(in_use(tid, name.trim_end(), ended));
+        }
+        thread::sleep(Duration::from_millis(5));
     }
-    let name = fs::read_to_string(directory.join("comm")).unwrap_or_default();
-    let name = name.trim_end();
+}
+
+/// Whether it is a zombie, or disappears just now.
+fn has_ended(directory: &Path) -> bool {
     let status = fs::read_to_string(directory.join("status")).unwrap_or_default();
-    let ended = status.lines().any(|line| line.starts_with("State:") && line.contains("zombie"));
+    status.lines().find(|line| line.starts_with("State:")).is_none_or(|state| state.contains("zombie"))
+}
+
+fn in_use(tid: i32, name: &str, ended: bool) -> Error {
     let advice = match ended {
         true => "it has ended; restart once its parent has noticed",
         false if tid == std::process::id() as i32 => "that is this command; give it again",
         false => "wait until it ends, or end it",
     };
-    Err(Error::environment("restart", format!("pid {tid} is in use by `{name}`"), advice))
+    Error::environment("restart", format!("pid {tid} is in use by `{name}`"), advice)
 }
 
 #[cfg(test)]
@@ -56,6 +73,23 @@ mod tests {
         let holder = fs::read_to_string("/proc/1/comm").unwrap();
         assert!(message.contains("pid 1 is in use") && message.contains(holder.trim_end()), "{message}");
         check_free(i32::MAX).unwrap();
+    }
+
+    #[test]
+    fn a_pid_whose_process_has_just_ended_is_waited_for() {
+        let mut child = std::process::Command::new("/bin/true").stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let pid = child.id() as i32;
+        // End of file: it is a zombie now, or about to become one.
+        std::io::copy(&mut child.stdout.take().unwrap(), &mut std::io::sink()).unwrap();
+        while !has_ended(&Path::new("/proc").join(pid.to_string())) {
+            thread::yield_now();
+        }
+        let parent = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            child.wait().unwrap();
+        });
+        check_free(pid).unwrap();
+        parent.join().unwrap();
     }
 
     #[test]
