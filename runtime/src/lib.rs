@@ -12,6 +12,7 @@ pub mod capture;
 pub mod commands;
 pub mod error;
 pub mod fault;
+pub mod host;
 pub mod image;
 pub mod logging;
 pub mod parent;

@@ -30,6 +30,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
+use crate::host;
 use crate::image::{self, Backing, PageRange, ProcessImage, Region};
 use crate::proc::{maps, task};
 use crate::ptrace::{Stopped, remote_call, wait_until_gone};
@@ -41,7 +42,6 @@ use regions::Draft;
 use tracking::{Census, Scanner, Tracker};
 use twin::Twin;
 
-pub use process::{host, xcr0};
 pub use program::Program;
 pub use syscalls::pidfd_open;
 
@@ -156,7 +156,7 @@ fn attempt(
 /// What holds still while its memory is written.
 #[derive(Debug)]
 enum Still {
-    Twin(Twin),
+    Twin(Box<Twin>),
     /// The program itself, since the moment given.
     Program(Vec<Stopped>, Instant),
 }
@@ -234,7 +234,7 @@ fn capture(
 
     let mut image = ProcessImage {
         version: image::IMAGE_VERSION,
-        host: host(),
+        host: host::this(),
         pid,
         executable: without_deleted(task::link(pid, "exe")?),
         command_line: task::bytes(pid, "cmdline")?,
@@ -272,7 +272,7 @@ fn capture(
             image.signal_actions = process::signal_actions(twin_pid, control.scratch, |number, arguments| {
                 Ok(remote_call(caller, site, number, arguments)?.result)
             })?;
-            Still::Twin(twin)
+            Still::Twin(Box::new(twin))
         }
         None => still,
     };

@@ -4,7 +4,7 @@ use nix::errno::Errno;
 
 use super::guest::Guest;
 use crate::error::{Error, Result};
-use crate::image::{Host, IntervalTimer, Layout, Limit, Role, SignalAction};
+use crate::image::{IntervalTimer, Layout, Limit, Role, SignalAction};
 use crate::proc::task::{self, stat_number};
 use crate::ptrace::read_memory;
 
@@ -213,33 +213,4 @@ pub fn limits(pid: i32) -> Result<Vec<Limit>> {
                 .map_err(|source| Error::io("read the limits of", format!("/proc/{pid}"), source))
         })
         .collect()
-}
-
-/// This host.
-pub fn host() -> Host {
-    let processor = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("model name"))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
-    });
-    Host {
-        kernel_release: std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
-        processor: processor.unwrap_or_default(),
-        xcr0: xcr0(),
-        page_bytes: ckpt_store::PAGE_BYTES as u32,
-        ckpt_version: env!("CARGO_PKG_VERSION").to_owned(),
-    }
-}
-
-/// XCR0, the enabled components of the extended state; 0 where the processor has no XSAVE.
-pub fn xcr0() -> u64 {
-    const OSXSAVE: u32 = 1 << 27;
-    if std::arch::x86_64::__cpuid(1).ecx & OSXSAVE == 0 {
-        return 0;
-    }
-    let (low, high): (u32, u32);
-    // SAFETY: xgetbv exists (OSXSAVE is set) and reads XCR0 into edx:eax; it touches nothing else.
-    unsafe {
-        std::arch::asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high, options(nomem, nostack));
-    }
-    u64::from(high) << 32 | u64::from(low)
 }

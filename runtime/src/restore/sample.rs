@@ -10,10 +10,10 @@ use crate::image::*;
 /// An image of one idle thread on this host, without memory.
 pub fn image(machine: &Machine) -> ProcessImage {
     let host = Host {
-        kernel_release: machine.kernel_release.clone(),
-        processor: machine.processor.clone(),
-        xcr0: machine.xcr0,
-        page_bytes: machine.page_bytes,
+        kernel_release: machine.host.kernel_release.clone(),
+        processor: machine.host.processor.clone(),
+        xcr0: machine.host.xcr0,
+        page_bytes: machine.host.page_bytes,
         ckpt_version: "test".into(),
     };
     ProcessImage {

@@ -13,8 +13,8 @@ const WHAT: &str = "restart on this host";
 
 /// Checks the image against `machine`.
 pub fn check(image: &ProcessImage, machine: &Machine, force: bool) -> Result<()> {
-    if image.host.page_bytes != machine.page_bytes {
-        let why = format!("pages had {} bytes, here they have {}", image.host.page_bytes, machine.page_bytes);
+    if image.host.page_bytes != machine.host.page_bytes {
+        let why = format!("pages had {} bytes, here they have {}", image.host.page_bytes, machine.host.page_bytes);
         return Err(Error::environment(WHAT, why, "restart on a host with the same page size"));
     }
     check_kernel()?;
@@ -38,17 +38,18 @@ fn check_kernel() -> Result<()> {
 fn check_processor(image: &ProcessImage, machine: &Machine, force: bool) -> Result<()> {
     let used = image.threads.iter().fold(0, |used, thread| used | xstate::used_components(&thread.extended_state));
     let relied_upon = if force { 0 } else { xstate::relied_upon(image.host.xcr0) };
-    let missing = (used | relied_upon) & !machine.xcr0;
+    let missing = (used | relied_upon) & !machine.host.xcr0;
     if missing != 0 {
         let why = format!("the program uses {}, which this processor or kernel lacks", xstate::names(missing));
         let advice = format!("restart on a processor that has it, such as {}", image.host.processor);
         return Err(Error::environment(WHAT, why, advice));
     }
-    if image.host.xcr0 != machine.xcr0
+    if image.host.xcr0 != machine.host.xcr0
         && used & !xstate::FIXED_PLACE != 0
-        && vendor(&image.host.processor) != vendor(&machine.processor)
+        && vendor(&image.host.processor) != vendor(&machine.host.processor)
     {
-        let why = format!("processor state of {} has another layout on {}", image.host.processor, machine.processor);
+        let why =
+            format!("processor state of {} has another layout on {}", image.host.processor, machine.host.processor);
         return Err(Error::environment(WHAT, why, "restart on a processor of the same maker"));
     }
     Ok(())
@@ -67,7 +68,7 @@ fn check_vdso(image: &ProcessImage, machine: &Machine) -> Result<()> {
     let Some(name) = differs else { return Ok(()) };
     let why = format!(
         "it was captured under kernel {}, this is {}, and their {name} differ, which the program has pointers into",
-        image.host.kernel_release, machine.kernel_release
+        image.host.kernel_release, machine.host.kernel_release
     );
     Err(Error::environment(WHAT, why, "restart on the same kernel"))
 }
@@ -92,7 +93,7 @@ mod tests {
         let mut machine = Machine::this().unwrap();
         let mut image = sample::image(&machine);
         image.host.xcr0 |= 0xe0;
-        machine.xcr0 = 0b111;
+        machine.host.xcr0 = 0b111;
         let message = check(&image, &machine, false).unwrap_err().to_string();
         assert!(message.contains("AVX-512"), "{message}");
         check(&image, &machine, true).unwrap();
@@ -109,17 +110,17 @@ mod tests {
             mapping.digest = mapping.digest.map(|_| [7; 20]);
         }
         let message = check(&image, &machine, false).unwrap_err().to_string();
-        assert!(message.contains("5.10.0-old") && message.contains(&machine.kernel_release), "{message}");
+        assert!(message.contains("5.10.0-old") && message.contains(&machine.host.kernel_release), "{message}");
     }
 
     #[test]
     fn another_layout_is_refused_only_when_something_depends_on_it() {
         let mut machine = Machine::this().unwrap();
-        machine.processor = "AMD EPYC".into();
+        machine.host.processor = "AMD EPYC".into();
         let mut image = sample::image(&machine);
         image.host.processor = "Intel(R) Xeon(R)".into();
         image.host.xcr0 &= !(1 << 9);
-        machine.xcr0 |= 1 << 9;
+        machine.host.xcr0 |= 1 << 9;
         check(&image, &machine, false).unwrap();
         image.threads[0].extended_state[513] |= 0b10;
         assert!(check(&image, &machine, false).unwrap_err().to_string().contains("another layout"));

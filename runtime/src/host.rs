@@ -1,0 +1,60 @@
+//! This host, in the words of an image: what a restart compares with the host of the capture.
+
+use crate::image::Host;
+
+/// State components every x86-64 has: x87 and SSE.
+const BASE_COMPONENTS: u64 = 0b11;
+
+/// This host.
+pub fn this() -> Host {
+    Host {
+        kernel_release: kernel_release(),
+        processor: processor(),
+        xcr0: xcr0(),
+        page_bytes: page_bytes(),
+        ckpt_version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+fn kernel_release() -> String {
+    // uname(2) fails only for a bad pointer.
+    nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn page_bytes() -> u32 {
+    // SAFETY: sysconf takes a number and has no memory effects.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u32 }
+}
+
+fn processor() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name"));
+    name.and_then(|line| line.split_once(": ")).map(|(_, name)| name.to_owned()).unwrap_or_default()
+}
+
+/// The state components that the kernel enables.
+pub fn xcr0() -> u64 {
+    if !std::arch::is_x86_feature_detected!("xsave") {
+        return BASE_COMPONENTS;
+    }
+    #[target_feature(enable = "xsave")]
+    fn enabled() -> u64 {
+        // SAFETY: register 0 exists wherever xsave is enabled by the system, which the detection checked.
+        unsafe { std::arch::x86_64::_xgetbv(0) }
+    }
+    // SAFETY: xsave was detected above.
+    unsafe { enabled() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_host_has_pages_of_4_kib_and_at_least_sse() {
+        let host = this();
+        assert_eq!(host.page_bytes, 4096);
+        assert_eq!(host.xcr0 & BASE_COMPONENTS, BASE_COMPONENTS);
+        assert!(!host.kernel_release.is_empty());
+    }
+}
