@@ -39,6 +39,19 @@ fn pipes_eventfds_and_epoll_keep_their_content() {
 }
 
 #[test]
+fn memory_that_a_child_would_not_inherit_comes_back_zeroed() {
+    let scene = Scene::new();
+    let program = Program::victim("mappings").argument("60").argument("wiped");
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_lines(10);
+    checkpoint(&scene, life.pid);
+    life.kill();
+    let mut second = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
+    assert_eq!(code_of(second.wait()), 7, "{}", second.errors());
+    assert!(second.output.text().contains("wiped 1"), "{}", second.output.text());
+}
+
+#[test]
 fn mappings_of_every_kind_survive_at_their_places() {
     survives_once(&Program::victim("mappings"), 20);
 }

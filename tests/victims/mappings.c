@@ -17,7 +17,7 @@ struct region {
 
 static struct region regions[REGIONS_MAX];
 static int region_count;
-static unsigned char *sparse, *hidden, *grown, *shared, *memfd_one, *memfd_other, *file_shared, *heap;
+static unsigned char *wiped, *sparse, *hidden, *grown, *shared, *memfd_one, *memfd_other, *file_shared, *heap;
 static char map_at_start[MAP_TEXT_BYTES], map_now[MAP_TEXT_BYTES], map_raw[MAP_TEXT_BYTES];
 
 static void fill(unsigned char *at, size_t bytes, uint64_t seed)
@@ -120,6 +120,11 @@ static void map_advised(void)
 			{ "nohugepage", MADV_NOHUGEPAGE }, { "mergeable", MADV_MERGEABLE } };
 	for (size_t i = 0; i < sizeof advised / sizeof advised[0]; i++) {
 		unsigned char *at = anonymous(advised[i].name, 3 * PAGE, MAP_PRIVATE);
+		if (advised[i].advice == MADV_WIPEONFORK) {
+			/* Comes back zeroed, as in a child: not part of the sum. */
+			wiped = at;
+			region_count--;
+		}
 		/* A kernel may be built without one of them. */
 		if (madvise(at, 3 * PAGE, advised[i].advice) != 0)
 			CHECK(errno == EINVAL);
@@ -218,6 +223,8 @@ static void hold(int step)
 static void verify(void)
 {
 	CHECK(mprotect(hidden, 5 * PAGE, PROT_READ) == 0);
+	if (kind[0] != 0)
+		say("wiped %d", wiped[0] == 0 && wiped[3 * PAGE - 1] == 0);
 	say("hidden %016lx", sum_of(hidden, 5 * PAGE));
 	/* The heap goes on where it ended, and the growing mapping still grows. */
 	unsigned char *more = sbrk(GROWTH * (intptr_t)PAGE);

@@ -24,6 +24,7 @@ pub fn check(image: &ProcessImage, force: bool) -> Result<()> {
 
 fn check_file(image: &ProcessImage, file: &OpenFile, force: bool) -> Result<()> {
     match &file.kind {
+        FileKind::Regular { path, .. } | FileKind::Directory { path, .. } if is_the_kernels(path_of(path)) => Ok(()),
         FileKind::Regular { path, size, modified_ns, .. } => {
             let written = image.files.iter().any(|other| is_writable(other) && same_file(other, file));
             let captured = Captured { size: *size, modified_ns: *modified_ns, written };
@@ -33,6 +34,11 @@ fn check_file(image: &ProcessImage, file: &OpenFile, force: bool) -> Result<()> 
         FileKind::Device { path } => check_device(path_of(path)),
         FileKind::Standard { .. } | FileKind::Pipe { .. } | FileKind::EventFd { .. } | FileKind::Epoll { .. } => Ok(()),
     }
+}
+
+/// A file of /proc or /sys has no content to compare, and the program's own directory in /proc comes with it.
+fn is_the_kernels(path: &Path) -> bool {
+    path.starts_with("/proc") || path.starts_with("/sys")
 }
 
 fn same_file(one: &OpenFile, other: &OpenFile) -> bool {

@@ -185,7 +185,7 @@ fn live_tiles_come_back() {
     const TILES: u64 = 0b11 << 17;
     let _alone = alone();
     let Some(lab) = Lab::new() else { return };
-    if Machine::this().unwrap().xcr0 & TILES != TILES {
+    if Machine::this().unwrap().host.xcr0 & TILES != TILES {
         println!("SKIPPED: this processor has no AMX");
         return;
     }
