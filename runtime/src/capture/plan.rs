@@ -111,6 +111,7 @@ fn readable(draft: &Draft) -> PageSet {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "a set of one run")]
 mod tests {
     use super::*;
     use crate::image::{Advice, FileIdentity};
