@@ -218,8 +218,8 @@ fn capture(
     let table = descriptors::capture(pid, program.pidfd.as_fd())?;
 
     let mut guest = Guest::enter(pid, &mut stopped[0], control, homes[0].home, &homes[0].reissued)?;
-    let (brk, interval_timers) = process::break_and_timers(&mut guest)?;
-    let facts = process::facts(pid, brk)?;
+    let own = process::own_facts(pid, &mut guest)?;
+    let facts = process::facts(pid, own.brk)?;
     let space = regions::sort(pid, maps::mappings(pid)?)?;
     if !std::mem::replace(&mut lineage.tracking_was_tried, true) {
         lineage.tracker = Tracker::create(&mut guest, program.pidfd.as_fd())?;
@@ -246,11 +246,14 @@ fn capture(
         gids: facts.gids,
         groups: facts.groups,
         no_new_privs: facts.no_new_privs,
+        capabilities: task::capabilities(pid)?,
+        parent_death_signal: own.parent_death_signal,
+        dumpable: own.dumpable,
         role: facts.role,
         limits: process::limits(pid)?,
         signal_actions,
         queued_signals: threads::stored(&process_signals),
-        interval_timers,
+        interval_timers: own.interval_timers,
         job_stopped,
         layout: facts.layout,
         auxv: facts.auxv,

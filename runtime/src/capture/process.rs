@@ -11,6 +11,10 @@ use crate::ptrace::read_memory;
 const TIMERS: [i32; 3] = [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF];
 const LIMITS: u32 = 16;
 const SIGNALS: i32 = 64;
+const PR_GET_PDEATHSIG: u64 = 2;
+const PR_GET_DUMPABLE: u64 = 3;
+const PR_GET_SECUREBITS: u64 = 27;
+const PR_GET_CHILD_SUBREAPER: u64 = 37;
 
 /// What `/proc` and a few calls say about the process.
 #[derive(Debug)]
@@ -149,9 +153,53 @@ fn is_our_own(child: i32) -> bool {
     stat_number(&fields, 38) == 0 && ended_or_waiting
 }
 
-/// The program break and the running interval timers.
-pub fn break_and_timers(guest: &mut Guest<'_>) -> Result<(u64, Vec<IntervalTimer>)> {
-    let brk = guest.call("brk", "reading the program break", libc::SYS_brk, [0; 6])?;
+/// What only the process itself can ask the kernel.
+#[derive(Debug)]
+pub struct OwnFacts {
+    /// Program break.
+    pub brk: u64,
+    /// Running interval timers.
+    pub interval_timers: Vec<IntervalTimer>,
+    /// `PR_GET_PDEATHSIG`.
+    pub parent_death_signal: i32,
+    /// `PR_GET_DUMPABLE` is 1.
+    pub dumpable: bool,
+}
+
+/// Asks inside the program; refuses a subreaper, whose children our own processes would become, and secure bits.
+pub fn own_facts(pid: i32, guest: &mut Guest<'_>) -> Result<OwnFacts> {
+    let subreaper = flag(guest, PR_GET_CHILD_SUBREAPER, "asking whether it is a subreaper")?;
+    if subreaper != 0 || pid == 1 {
+        return Err(Error::unsupported(
+            format!("process {pid}, which adopts orphans (a child subreaper, or pid 1)"),
+            "its children, ours among them, would be adopted by nobody after a restart",
+            "start the program under an init, such as a container's --init",
+        ));
+    }
+    let secure_bits = guest.call("prctl", "PR_GET_SECUREBITS", libc::SYS_prctl, [PR_GET_SECUREBITS, 0, 0, 0, 0, 0])?;
+    if secure_bits != 0 {
+        return Err(Error::unsupported(
+            format!("process {pid} with secure bits {secure_bits:#x}"),
+            "capabilities under secure bits are not restored yet",
+            "start the program without them",
+        ));
+    }
+    Ok(OwnFacts {
+        brk: guest.call("brk", "reading the program break", libc::SYS_brk, [0; 6])?,
+        interval_timers: interval_timers(guest)?,
+        parent_death_signal: flag(guest, PR_GET_PDEATHSIG, "asking for the parent-death signal")?,
+        dumpable: guest.call("prctl", "PR_GET_DUMPABLE", libc::SYS_prctl, [PR_GET_DUMPABLE, 0, 0, 0, 0, 0])? == 1,
+    })
+}
+
+/// A `prctl` that writes one int.
+fn flag(guest: &mut Guest<'_>, option: u64, purpose: &str) -> Result<i32> {
+    let bytes: [u8; 4] =
+        guest.call_into("prctl", purpose, libc::SYS_prctl, |scratch| [option, scratch, 0, 0, 0, 0])?;
+    Ok(i32::from_ne_bytes(bytes))
+}
+
+fn interval_timers(guest: &mut Guest<'_>) -> Result<Vec<IntervalTimer>> {
     let mut running = Vec::new();
     for which in TIMERS {
         let bytes: [u8; 32] =
@@ -168,7 +216,7 @@ pub fn break_and_timers(guest: &mut Guest<'_>) -> Result<(u64, Vec<IntervalTimer
             running.push(timer);
         }
     }
-    Ok((brk, running))
+    Ok(running)
 }
 
 /// The signal actions of `pid`, which is the program or its twin: a clone has its own copy of them.

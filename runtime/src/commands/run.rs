@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ckpt_wire::{ENV_AGENT_PID, ENV_DIR, ENV_INTERVAL, ENV_JOB, ENV_NAME, TEXT_BYTES};
+use ckpt_wire::{ENV_AGENT_PID, ENV_DIR, ENV_INTERVAL, ENV_NAME, TEXT_BYTES};
 use clap::Args;
 
 use super::interval::check_interval;
@@ -56,7 +56,6 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     command.args(&arguments.command[1..]);
     command.env("LD_PRELOAD", preload_list(&installation::library()?, std::env::var_os("LD_PRELOAD")));
     command.env(ENV_DIR, store_dir(arguments.dir.as_deref())?);
-    command.env(ENV_JOB, new_job()?);
     // If we are in a job ourselves, its agent is not this one's.
     command.env_remove(ENV_AGENT_PID);
     if let Some(name) = &arguments.name {
@@ -102,17 +101,6 @@ fn store_dir(option: Option<&Path>) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// A random id: 16 hexadecimal digits.
-fn new_job() -> Result<String> {
-    let mut bytes = [0_u8; 8];
-    // SAFETY: getrandom writes at most the given number of bytes into `bytes`.
-    let written = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if written != bytes.len() as isize {
-        return Err(Error::io("read", "random numbers", std::io::Error::last_os_error()));
-    }
-    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,13 +111,6 @@ mod tests {
         assert_eq!(preload_list(library, None), "/opt/libckpt.so");
         assert_eq!(preload_list(library, Some(OsString::new())), "/opt/libckpt.so");
         assert_eq!(preload_list(library, Some("a.so b.so".into())), "/opt/libckpt.so:a.so b.so");
-    }
-
-    #[test]
-    fn a_job_is_sixteen_hexadecimal_digits_and_new_each_time() {
-        let job = new_job().unwrap();
-        assert!(job.len() == 16 && job.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        assert_ne!(job, new_job().unwrap());
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod thread;
 
 pub use descriptor::{Descriptor, EpollTarget, FileKind, OpenFile, PipeContent};
 pub use memory::{Advice, Backing, FileIdentity, PageRange, Protection, Region, SharedObject, SpecialMapping};
-pub use process::{Host, IntervalTimer, Layout, Limit, ProcessImage, Role, SignalAction};
+pub use process::{Capabilities, Host, IntervalTimer, Layout, Limit, ProcessImage, Role, SignalAction};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};
 
 use crate::error::{Error, Result};

@@ -36,6 +36,12 @@ pub struct ProcessImage {
     pub groups: Vec<u32>,
     /// `no_new_privs`.
     pub no_new_privs: bool,
+    /// Capabilities; the same for all threads.
+    pub capabilities: Capabilities,
+    /// Signal sent when the parent ends (`PR_SET_PDEATHSIG`); 0 for none.
+    pub parent_death_signal: i32,
+    /// Whether it may dump core and be traced by its own user (`PR_SET_DUMPABLE`).
+    pub dumpable: bool,
     /// Its place in its session.
     pub role: Role,
     /// Resource limits.
@@ -83,6 +89,17 @@ pub struct Host {
     pub page_bytes: u32,
     /// Version of the ckpt that captured.
     pub ckpt_version: String,
+}
+
+/// Capability sets as in `/proc/PID/status`; bit n is capability n.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the kernel's own names")]
+pub struct Capabilities {
+    pub inheritable: u64,
+    pub permitted: u64,
+    pub effective: u64,
+    pub bounding: u64,
+    pub ambient: u64,
 }
 
 /// Place of a process in its session.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::error::{Error, Result};
+use crate::image::Capabilities;
 
 /// Ids of the threads of `pid`, ascending.
 pub fn threads(pid: i32) -> Result<Vec<i32>> {
@@ -47,6 +48,19 @@ pub fn stat_number(fields: &[String], field: usize) -> u64 {
 /// The value of `name` in `/proc/PID/status`.
 pub fn status_value<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+/// The capability sets in `/proc/PID/status`.
+pub fn capabilities(pid: i32) -> Result<Capabilities> {
+    let status = text(pid, "status")?;
+    let set = |name| status_value(&status, name).and_then(|set| u64::from_str_radix(set, 16).ok()).unwrap_or(0);
+    Ok(Capabilities {
+        inheritable: set("CapInh"),
+        permitted: set("CapPrm"),
+        effective: set("CapEff"),
+        bounding: set("CapBnd"),
+        ambient: set("CapAmb"),
+    })
 }
 
 /// A text file of `/proc/PID`.

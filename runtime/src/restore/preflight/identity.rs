@@ -9,11 +9,13 @@ use nix::unistd::{Uid, getegid, geteuid};
 
 use crate::error::{Error, Result};
 use crate::image::ProcessImage;
+use crate::restore::credentials;
 use crate::restore::spawn::REAPING_TIMEOUT;
 
 /// Checks users, groups and process ids.
 pub fn check(image: &ProcessImage) -> Result<()> {
     check_user(image, geteuid(), getegid().as_raw())?;
+    credentials::check(image)?;
     image.threads.iter().try_for_each(|thread| check_free(thread.tid))
 }
 
