@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     Attempt, AttemptRow, AttemptStart, Result, StoreOptions,
-    digest::PageDigest,
+    digest::PagesDigest,
     files::Files,
     format::header::Header,
     index::{Index, SharedIndex},
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     pub files: Files,
     pub options: StoreOptions,
     pub header: Header,
-    pub digest: PageDigest,
+    pub digest: PagesDigest,
     pub open_packs: OpenPacks,
     index: SharedIndex,
 }

@@ -8,9 +8,9 @@ use std::{path::Path, sync::Arc, time::SystemTime};
 
 use super::{Shared, Store};
 use crate::{
-    PageKey, Result, StoreError, StoreOptions,
+    Result, StoreError, StoreOptions,
     backend::{Backend, Local},
-    digest::PageDigest,
+    digest::{PagesDigest, keys_of_each},
     fault,
     files::{DIRECTORIES, Files, HEADER, HEADER_NEW, LOCK},
     format::header::Header,
@@ -35,7 +35,7 @@ impl Store {
         if read_header(&files)?.is_none() {
             initialise(&files)?;
         }
-        Self::open_files(files, options, PageKey::of)
+        Self::open_files(files, options, keys_of_each)
     }
 
     /// Opens the store in `dir`.
@@ -50,10 +50,10 @@ impl Store {
 
     /// [`Store::open`] on any back end.
     pub fn open_on(backend: Arc<dyn Backend>, options: &StoreOptions) -> Result<Store> {
-        Self::open_files(Files::new(backend), options, PageKey::of)
+        Self::open_files(Files::new(backend), options, keys_of_each)
     }
 
-    pub(super) fn open_files(files: Files, options: &StoreOptions, digest: PageDigest) -> Result<Store> {
+    pub(super) fn open_files(files: Files, options: &StoreOptions, digest: PagesDigest) -> Result<Store> {
         let Some(header) = read_header(&files)? else {
             return Err(StoreError::NotAStore { path: files.path(""), found: "it has no file named header".into() });
         };

@@ -9,6 +9,7 @@ use super::{Shared, Store};
 use crate::{
     PAGE_BYTES, PageKey, PageList, PageListRef, Result, StoreError,
     codec::{self, Codec},
+    digest::{GROUP_PAGES, Page},
     files::{Input, PACKS},
     format::pack::Run,
     key_table::{KeyTable, Place},
@@ -28,7 +29,7 @@ struct Wanted<'a> {
     pack: PackName,
     run: Run,
     key: PageKey,
-    page: &'a mut [u8],
+    page: &'a mut Page,
 }
 
 impl Wanted<'_> {
@@ -88,7 +89,7 @@ impl Shared {
         self.know_all(keys, "a page", |index| &index.pages)?;
         let index = self.index();
         let mut wanted = Vec::with_capacity(keys.len());
-        for (key, page) in keys.iter().zip(out.chunks_exact_mut(PAGE_BYTES)) {
+        for (key, page) in keys.iter().zip(out.as_chunks_mut().0) {
             if key.is_zero() {
                 page.fill(0);
                 continue;
@@ -126,13 +127,23 @@ impl Shared {
             input.read_into(start, scratch)?;
             start
         };
-        for wanted in piece {
-            let at = match compressed {
-                true => run_and_page(wanted.place.item).1 * PAGE_BYTES,
-                false => (wanted.offset() - start) as usize,
-            };
-            wanted.page.copy_from_slice(&scratch[at..at + PAGE_BYTES]);
-            let found = (self.digest)(wanted.page);
+        for group in piece.chunks_mut(GROUP_PAGES) {
+            for wanted in group.iter_mut() {
+                let at = match compressed {
+                    true => run_and_page(wanted.place.item).1 * PAGE_BYTES,
+                    false => (wanted.offset() - start) as usize,
+                };
+                wanted.page.copy_from_slice(&scratch[at..at + PAGE_BYTES]);
+            }
+            self.prove(&input, group)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses pages that are not the ones asked for.
+    fn prove(&self, input: &Input, group: &[Wanted<'_>]) -> Result<()> {
+        let pages: Vec<&Page> = group.iter().map(|wanted| &*wanted.page).collect();
+        for (wanted, found) in group.iter().zip((self.digest)(&pages)) {
             if found != wanted.key {
                 let (expected, found) = (format!("{:?}", wanted.key), format!("{found:?}"));
                 return Err(input.corrupt(wanted.run.offset, "a page's digests", expected, found));
