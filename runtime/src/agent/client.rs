@@ -1,12 +1,12 @@
 //! Asking for a checkpoint: finding the program's agent, or starting one.
 
 use std::ffi::OsStr;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use nix::unistd::{geteuid, setsid};
 
@@ -70,11 +70,8 @@ fn no_answer(store: &Path) -> Error {
 ///
 /// It runs as the program's user, in a session of its own and without our terminal, so that it outlives us.
 pub fn start(pid: i32) -> Result<i32> {
-    let executable =
-        std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
-    let mut command = Command::new(&executable);
-    command.args(["agent", "--pid", &pid.to_string()]);
-    command.env_remove("LD_PRELOAD").current_dir("/");
+    let (mut command, executable) = detached()?;
+    command.args(["--pid", &pid.to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let status = task::text(pid, "status")?;
     let owner = |name| {
@@ -86,8 +83,6 @@ pub fn start(pid: i32) -> Result<i32> {
     {
         command.uid(uid).gid(gid);
     }
-    // SAFETY: between fork and exec only setsid is called, which is async-signal-safe.
-    unsafe { command.pre_exec(|| setsid().map(drop).map_err(std::io::Error::from)) };
     let mut child = command.spawn().map_err(|source| Error::io("start an agent", &executable, source))?;
 
     // The agent closes its standard output once it listens, and says why on standard error if it cannot.
@@ -106,4 +101,44 @@ pub fn start(pid: i32) -> Result<i32> {
     let message = message.trim().strip_prefix("ckpt: ").unwrap_or(message.trim()).to_owned();
     let exit_code = status.code().map_or(exit_code::FAILED, |code| code as u8);
     Err(Error::Agent { message, exit_code })
+}
+
+/// `ckpt agent` without arguments, in a session of its own and without what is the program's.
+fn detached() -> Result<(Command, PathBuf)> {
+    let executable =
+        std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
+    let mut command = Command::new(&executable);
+    command.arg("agent").env_remove("LD_PRELOAD").current_dir("/");
+    // SAFETY: between fork and exec only setsid is called, which is async-signal-safe.
+    unsafe { command.pre_exec(|| setsid().map(drop).map_err(std::io::Error::from)) };
+    Ok((command, executable))
+}
+
+/// An agent that has been started before its program, so that the program can name it to the kernel as the one
+/// that may trace it (Yama). Dropping it without a program ends it.
+#[derive(Debug)]
+pub struct AwaitingProgram(Child);
+
+impl AwaitingProgram {
+    /// Starts the agent.
+    pub fn start() -> Result<AwaitingProgram> {
+        let (mut command, executable) = detached()?;
+        command.arg("--pid-from-stdin");
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().map_err(|source| Error::io("start an agent", &executable, source))?;
+        Ok(AwaitingProgram(child))
+    }
+
+    /// The agent's pid.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Tells the agent which program is its own.
+    pub fn announce(mut self, program: u32) {
+        if let Some(mut stdin) = self.0.stdin.take() {
+            // An agent that has died meanwhile is replaced by the first request.
+            let _ = writeln!(stdin, "{program}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ mod protocol;
 mod restart_script;
 mod server;
 
-pub use client::{request_checkpoint, start};
+pub use client::{AwaitingProgram, request_checkpoint, start};
 pub use server::serve;
 
 use serde::{Deserialize, Serialize};
@@ -78,4 +78,6 @@ pub struct AgentOptions {
     pub pid: i32,
     /// A checkpoint to take at once.
     pub first_trigger: Option<Trigger>,
+    /// The program is only just being started: wait until libckpt.so is in it.
+    pub is_starting: bool,
 }

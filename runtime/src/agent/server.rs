@@ -21,11 +21,15 @@ use crate::logging;
 
 /// What the agent writes to its standard output once it listens.
 pub const READY: &[u8] = b"ready\n";
+/// How long a program may take from its start to the constructor of libckpt.so.
+const LOADING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may leave a reply unread before it is given up.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
 struct Agent {
     program: Program,
+    /// Random number of the program's libckpt.so: another one after an exec.
+    image: u64,
     store: Store,
     lineage: Lineage,
     interval: Option<Duration>,
@@ -34,7 +38,7 @@ struct Agent {
 
 /// Serves the program until it ends. Returns early if another agent does so already.
 pub fn serve(options: AgentOptions) -> Result<()> {
-    let program = Program::find(options.pid)?;
+    let program = if options.is_starting { wait_for(options.pid)? } else { Program::find(options.pid)? };
     let control = program.control()?;
     let directory = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
     let store = Store::create_or_open(&directory)?;
@@ -49,7 +53,7 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     let interval = (control.interval_ms > 0).then(|| Duration::from_millis(control.interval_ms));
     let executable =
         std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
-    let mut agent = Agent { program, store, lineage: Lineage::default(), interval, executable };
+    let mut agent = Agent { program, image: control.job, store, lineage: Lineage::default(), interval, executable };
     log::info!("serving process {}", agent.program.pid);
     match options.first_trigger {
         // The interval begins with the program: the first checkpoint is due one interval from now.
@@ -57,6 +61,22 @@ pub fn serve(options: AgentOptions) -> Result<()> {
         Some(trigger) => agent.checkpoint(trigger, false, &mut |_, _| {}),
     }
     agent.run(&listener)
+}
+
+/// Waits until the constructor of libckpt.so has run in process `pid`.
+fn wait_for(pid: i32) -> Result<Program> {
+    let deadline = Instant::now() + LOADING_TIMEOUT;
+    loop {
+        let found = Program::find(pid).and_then(|program| program.control().map(|_| program));
+        match found {
+            Err(Error::NotPreloaded { .. } | Error::Environment { .. } | Error::Io { .. })
+                if Instant::now() < deadline =>
+            {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            found => return found,
+        }
+    }
 }
 
 /// The log goes to the file that the program's environment named, or to `log` in the store.
@@ -159,8 +179,25 @@ impl Agent {
         });
     }
 
+    /// After an exec the process is another program, with its control block elsewhere and nothing tracked.
+    fn follow_exec(&mut self) -> Result<()> {
+        let image = |program: &Program| program.control().map(|control| control.job);
+        if image(&self.program).is_ok_and(|image| image == self.image) {
+            return Ok(());
+        }
+        let program = Program::find(self.program.pid)?;
+        self.image = image(&program)?;
+        self.program = program;
+        self.lineage = Lineage::default();
+        Ok(())
+    }
+
     /// Takes a checkpoint and reports; `reply` gets each message and whether it must not be left out.
     fn checkpoint(&mut self, trigger: Trigger, kill: bool, reply: &mut (dyn FnMut(&Reply, bool) + Send)) {
+        if let Err(error) = self.follow_exec() {
+            log::error!("checkpoint by {} failed: {error}", trigger.name());
+            return reply(&Reply::Failed { message: error.to_string(), exit_code: error.exit_code() }, true);
+        }
         let request = capture::Request { trigger: trigger.name().to_owned(), kill };
         let outcome =
             capture::checkpoint(&self.program, &self.store, &mut self.lineage, &request, &mut |event| match event {

@@ -33,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::host;
 use crate::image::{self, Backing, PageRange, ProcessImage, Region};
 use crate::proc::{maps, task};
-use crate::ptrace::{Stopped, remote_call, wait_until_gone};
+use crate::ptrace::{Pinned, Stopped, remote_call, wait_until_gone};
 use guest::Guest;
 use pages::{PageSource, Place};
 use plan::{Base, Known, Plan};
@@ -207,6 +207,7 @@ fn capture(
     let stop_began = Instant::now();
     let mut stopped = stop::stop(pid)?;
 
+    let pinned = Pinned::to(task::last_cpu(pid)?);
     let process_signals = stopped[0].queued_process_signals()?;
     let mut threads = Vec::with_capacity(stopped.len());
     let mut homes = Vec::with_capacity(stopped.len());
@@ -266,6 +267,7 @@ fn capture(
         threads,
         control: program.control_address,
     };
+    drop(pinned);
     let mut still = Still::Program(stopped, stop_began);
     let still = match twin {
         Some(mut twin) => {

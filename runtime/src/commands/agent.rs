@@ -3,14 +3,17 @@
 use clap::{Args, ValueEnum};
 
 use crate::agent::{AgentOptions, Trigger, serve};
-use crate::error::{Result, exit_code};
+use crate::error::{Error, Result, exit_code};
 
 /// Serve one program until it ends (started by libckpt.so)
 #[derive(Args)]
 pub struct Arguments {
     /// The program
-    #[arg(long)]
-    pid: i32,
+    #[arg(long, required_unless_present = "pid_from_stdin")]
+    pid: Option<i32>,
+    /// Read the pid of a program that is about to start from standard input
+    #[arg(long, conflicts_with_all = ["pid", "trigger"])]
+    pid_from_stdin: bool,
     /// Take a checkpoint at once, for this reason
     #[arg(long, value_enum)]
     trigger: Option<FirstTrigger>,
@@ -35,6 +38,20 @@ impl From<FirstTrigger> for Trigger {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
-    serve(AgentOptions { pid: arguments.pid, first_trigger: arguments.trigger.map(Trigger::from) })?;
+    let first_trigger = arguments.trigger.map(Trigger::from);
+    match arguments.pid {
+        Some(pid) => serve(AgentOptions { pid, first_trigger, is_starting: false })?,
+        None => {
+            let Some(pid) = announced_pid()? else { return Ok(exit_code::DONE) };
+            serve(AgentOptions { pid, first_trigger, is_starting: true })?;
+        }
+    }
     Ok(exit_code::DONE)
+}
+
+/// The number on the first line of standard input; `None` if whoever would have sent it gave up.
+fn announced_pid() -> Result<Option<i32>> {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).map_err(|source| Error::io("read", "standard input", source))?;
+    Ok(line.trim().parse().ok())
 }

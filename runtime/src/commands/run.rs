@@ -10,6 +10,7 @@ use clap::Args;
 
 use super::interval::check_interval;
 use super::{absolute, executable, installation};
+use crate::agent::AwaitingProgram;
 use crate::error::{Error, Result};
 use crate::parent::Parent;
 
@@ -56,23 +57,24 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     command.args(&arguments.command[1..]);
     command.env("LD_PRELOAD", preload_list(&installation::library()?, std::env::var_os("LD_PRELOAD")));
     command.env(ENV_DIR, store_dir(arguments.dir.as_deref())?);
-    // If we are in a job ourselves, its agent is not this one's.
-    command.env_remove(ENV_AGENT_PID);
+    let agent = AwaitingProgram::start()?;
+    command.env(ENV_AGENT_PID, agent.pid().to_string());
     if let Some(name) = &arguments.name {
         command.env(ENV_NAME, name);
     }
     if let Some(interval) = &arguments.interval {
         command.env(ENV_INTERVAL, interval);
     }
-    start(command, program)
+    start(command, program, agent)
 }
 
-fn start(mut command: Command, program: &OsStr) -> Result<u8> {
+fn start(mut command: Command, program: &OsStr, agent: AwaitingProgram) -> Result<u8> {
     let parent = Parent::prepare()?;
     let inherited = parent.inherited();
     // SAFETY: `apply` makes system calls only, so it may run between fork and exec.
     unsafe { command.pre_exec(move || inherited.apply()) };
     let child = command.spawn().map_err(|source| Error::io("start", PathBuf::from(program), source))?;
+    agent.announce(child.id());
     // Dropping `child` neither waits nor kills.
     parent.follow(child.id() as i32)
 }

@@ -85,6 +85,11 @@ pub fn link(pid: i32, file: &str) -> Result<Vec<u8>> {
     Ok(target.into_os_string().into_vec())
 }
 
+/// The CPU that the main thread ran on last.
+pub fn last_cpu(pid: i32) -> Result<usize> {
+    Ok(stat_number(&stat_fields(pid, "stat")?, 39) as usize)
+}
+
 /// When the process started, in clock ticks since boot: with the pid it names a process for ever.
 pub fn start_time(pid: i32) -> Result<u64> {
     Ok(stat_number(&stat_fields(pid, "stat")?, 22))

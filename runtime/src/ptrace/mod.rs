@@ -8,12 +8,14 @@
 //! All requests must come from the thread that seized; nothing here may be moved to another.
 
 mod memory;
+mod pin;
 mod registers;
 mod remote_call;
 mod request;
 mod thread;
 
 pub use memory::{ProcessMemory, read_memory, write_memory};
+pub use pin::Pinned;
 pub use registers::Registers;
 pub use remote_call::{CallOutcome, CallSite, remote_call, remote_clone};
 pub use request::{RseqConfiguration, SIGINFO_BYTES};

@@ -1,7 +1,8 @@
-//! Keeps the restarter and the process it builds on one CPU.
+//! Keeps tracer and tracee on one CPU.
 //!
 //! A remote call is two stops, each a switch between tracer and tracee: 5 us when they share a CPU, 116 us when one
-//! wakes the other across CPUs (measured). The child inherits the CPU and gets its own affinity with its threads.
+//! wakes the other across CPUs (measured). A program that runs keeps its affinity, so its tracer goes to where its
+//! threads ran last; a process that is being built inherits the CPU from its tracer.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
@@ -15,10 +16,19 @@ pub struct Pinned {
 impl Pinned {
     /// Pins the calling thread to the CPU it runs on. Failing costs time only, so it is not an error.
     pub fn here() -> Pinned {
+        Pinned::by(sched_getcpu())
+    }
+
+    /// Moves the calling thread to `cpu` and pins it there.
+    pub fn to(cpu: usize) -> Pinned {
+        Pinned::by(Ok(cpu))
+    }
+
+    fn by(cpu: nix::Result<usize>) -> Pinned {
         let this = Pid::from_raw(0);
         let before = sched_getaffinity(this).ok();
         let mut one = CpuSet::new();
-        let pinned = sched_getcpu().and_then(|cpu| one.set(cpu)).and_then(|()| sched_setaffinity(this, &one));
+        let pinned = cpu.and_then(|cpu| one.set(cpu)).and_then(|()| sched_setaffinity(this, &one));
         if let Err(error) = pinned {
             log::debug!("staying on one CPU: {error}");
         }
