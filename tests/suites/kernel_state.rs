@@ -1,7 +1,7 @@
 //! One victim per kind of kernel state, each checkpointed, killed and restarted once.
 
 use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives, survives_once};
-use ckpt_tests::{Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes, skip};
+use ckpt_tests::{Ckpt, Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes, skip};
 
 /// Some victims cannot show anything on some machines, and say so.
 fn survives_or_skips(program: &Program, line: usize) {
@@ -36,6 +36,22 @@ fn files_keep_offsets_sizes_flags_and_sharing() {
 #[test]
 fn pipes_eventfds_and_epoll_keep_their_content() {
     survives_once(&Program::victim("pipes_epoll"), 20);
+}
+
+#[test]
+fn rights_that_were_given_up_stay_given_up() {
+    survives_once(&Program::victim("rights"), 20);
+}
+
+#[test]
+fn a_program_that_adopts_orphans_is_refused() {
+    let scene = Scene::new();
+    let program = Program::victim("rights").argument("60").argument("subreaper");
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_lines(5);
+    let answer = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).call().failed_with(4);
+    assert!(answer.stderr.contains("adopts orphans"), "{answer:?}");
+    assert_eq!(code_of(life.wait()), 7, "it runs on: {}", life.errors());
 }
 
 #[test]

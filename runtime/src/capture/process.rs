@@ -194,8 +194,7 @@ pub fn own_facts(pid: i32, guest: &mut Guest<'_>) -> Result<OwnFacts> {
 
 /// A `prctl` that writes one int.
 fn flag(guest: &mut Guest<'_>, option: u64, purpose: &str) -> Result<i32> {
-    let bytes: [u8; 4] =
-        guest.call_into("prctl", purpose, libc::SYS_prctl, |scratch| [option, scratch, 0, 0, 0, 0])?;
+    let bytes: [u8; 4] = guest.call_into("prctl", purpose, libc::SYS_prctl, |scratch| [option, scratch, 0, 0, 0, 0])?;
     Ok(i32::from_ne_bytes(bytes))
 }
 

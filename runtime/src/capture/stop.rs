@@ -91,7 +91,7 @@ fn not_permitted(pid: i32, tid: i32) -> Error {
         _ => Error::environment(
             format!("stopping process {pid}"),
             "ptrace is not permitted (another user's process, one that changed its user, or Yama's ptrace_scope)",
-            "use the program's own user or root; under Yama start the program with `ckpt run` or send it the signal",
+            "use the program's own user; under Yama start the program with `ckpt run`, or send it the signal",
         ),
     }
 }

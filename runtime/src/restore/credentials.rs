@@ -87,9 +87,9 @@ fn set_capabilities(process: &mut HalfBuilt, index: usize, wanted: &Capabilities
 /// `struct __user_cap_header_struct` (version 3, this thread) and two `struct __user_cap_data_struct`.
 fn capset_arguments(wanted: &Capabilities) -> Vec<u8> {
     let half = |set: u64, high: bool| if high { (set >> 32) as u32 } else { set as u32 };
-    let data = [false, true].into_iter().flat_map(|high| {
-        [half(wanted.effective, high), half(wanted.permitted, high), half(wanted.inheritable, high)]
-    });
+    let data = [false, true]
+        .into_iter()
+        .flat_map(|high| [half(wanted.effective, high), half(wanted.permitted, high), half(wanted.inheritable, high)]);
     [LINUX_CAPABILITY_VERSION_3, 0].into_iter().chain(data).flat_map(u32::to_ne_bytes).collect()
 }
 
