@@ -8,7 +8,7 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::io::IoSliceMut;
 
-use super::ranges::PageSet;
+use super::page_set::PageSet;
 use crate::error::{Error, Result};
 use crate::ptrace::ProcessMemory;
 

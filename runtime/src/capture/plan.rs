@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use ckpt_store::PageList;
 
-use super::ranges::PageSet;
+use super::page_set::PageSet;
 use super::regions::{Draft, FileStamp};
 use super::tracking::Census;
 use crate::image::Backing;

@@ -3,6 +3,7 @@
 use nix::errno::Errno;
 
 use super::guest::Guest;
+use super::refusals;
 use crate::error::{Error, Result};
 use crate::image::{IntervalTimer, Layout, Limit, Role, SignalAction};
 use crate::proc::task::{self, stat_number};
@@ -37,27 +38,13 @@ pub struct Facts {
     pub no_new_privs: bool,
 }
 
-/// Reads what `/proc` says; refuses seccomp filters, foreign roots and namespaces, children and timers.
+/// Reads what `/proc` says; refuses foreign roots and namespaces, children and timers.
 pub fn facts(pid: i32, brk: u64) -> Result<Facts> {
     let status = task::text(pid, "status")?;
     let value = |name: &str| task::status_value(&status, name).unwrap_or("");
-    if value("Seccomp") != "0" && !value("Seccomp").is_empty() {
-        return Err(Error::unsupported(
-            format!("process {pid}: a seccomp filter"),
-            "a filter cannot be read back without privilege, and would judge our calls",
-            "start the program without its sandbox",
-        ));
-    }
-    if task::link(pid, "root")? != b"/" {
-        return Err(Error::unsupported(
-            format!("process {pid}: a changed root directory"),
-            "paths in the checkpoint would lead elsewhere",
-            "run ckpt inside the same root",
-        ));
-    }
-    refuse_foreign_namespaces(pid)?;
-    refuse_children(pid)?;
-    refuse_posix_timers(pid)?;
+    refusals::refuse_unknown_surroundings(pid)?;
+    refusals::refuse_children(pid)?;
+    refusals::refuse_posix_timers(pid)?;
 
     let stat = task::stat_fields(pid, "stat")?;
     let number = |field| stat_number(&stat, field);
@@ -101,56 +88,6 @@ pub fn facts(pid: i32, brk: u64) -> Result<Facts> {
 pub fn is_job_stopped(pid: i32) -> bool {
     task::text(pid, "status")
         .is_ok_and(|status| task::status_value(&status, "State").is_some_and(|state| state.starts_with('T')))
-}
-
-fn refuse_posix_timers(pid: i32) -> Result<()> {
-    // Without CONFIG_POSIX_TIMERS or CONFIG_CHECKPOINT_RESTORE there is no such file.
-    let timers = task::text(pid, "timers").unwrap_or_default();
-    match timers.lines().find_map(|line| line.strip_prefix("ID:")) {
-        None => Ok(()),
-        Some(id) => Err(Error::unsupported(
-            format!("process {pid}: POSIX timer {} (timer_create)", id.trim()),
-            "its remaining time is not captured yet",
-            "delete the timer before the checkpoint",
-        )),
-    }
-}
-
-fn refuse_foreign_namespaces(pid: i32) -> Result<()> {
-    for namespace in ["mnt", "pid", "ipc"] {
-        let file = format!("ns/{namespace}");
-        if task::link(pid, &file)? != task::link(std::process::id() as i32, &file)? {
-            return Err(Error::unsupported(
-                format!("process {pid} in another {namespace} namespace"),
-                "its names mean something else here",
-                "run ckpt inside that container",
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn refuse_children(pid: i32) -> Result<()> {
-    for child in task::children(pid)? {
-        if is_our_own(child) {
-            continue;
-        }
-        let name = task::text(child, "comm").unwrap_or_default();
-        return Err(Error::unsupported(
-            format!("process {pid} with child process {child} ({})", name.trim()),
-            "trees of processes are not captured yet, and the child would be missing after a restart",
-            "take the checkpoint when the child has ended and has been waited for",
-        ));
-    }
-    Ok(())
-}
-
-/// A child of the trigger or of a twin's birth: a process without exit signal. A program's own children signal
-/// their end, but for clones that it made without one, which are told apart by still running.
-fn is_our_own(child: i32) -> bool {
-    let Ok(fields) = task::stat_fields(child, "stat") else { return true };
-    let ended_or_waiting = fields.first().is_some_and(|state| matches!(state.as_str(), "Z" | "X" | "D"));
-    stat_number(&fields, 38) == 0 && ended_or_waiting
 }
 
 /// What only the process itself can ask the kernel.

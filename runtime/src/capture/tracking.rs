@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 
 use super::guest::Guest;
-use super::ranges::PageSet;
+use super::page_set::PageSet;
 use super::syscalls::pidfd_getfd;
 use crate::error::{Error, Result};
 use crate::fault;

@@ -1,0 +1,78 @@
+//! What a process may not have around it to be captured: each refusal names the thing and what to do.
+
+use crate::error::{Error, Result};
+use crate::proc::task::{self, stat_number};
+
+/// Refuses a thread under a seccomp filter: to be asked before any call is made inside the program, because the
+/// filter would judge that call and may end the program for it.
+pub fn refuse_seccomp(pid: i32, tid: i32) -> Result<()> {
+    let status = task::text(pid, &format!("task/{tid}/status"))?;
+    match task::status_value(&status, "Seccomp") {
+        None | Some("0") => Ok(()),
+        Some(_) => Err(Error::unsupported(
+            format!("process {pid}: a seccomp filter on thread {tid}"),
+            "a filter cannot be read back without privilege, and would judge our calls",
+            "start the program without its sandbox",
+        )),
+    }
+}
+
+/// Refuses a root directory or namespaces that are not ours.
+pub fn refuse_unknown_surroundings(pid: i32) -> Result<()> {
+    if task::link(pid, "root")? != b"/" {
+        return Err(Error::unsupported(
+            format!("process {pid}: a changed root directory"),
+            "paths in the checkpoint would lead elsewhere",
+            "run ckpt inside the same root",
+        ));
+    }
+    for namespace in ["mnt", "pid", "ipc"] {
+        let file = format!("ns/{namespace}");
+        if task::link(pid, &file)? != task::link(std::process::id() as i32, &file)? {
+            return Err(Error::unsupported(
+                format!("process {pid} in another {namespace} namespace"),
+                "its names mean something else here",
+                "run ckpt inside that container",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses children, but for our own.
+pub fn refuse_children(pid: i32) -> Result<()> {
+    for child in task::children(pid)? {
+        if is_our_own(child) {
+            continue;
+        }
+        let name = task::text(child, "comm").unwrap_or_default();
+        return Err(Error::unsupported(
+            format!("process {pid} with child process {child} ({})", name.trim()),
+            "trees of processes are not captured yet, and the child would be missing after a restart",
+            "take the checkpoint when the child has ended and has been waited for",
+        ));
+    }
+    Ok(())
+}
+
+/// A child of the trigger or of a twin's birth: a process without exit signal. A program's own children signal
+/// their end, but for clones that it made without one, which are told apart by still running.
+fn is_our_own(child: i32) -> bool {
+    let Ok(fields) = task::stat_fields(child, "stat") else { return true };
+    let ended_or_waiting = fields.first().is_some_and(|state| matches!(state.as_str(), "Z" | "X" | "D"));
+    stat_number(&fields, 38) == 0 && ended_or_waiting
+}
+
+/// Refuses timers of `timer_create`.
+pub fn refuse_posix_timers(pid: i32) -> Result<()> {
+    // Without CONFIG_POSIX_TIMERS or CONFIG_CHECKPOINT_RESTORE there is no such file.
+    let timers = task::text(pid, "timers").unwrap_or_default();
+    match timers.lines().find_map(|line| line.strip_prefix("ID:")) {
+        None => Ok(()),
+        Some(id) => Err(Error::unsupported(
+            format!("process {pid}: POSIX timer {} (timer_create)", id.trim()),
+            "its remaining time is not captured yet",
+            "delete the timer before the checkpoint",
+        )),
+    }
+}

@@ -1,0 +1,216 @@
+//! The stop: what is read of a program while all its threads stand still.
+//!
+//! Everything here costs the program time, so only what must be exact at one moment is done: kernel state, the
+//! census of pages, copies of what a clone would not freeze, and the clone itself.
+
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use ckpt_wire::Control;
+
+use super::guest::Guest;
+use super::pages::{PageSource, Place};
+use super::plan::{self, Base, Plan};
+use super::regions::{self, Draft};
+use super::tracking::{Census, Scanner, Tracker};
+use super::twin::Twin;
+use super::{Event, Lineage, Program, Request, descriptors, process, refusals, stop, threads};
+use crate::error::Result;
+use crate::host;
+use crate::image::{self, Backing, ProcessImage};
+use crate::proc::{maps, task};
+use crate::ptrace::{Pinned, Stopped, remote_call};
+
+/// What holds still while its memory is written.
+#[derive(Debug)]
+pub enum Still {
+    /// A clone, while the program runs.
+    Twin(Box<Twin>),
+    /// The program itself, since the moment given.
+    Program(Vec<Stopped>, Instant),
+}
+
+impl Still {
+    /// Lets the program run on if it is still stopped.
+    pub fn resume(&mut self, id: u64, events: &mut dyn FnMut(Event)) -> Result<()> {
+        if let Still::Program(threads, since) = self {
+            for thread in threads.drain(..) {
+                thread.detach()?;
+            }
+            events(Event::Resumed { stop_ms: since.elapsed().as_secs_f64() * 1e3, id });
+        }
+        Ok(())
+    }
+}
+
+/// A captured program whose pages are not written yet.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// All but its regions.
+    pub image: ProcessImage,
+    /// Its regions.
+    pub parts: Vec<Part>,
+    /// Where their pages are.
+    pub still: Still,
+    /// The program.
+    pub pid: i32,
+}
+
+/// One region of a snapshot.
+#[derive(Debug)]
+pub struct Part {
+    /// The mapping.
+    pub draft: Draft,
+    /// Its page tables.
+    pub census: Census,
+    /// What is to be read of it.
+    pub plan: Plan,
+    /// Content that was copied during the stop because no clone freezes it.
+    pub held: Option<Vec<u8>>,
+}
+
+/// Stops the program, captures it, and lets it run on if it could be cloned.
+pub fn capture(
+    program: &Program,
+    control: &Control,
+    lineage: &mut Lineage,
+    base: Base,
+    request: &Request,
+    id: u64,
+    events: &mut dyn FnMut(Event),
+) -> Result<Snapshot> {
+    let pid = program.pid;
+    let job_stopped = process::is_job_stopped(pid);
+    let stop_began = Instant::now();
+    let mut stopped = stop::stop(pid)?;
+
+    let pinned = Pinned::to(task::last_cpu(pid)?);
+    stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
+    let process_signals = stopped[0].queued_process_signals()?;
+    let mut threads = Vec::with_capacity(stopped.len());
+    let mut homes = Vec::with_capacity(stopped.len());
+    for thread in &mut stopped {
+        let (image, home) = threads::capture(pid, thread, control, threads::mask_of(&process_signals))?;
+        threads.push(image);
+        homes.push(home);
+    }
+    let table = descriptors::capture(pid, program.pidfd.as_fd())?;
+
+    let mut guest = Guest::enter(pid, &mut stopped[0], control, homes[0].home, &homes[0].reissued)?;
+    let own = process::own_facts(pid, &mut guest)?;
+    let facts = process::facts(pid, own.brk)?;
+    let space = regions::sort(pid, maps::mappings(pid)?)?;
+    if !std::mem::replace(&mut lineage.tracking_was_tried, true) {
+        lineage.tracker = Tracker::create(&mut guest, program.pidfd.as_fd())?;
+    }
+    let parts = take_census(pid, space.drafts, lineage.tracker.as_ref(), &base)?;
+    let twin = if request.kill { None } else { Twin::create(&mut guest)? };
+    let signal_actions = match twin {
+        Some(_) => Vec::new(),
+        None => process::signal_actions(pid, control.scratch, |number, arguments| guest.try_call(number, arguments))?,
+    };
+    guest.leave()?;
+
+    let mut image = ProcessImage {
+        version: image::IMAGE_VERSION,
+        host: host::this(),
+        pid,
+        executable: without_deleted(task::link(pid, "exe")?),
+        command_line: task::bytes(pid, "cmdline")?,
+        working_directory: task::link(pid, "cwd")?,
+        umask: facts.umask,
+        personality: u32::from_str_radix(task::text(pid, "personality")?.trim(), 16).unwrap_or(0),
+        oom_score_adj: task::text(pid, "oom_score_adj")?.trim().parse().unwrap_or(0),
+        uids: facts.uids,
+        gids: facts.gids,
+        groups: facts.groups,
+        no_new_privs: facts.no_new_privs,
+        capabilities: task::capabilities(pid)?,
+        parent_death_signal: own.parent_death_signal,
+        dumpable: own.dumpable,
+        role: facts.role,
+        limits: process::limits(pid)?,
+        signal_actions,
+        queued_signals: threads::stored(&process_signals),
+        interval_timers: own.interval_timers,
+        job_stopped,
+        layout: facts.layout,
+        auxv: facts.auxv,
+        special_mappings: space.special,
+        regions: Vec::new(),
+        shared_objects: space.objects,
+        files: table.files,
+        descriptors: table.descriptors,
+        pipes: table.pipes,
+        threads,
+        control: program.control_address,
+    };
+    drop(pinned);
+    let mut still = Still::Program(stopped, stop_began);
+    let still = match twin {
+        Some(mut twin) => {
+            still.resume(id, events)?;
+            let twin_pid = twin.pid();
+            let (caller, site) = twin.caller();
+            image.signal_actions = process::signal_actions(twin_pid, control.scratch, |number, arguments| {
+                Ok(remote_call(caller, site, number, arguments)?.result)
+            })?;
+            Still::Twin(Box::new(twin))
+        }
+        None => still,
+    };
+    Ok(Snapshot { image, parts, still, pid })
+}
+
+/// Finds out what each region holds and what must be read of it; copies what a clone would not freeze.
+fn take_census(pid: i32, drafts: Vec<Draft>, tracker: Option<&Tracker>, base: &Base) -> Result<Vec<Part>> {
+    let scanner = Scanner::open(pid)?;
+    let source = PageSource::open(pid)?;
+    drafts
+        .into_iter()
+        .map(|draft| {
+            let census = match draft.backing {
+                Backing::Anonymous | Backing::PrivateFile(_) => private_census(&scanner, tracker, &draft)?,
+                Backing::SharedFile { .. } | Backing::SharedObject { .. } => Census::default(),
+            };
+            let plan = plan::plan(&draft, &census, base);
+            let frozen_by_a_clone = match draft.backing {
+                Backing::Anonymous | Backing::PrivateFile(_) => !draft.advice.dont_fork,
+                Backing::SharedFile { may_write, .. } => !may_write && !draft.advice.dont_fork,
+                Backing::SharedObject { .. } => false,
+            };
+            let held = if frozen_by_a_clone || plan.read.is_empty() {
+                None
+            } else {
+                Some(source.read_set(&place(&draft), &plan.read)?)
+            };
+            Ok(Part { draft, census, plan, held })
+        })
+        .collect()
+}
+
+fn private_census(scanner: &Scanner, tracker: Option<&Tracker>, draft: &Draft) -> Result<Census> {
+    let mapping = &draft.mapping;
+    let Some(tracker) = tracker else { return scanner.census(mapping) };
+    let written = scanner.take_written(mapping)?;
+    if written.is_none() && tracker.register(mapping) {
+        scanner.protect(mapping)?;
+    }
+    Ok(Census { written, ..scanner.census(mapping)? })
+}
+
+/// How the pages of a region are read.
+pub fn place(draft: &Draft) -> Place {
+    Place {
+        address: draft.mapping.start,
+        readable: draft.mapping.protection & libc::PROT_READ != 0,
+        may_end_early: !matches!(draft.backing, Backing::Anonymous),
+    }
+}
+
+fn without_deleted(mut path: Vec<u8>) -> Vec<u8> {
+    if path.ends_with(b" (deleted)") {
+        path.truncate(path.len() - b" (deleted)".len());
+    }
+    path
+}

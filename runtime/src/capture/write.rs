@@ -1,0 +1,71 @@
+//! Writing a snapshot: page contents, page lists and regions, while the program runs on.
+
+use ckpt_store::{Attempt, PAGE_BYTES};
+
+use super::Event;
+use super::page_set::PageSet;
+use super::pages::{self, PageSource};
+use super::plan::{Base, Known, Plan};
+use super::snapshot::{Part, Snapshot, Still, place};
+use crate::error::Result;
+use crate::image::{Backing, PageRange, ProcessImage, Region};
+
+/// A snapshot whose pages are in the store.
+#[derive(Debug)]
+pub struct Written {
+    /// The complete image.
+    pub image: ProcessImage,
+    /// What the next checkpoint builds on.
+    pub base: Base,
+    /// Bytes of all pages that are not zero.
+    pub memory_bytes: u64,
+    /// The program, if it has been stopped all the time.
+    pub still: Still,
+}
+
+/// Writes all pages of `snapshot` into `attempt`.
+pub fn write(snapshot: Snapshot, attempt: &mut Attempt, events: &mut dyn FnMut(Event)) -> Result<Written> {
+    let Snapshot { mut image, parts, still, pid } = snapshot;
+    let source = PageSource::open(match &still {
+        Still::Twin(twin) => twin.pid(),
+        Still::Program(..) => pid,
+    })?;
+    let page_bytes = PAGE_BYTES as u64;
+    let total_bytes = parts.iter().map(|part| part.plan.read.len()).sum::<u64>() * page_bytes;
+    let mut done_bytes = 0;
+    let mut base = Base::new();
+    let mut memory_bytes = 0;
+    for Part { draft, census, plan: Plan { mut list, read }, held } in parts {
+        match held {
+            Some(held) => {
+                pages::store_held(&held, &read, attempt, &mut list)?;
+                done_bytes += held.len() as u64;
+            }
+            None => pages::store_from(&source, &place(&draft), &read, attempt, &mut list, &mut |bytes| {
+                done_bytes += bytes;
+                events(Event::Writing { done_bytes, total_bytes });
+            })?,
+        }
+        memory_bytes += list.page_count() * page_bytes;
+        let own = match draft.backing {
+            Backing::PrivateFile(_) => census.own.clone(),
+            _ => PageSet::default(),
+        };
+        image.regions.push(Region {
+            address: draft.mapping.start,
+            bytes: draft.mapping.bytes(),
+            protection: draft.mapping.protection,
+            backing: draft.backing,
+            advice: draft.advice,
+            name: draft.mapping.name,
+            pages: attempt.write_page_list(&list)?,
+            own_pages: own.ranges().map(|run| PageRange { first: run.start, count: run.end - run.start }).collect(),
+        });
+        let file = draft.file.map(|stamp| (stamp, draft.mapping.offset));
+        base.insert(
+            draft.mapping.start,
+            Known { list, pages: (draft.mapping.end - draft.mapping.start) / page_bytes, own: census.own, file },
+        );
+    }
+    Ok(Written { image, base, memory_bytes, still })
+}
