@@ -1,5 +1,7 @@
 //! One victim per kind of kernel state, each checkpointed, killed and restarted once.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives, survives_once};
 use ckpt_tests::{Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes, skip};
 
@@ -59,6 +61,51 @@ fn mappings_of_every_kind_survive_at_their_places() {
 #[test]
 fn signal_actions_masks_queues_and_timers_survive() {
     survives_once(&Program::victim("signals"), 20);
+}
+
+#[test]
+fn signals_that_arrive_at_any_moment_are_handled_once_in_both_lives() {
+    survives_once(&Program::victim("signal_storm"), 20);
+}
+
+/// Queues a real-time signal with a value; waits while the queue is full.
+fn queue(pid: i32, signal: i32, value: i32) {
+    let value = libc::sigval { sival_ptr: std::ptr::without_provenance_mut(value as usize) };
+    // SAFETY: sigqueue takes numbers and a value that it does not follow.
+    while unsafe { libc::sigqueue(pid, signal, value) } != 0 {
+        assert_eq!(nix::errno::Errno::last(), nix::errno::Errno::EAGAIN, "queueing a signal for {pid}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn signals_from_another_process_all_arrive_in_order_while_checkpoints_are_taken() {
+    const LAST: i32 = i32::MAX;
+    let scene = Scene::new();
+    let program = Program::victim("signal_storm").argument("20").argument("queued");
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_line("ready");
+    let (pid, signal) = (life.pid, libc::SIGRTMIN() + 3);
+    let over = AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let mut next = 0;
+            while !over.load(Ordering::Relaxed) {
+                queue(pid, signal, next);
+                next += 1;
+            }
+            queue(pid, signal, LAST);
+            next
+        });
+        for _ in 0..20 {
+            checkpoint(&scene, pid);
+        }
+        over.store(true, Ordering::Relaxed);
+        sender.join().expect("the sender does not panic")
+    });
+    assert_eq!(code_of(life.wait()), 7, "{}", life.output.text());
+    let expected = format!("received {sent} in order, 0 out of order");
+    assert!(life.output.text().contains(&expected), "{expected}:\n{}", life.output.text());
 }
 
 #[test]
