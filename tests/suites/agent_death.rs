@@ -4,7 +4,7 @@
 //! killed at them, one after the other, under one program that must not notice.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ckpt_tests::exact::{assert_same, reference};
@@ -164,7 +164,7 @@ fn checkpointed_life(scene: &Scene) -> (PathBuf, i32) {
     (life.directory.clone(), life.pid)
 }
 
-fn passages_of_a_restart(scene: &Scene, directory: &std::path::Path, pid: i32) -> BTreeMap<String, u64> {
+fn passages_of_a_restart(scene: &Scene, directory: &Path, pid: i32) -> BTreeMap<String, u64> {
     let trace = scene.path().join("trace-restart");
     let restart = Restart::of(directory.join("store")).variable(fault::TRACE, &trace);
     let mut life = restart.begin(scene, directory, pid);
@@ -264,10 +264,12 @@ fn an_agent_killed_while_it_records_a_refusal_leaves_a_program_that_is_refused_a
 }
 
 /// Takes a checkpoint of a program with much memory and kills the twin while its pages are written.
-fn kill_the_twin(scene: &Scene, program: &Program) {
-    let mut life = Life::preloaded(scene, "twin-killed", program);
+fn kill_the_twin(scene: &Scene, trace: &Path) {
+    let program = Program::victim("idle").argument("3000").argument("random");
+    let mut life = Life::preloaded(scene, "twin-killed", &program);
     life.output.wait_for_lines(3);
-    Ckpt::new(scene, ["checkpoint", "--no-wait", &life.pid.to_string()]).call().succeeded();
+    let pid = life.pid.to_string();
+    Ckpt::new(scene, ["checkpoint", "--no-wait", &pid]).variable(fault::TRACE, trace).call().succeeded();
     let packs = life.directory.join("store/packs");
     let pages_are_written = || {
         let entries = std::fs::read_dir(&packs).into_iter().flatten().filter_map(Result::ok);
@@ -290,7 +292,7 @@ fn kill_the_twin(scene: &Scene, program: &Program) {
 #[test]
 fn a_twin_that_is_killed_while_it_is_read_costs_the_attempt_alone() {
     let scene = Scene::new();
-    kill_the_twin(&scene, &Program::victim("idle").argument("3000").argument("random"));
+    kill_the_twin(&scene, &scene.path().join("trace"));
 }
 
 #[test]
@@ -326,7 +328,7 @@ fn every_fault_point_is_reached_by_some_scenario() {
     refused.output.wait_for_lines(3);
     checkpoint_traced(refused.pid).failed_with(4);
     refused.kill();
-    kill_the_twin(&scene, &traced(Program::victim("idle").argument("3000").argument("random")));
+    kill_the_twin(&scene, &trace);
     // What a killed agent has left is removed by the next, which builds on checkpoints that it has not sealed.
     let mut life = Life::preloaded(&scene, "leftovers", &endless());
     life.output.wait_for_lines(3);

@@ -26,7 +26,7 @@
 enum { PAGE = 4096 };
 
 static pid_t child;
-static int number = -1, segment = -1;
+static int number = -1;
 static void *place;
 static timer_t timer;
 static pthread_t main_thread;
@@ -74,13 +74,13 @@ static void make_posix_timer(void)
 
 static void make_shm(void)
 {
-	segment = shmget(IPC_PRIVATE, 8192, IPC_CREAT | 0600);
+	int segment = shmget(IPC_PRIVATE, 8192, IPC_CREAT | 0600);
 	if (segment < 0)
 		skip("no System V shared memory");
 	char *at = shmat(segment, NULL, 0);
 	CHECK(at != (void *)-1 && shmctl(segment, IPC_RMID, NULL) == 0);
 	strcpy(at, "kept");
-	number = segment;
+	place = at;
 }
 
 static void make_lock(void)
@@ -140,7 +140,8 @@ static void make_packet_pipe(void)
 	int ends[2];
 	if (pipe2(ends, O_DIRECT) != 0)
 		skip("no pipes in packet mode");
-	number = ends[0];
+	/* The read end does not have the flag. */
+	number = ends[1];
 }
 
 static void make_async_pipe(void)
