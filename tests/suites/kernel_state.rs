@@ -65,7 +65,7 @@ fn signal_actions_masks_queues_and_timers_survive() {
 
 #[test]
 fn signals_that_arrive_at_any_moment_are_handled_once_in_both_lives() {
-    survives_once(&Program::victim("signal_storm"), 20);
+    survives_once(&Program::victim("signal_storm").argument("200"), 20);
 }
 
 /// Queues real-time signals with the values 0, 1, 2 ... until `over`, then one with [`LAST`]; gives how many.

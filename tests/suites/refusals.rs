@@ -81,13 +81,24 @@ refused! {
     a_seccomp_filter_is_refused: "seccomp", "a seccomp filter";
     another_mount_namespace_is_refused: "mount_namespace", "in another mnt namespace";
     another_ipc_namespace_is_refused: "ipc_namespace", "in another ipc namespace";
-    a_main_thread_that_has_ended_is_refused: "leaderless", "whose main thread has ended";
 }
 
 #[test]
 fn a_changed_root_is_refused() {
     // Under the changed root a signal finds no ckpt to start.
     is_refused_at("root", "a changed root directory", &[Trigger::Command]);
+}
+
+#[test]
+fn a_main_thread_that_has_ended_is_refused() {
+    // Its memory cannot be reached through its pid any more, so nobody knows its store: there is no row.
+    let scene = Scene::new();
+    let program = Program::victim("refused").argument("40").argument("leaderless");
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_lines(5);
+    let answer = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).call().failed_with(4);
+    assert!(answer.stderr.contains(&format!("process {} whose main thread has ended", life.pid)), "{}", answer.stderr);
+    assert_eq!(code_of(life.wait()), 7, "{}", life.output.text());
 }
 
 #[test]
