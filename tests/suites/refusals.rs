@@ -38,7 +38,8 @@ fn is_refused_at(kind: &str, why: &str, triggers: &[Trigger]) {
     assert!(!processes::is_stopped(life.pid), "a refused program runs on");
     assert_eq!(code_of(life.wait()), expected.code, "{}", life.output.text());
     // The first line has numbers of processes and addresses, which differ.
-    let rest = |bytes: &[u8]| bytes.iter().position(|&byte| byte == b'\n').map_or(Vec::new(), |end| bytes[end..].to_vec());
+    let rest =
+        |bytes: &[u8]| bytes.iter().position(|&byte| byte == b'\n').map_or(Vec::new(), |end| bytes[end..].to_vec());
     assert_same(&rest(&life.output.bytes()), &rest(&expected.stdout), kind);
     assert_eq!(life.errors(), "", "nothing is written to the program's own stderr");
 }
