@@ -28,6 +28,8 @@ pub enum Stdout {
     File,
     /// A pipe to the test.
     Pipe,
+    /// A stream socket to the test.
+    Socket,
     /// A terminal (raw, so that bytes arrive as written); stdin is the same terminal.
     Terminal,
     /// A terminal that controls a session led by the child, so that ^C and ^Z mean signals.
@@ -275,6 +277,11 @@ fn connect(command: &mut Command, stdout: Stdout, printed: File, read_at: PathBu
         Stdout::Pipe => {
             let (reader, writer) = std::io::pipe().expect("a pipe");
             command.stdout(writer);
+            (Output::read_from(File::from(OwnedFd::from(reader))), None)
+        }
+        Stdout::Socket => {
+            let (reader, writer) = std::os::unix::net::UnixStream::pair().expect("two sockets");
+            command.stdout(OwnedFd::from(writer));
             (Output::read_from(File::from(OwnedFd::from(reader))), None)
         }
         Stdout::Terminal | Stdout::SessionTerminal => {

@@ -4,11 +4,11 @@
 //! killed at them, one after the other, under one program that must not notice.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ckpt_tests::exact::{assert_same, reference};
-use ckpt_tests::{Ckpt, Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, fault, processes};
+use ckpt_tests::{Ckpt, Launch, Life, Program, Restart, Row, Scene, Stdout, checkpoint, code_of, fault, processes};
 use nix::sys::signal::Signal;
 
 const STEPS: usize = 100_000;
@@ -164,7 +164,7 @@ fn checkpointed_life(scene: &Scene) -> (PathBuf, i32) {
     (life.directory.clone(), life.pid)
 }
 
-fn passages_of_a_restart(scene: &Scene, directory: &std::path::Path, pid: i32) -> BTreeMap<String, u64> {
+fn passages_of_a_restart(scene: &Scene, directory: &Path, pid: i32) -> BTreeMap<String, u64> {
     let trace = scene.path().join("trace-restart");
     let restart = Restart::of(directory.join("store")).variable(fault::TRACE, &trace);
     let mut life = restart.begin(scene, directory, pid);
@@ -218,19 +218,100 @@ fn an_agent_that_is_killed_while_idle_is_replaced() {
     life.kill();
 }
 
+/// A program with a socket, which every checkpoint refuses.
+fn unsupported() -> Program {
+    Program::victim("refused").argument("3000").argument("socket")
+}
+
+/// The attempts of a store that failed.
+fn failed(scene: &Scene, life: &Life<'_>) -> Vec<Row> {
+    life.store().rows(scene).into_iter().filter(|row| row.state == "failed").collect()
+}
+
+#[test]
+fn an_agent_killed_while_it_records_a_refusal_leaves_a_program_that_is_refused_again() {
+    let scene = Scene::new();
+    let program = unsupported();
+    let trace = scene.path().join("trace");
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_lines(3);
+    let pid = life.pid.to_string();
+    Ckpt::new(&scene, ["checkpoint", &pid]).variable(fault::TRACE, &trace).call().failed_with(4);
+    let passages = fault::passages(&trace);
+    let of_the_record: BTreeMap<String, u64> =
+        passages.into_iter().filter(|(name, _)| name.starts_with("store.")).collect();
+    assert!(of_the_record.keys().any(|name| name.starts_with("store.failed.")), "{of_the_record:?}");
+    let faults = fault::plan(&of_the_record, 0);
+    for name in &faults {
+        end_agents(life.pid);
+        let answer = Ckpt::new(&scene, ["checkpoint", &pid]).variable(fault::KILL, name).call();
+        assert_ne!(answer.code, 0, "killed at {name}: {answer:?}");
+        let limit = Duration::from_secs(10);
+        let alone = || processes::copies(&program.executable, &life.directory) == [life.pid];
+        processes::wait_until(&format!("only the program is left; killed at {name}"), limit, alone);
+        processes::wait_until(&format!("nothing is stopped; killed at {name}"), limit, || {
+            !processes::is_stopped(life.pid)
+        });
+        life.output.wait_for_more_lines(2);
+    }
+    end_agents(life.pid);
+    Ckpt::new(&scene, ["checkpoint", &pid]).call().failed_with(4);
+    let rows = life.store().rows(&scene);
+    assert!(rows.iter().all(|row| row.state == "failed"), "{rows:?}");
+    let reason = &rows.iter().max_by_key(|row| row.id).expect("there are rows").reason;
+    assert!(reason.contains("sockets are not captured yet"), "{reason}");
+    life.kill();
+}
+
+/// Takes a checkpoint of a program with much memory and kills the twin while its pages are written.
+fn kill_the_twin(scene: &Scene, trace: &Path) {
+    let program = Program::victim("idle").argument("3000").argument("random");
+    let mut life = Life::preloaded(scene, "twin-killed", &program);
+    life.output.wait_for_lines(3);
+    let pid = life.pid.to_string();
+    Ckpt::new(scene, ["checkpoint", "--no-wait", &pid]).variable(fault::TRACE, trace).call().succeeded();
+    let packs = life.directory.join("store/packs");
+    let pages_are_written = || {
+        let entries = std::fs::read_dir(&packs).into_iter().flatten().filter_map(Result::ok);
+        entries.filter_map(|entry| entry.metadata().ok()).any(|found| found.len() > 1 << 20)
+    };
+    let limit = Duration::from_secs(10);
+    processes::wait_until("pages are being written", limit, pages_are_written);
+    let twins = processes::copies(&program.executable, &life.directory);
+    let twins: Vec<i32> = twins.into_iter().filter(|&pid| pid != life.pid).collect();
+    assert_eq!(twins.len(), 1, "one twin is read");
+    processes::send(twins[0], Signal::SIGKILL);
+    processes::wait_until("the attempt has failed", limit, || !failed(scene, &life).is_empty());
+    assert_eq!(life.store().sealed(scene).len(), 0);
+    assert!(!pages_are_written(), "the pages of a failed attempt are removed");
+    life.output.wait_for_more_lines(2);
+    checkpoint(scene, life.pid);
+    life.kill();
+}
+
+#[test]
+fn a_twin_that_is_killed_while_it_is_read_costs_the_attempt_alone() {
+    let scene = Scene::new();
+    kill_the_twin(&scene, &scene.path().join("trace"));
+}
+
 #[test]
 fn every_fault_point_is_reached_by_some_scenario() {
-    let scene = Scene::of_at_most(Duration::from_secs(120));
+    let scene = Scene::of_at_most(Duration::from_secs(180));
     let listed = Ckpt::new(&scene, ["fault-points"]).call().succeeded().stdout;
     let listed: BTreeSet<String> = listed.lines().map(str::to_owned).collect();
     assert!(!listed.is_empty());
     let trace = scene.path().join("trace");
     let reached = || -> BTreeSet<String> { fault::passages(&trace).into_keys().collect() };
-    let traced = |name: &str| Program::victim(name).variable(fault::TRACE, &trace);
+    let traced = |program: Program| program.variable(fault::TRACE, &trace);
+    let checkpoint_traced = |pid: i32| {
+        let pid = pid.to_string();
+        Ckpt::new(&scene, ["checkpoint", &pid]).variable(fault::TRACE, &trace).call()
+    };
 
     // Each victim holds another kind of state; both triggers, a second and a last checkpoint, and a restart.
     for name in ["threads8", "files", "pipes_epoll", "mappings", "signals", "blocked_calls"] {
-        let mut life = Life::preloaded(&scene, name, &traced(name));
+        let mut life = Life::preloaded(&scene, name, &traced(Program::victim(name)));
         life.output.wait_for_lines(5);
         processes::send(life.pid, Signal::SIGUSR1);
         life.store().wait_for_sealed(&scene, 1);
@@ -242,6 +323,35 @@ fn every_fault_point_is_reached_by_some_scenario() {
         let mut second = restart.begin(&scene, &life.directory, life.pid);
         assert_eq!(code_of(second.wait()), 7, "{name}: {}", second.errors());
     }
+    // A refusal, and an attempt that has pages to remove when it fails.
+    let mut refused = Life::preloaded(&scene, "refused", &traced(unsupported()));
+    refused.output.wait_for_lines(3);
+    checkpoint_traced(refused.pid).failed_with(4);
+    refused.kill();
+    kill_the_twin(&scene, &trace);
+    // What a killed agent has left is removed by the next, which builds on checkpoints that it has not sealed.
+    let mut life = Life::preloaded(&scene, "leftovers", &endless());
+    life.output.wait_for_lines(3);
+    checkpoint(&scene, life.pid);
+    end_agents(life.pid);
+    let pid = life.pid.to_string();
+    let killed = Ckpt::new(&scene, ["checkpoint", &pid]).variable(fault::KILL, "store.manifest.write:1").call();
+    assert_ne!(killed.code, 0, "{killed:?}");
+    end_agents(life.pid);
+    checkpoint_traced(life.pid).succeeded();
+    life.kill();
+    // A signal that is about to be delivered when its thread is seized.
+    let mut storm = Life::preloaded(&scene, "storm", &Program::victim("signal_storm").argument("100000"));
+    storm.output.wait_for_lines(3);
+    for _ in 0..200 {
+        checkpoint_traced(storm.pid).succeeded();
+        if reached().contains("ptrace.cont") {
+            break;
+        }
+    }
+    storm.output.wait_for_more_lines(3);
+    storm.kill();
+
     let unreached: Vec<_> = listed.difference(&reached()).cloned().collect();
     let unlisted: Vec<_> = reached().difference(&listed).cloned().collect();
     assert!(unreached.is_empty(), "fault points that no scenario reaches: {unreached:?}");

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use ckpt_tests::exact::{How, Reference, Trigger, reference, survives};
-use ckpt_tests::{Launch, Program, Scene, Stdout};
+use ckpt_tests::{Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of};
 
 /// Parts of the reference's lines after which the five checkpoints are taken, in per cent.
 const MOMENTS: [usize; 5] = [3, 20, 40, 60, 75];
@@ -56,6 +56,29 @@ fn eight_threads_printing_to_a_pipe_go_on_exactly() {
 #[test]
 fn eight_threads_printing_to_a_terminal_go_on_exactly() {
     at_five_moments(&threads8(), Stdout::Terminal, Trigger::Signal);
+}
+
+#[test]
+fn eight_threads_printing_to_a_socket_go_on_exactly() {
+    at_five_moments(&threads8(), Stdout::Socket, Trigger::Signal);
+}
+
+#[test]
+fn a_program_whose_output_was_a_socket_prints_to_a_pipe_after_the_restart() {
+    let scene = Scene::new();
+    let program = threads8();
+    let whole = reference(&scene, &program).stdout;
+    let mut first = Life::start(&scene, "life", &program, &Launch::Preload, Stdout::Socket);
+    first.output.wait_for_lines(20);
+    checkpoint(&scene, first.pid);
+    first.kill();
+    let restart = Restart::of(first.store()).stdout(Stdout::Pipe);
+    let mut second = restart.begin(&scene, &first.directory, first.pid);
+    assert_eq!(code_of(second.wait()), 7, "{}", second.errors());
+    second.output.wait_for_the_end(Duration::from_secs(5));
+    let printed = second.output.bytes();
+    assert!(whole.ends_with(&printed) && printed.ends_with(b"verified\n"), "{}", second.output.text());
+    assert!(first.output.bytes().len() + printed.len() >= whole.len(), "nothing is missing between the lives");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use ckpt_tests::exact::{assert_same, reference};
 use ckpt_tests::{Launch, Life, Program, Scene, Stdout, code_of, fault, processes};
 
-const VICTIMS: [&str; 11] = [
+const VICTIMS: [&str; 12] = [
     "threads8",
     "avx512",
     "registers",
@@ -12,6 +12,7 @@ const VICTIMS: [&str; 11] = [
     "pipes_epoll",
     "mappings",
     "signals",
+    "signal_storm",
     "churn",
     "self_usr1",
     "introspect",
@@ -43,11 +44,11 @@ fn the_scripts_print_the_same_in_two_runs() {
 }
 
 #[test]
-fn output_arrives_from_a_file_a_pipe_and_a_terminal_alike() {
+fn output_arrives_from_a_file_a_pipe_a_socket_and_a_terminal_alike() {
     let scene = Scene::new();
     let program = Program::victim("churn").argument("10");
     let expected = reference(&scene, &program);
-    for stdout in [Stdout::File, Stdout::Pipe, Stdout::Terminal] {
+    for stdout in [Stdout::File, Stdout::Pipe, Stdout::Socket, Stdout::Terminal] {
         let mut life = Life::start(&scene, &format!("{stdout:?}"), &program, &Launch::Plain, stdout);
         life.output.wait_for_lines(3);
         assert_eq!(code_of(life.wait()), 7);

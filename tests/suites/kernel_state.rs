@@ -1,5 +1,7 @@
 //! One victim per kind of kernel state, each checkpointed, killed and restarted once.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives, survives_once};
 use ckpt_tests::{Ckpt, Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes, skip};
 
@@ -75,6 +77,76 @@ fn mappings_of_every_kind_survive_at_their_places() {
 #[test]
 fn signal_actions_masks_queues_and_timers_survive() {
     survives_once(&Program::victim("signals"), 20);
+}
+
+#[test]
+fn signals_that_arrive_at_any_moment_are_handled_once_in_both_lives() {
+    survives_once(&Program::victim("signal_storm").argument("200"), 20);
+}
+
+/// Queues real-time signals with the values 0, 1, 2 ... until `over`, then one with [`LAST`]; gives how many.
+///
+/// Never many at once: the queue has a limit that all programs of a user share.
+fn queue_until(over: &AtomicBool, pid: i32, signal: i32) -> i32 {
+    const AT_ONCE: i32 = 32;
+    let mut next = 0;
+    while !over.load(Ordering::Relaxed) {
+        for _ in 0..AT_ONCE {
+            queue(pid, signal, next);
+            next += 1;
+        }
+        while !over.load(Ordering::Relaxed) && is_pending(pid, signal) {
+            std::thread::yield_now();
+        }
+    }
+    queue(pid, signal, LAST);
+    next
+}
+
+const LAST: i32 = i32::MAX;
+
+fn queue(pid: i32, signal: i32, value: i32) {
+    let value = libc::sigval { sival_ptr: std::ptr::without_provenance_mut(value as usize) };
+    // SAFETY: sigqueue takes numbers and a value that it does not follow.
+    let answer = unsafe { libc::sigqueue(pid, signal, value) };
+    assert_eq!(answer, 0, "queueing a signal for {pid}: {}", nix::errno::Errno::last());
+}
+
+/// Whether `signal` waits for the process as a whole.
+fn is_pending(pid: i32, signal: i32) -> bool {
+    let pending = processes::status_field(pid, "ShdPnd").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+    pending.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+/// Tells the sender when the test is over, also by failing.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn signals_from_another_process_all_arrive_in_order_while_checkpoints_are_taken() {
+    let scene = Scene::new();
+    let program = Program::victim("signal_storm").argument("20").argument("queued");
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_line("ready");
+    let (pid, signal) = (life.pid, libc::SIGRTMIN() + 3);
+    let over = AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| queue_until(&over, pid, signal));
+        let ending = Over(&over);
+        for _ in 0..20 {
+            checkpoint(&scene, pid);
+        }
+        drop(ending);
+        sender.join().expect("the sender does not panic")
+    });
+    assert_eq!(code_of(life.wait()), 7, "{}", life.output.text());
+    let expected = format!("received {sent} in order, 0 out of order");
+    assert!(life.output.text().contains(&expected), "{expected}:\n{}", life.output.text());
 }
 
 #[test]

@@ -1,11 +1,16 @@
-/* A program that holds one thing that a checkpoint does not support. KIND names it; the line "holds NAME NUMBER"
- * says what a refusal must mention. */
+/* A program that holds one thing that a checkpoint does not support. KIND names it; the line "holds KIND WORD" says
+ * what a refusal must mention: a descriptor, a process, an address. */
 #include "victim.h"
+#include <poll.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/shm.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -13,12 +18,18 @@
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
-#include <linux/userfaultfd.h>
+#include <linux/filter.h>
 #include <linux/io_uring.h>
+#include <linux/seccomp.h>
+#include <linux/userfaultfd.h>
+
+enum { PAGE = 4096 };
 
 static pid_t child;
-static int number = -1, segment = -1;
+static int number = -1;
+static void *place;
 static timer_t timer;
+static pthread_t main_thread;
 
 static int is(const char *name)
 {
@@ -63,13 +74,13 @@ static void make_posix_timer(void)
 
 static void make_shm(void)
 {
-	segment = shmget(IPC_PRIVATE, 8192, IPC_CREAT | 0600);
+	int segment = shmget(IPC_PRIVATE, 8192, IPC_CREAT | 0600);
 	if (segment < 0)
 		skip("no System V shared memory");
 	char *at = shmat(segment, NULL, 0);
 	CHECK(at != (void *)-1 && shmctl(segment, IPC_RMID, NULL) == 0);
 	strcpy(at, "kept");
-	number = segment;
+	place = at;
 }
 
 static void make_lock(void)
@@ -90,6 +101,155 @@ static void make_io_uring(void)
 	number = (int)syscall(SYS_io_uring_setup, 4, &parameters);
 	if (number < 0)
 		skip("io_uring is switched off");
+}
+
+/* A process that is no child of ours, holds descriptor `kept` alone, and ends when we do. */
+static void leave_to_a_stranger(int kept)
+{
+	pid_t self = getpid(), middle = fork();
+	CHECK(middle >= 0);
+	if (middle == 0) {
+		pid_t stranger = fork();
+		if (stranger != 0)
+			_exit(stranger < 0);
+		/* So that there is nothing between `kept`, which becomes 3, and the pidfd, which becomes 4. */
+		if (dup2(kept, 3) != 3)
+			_exit(1);
+		close_range(4, ~0u, 0);
+		struct pollfd end = { .fd = (int)syscall(SYS_pidfd_open, self, 0), .events = POLLIN };
+		close_range(0, 2, 0);
+		if (end.fd >= 0)
+			poll(&end, 1, -1);
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(middle, &status, 0) == middle && status == 0);
+}
+
+static void make_pipe_outside(void)
+{
+	int ends[2];
+	CHECK(pipe(ends) == 0);
+	leave_to_a_stranger(ends[0]);
+	CHECK(close(ends[0]) == 0);
+	number = ends[1];
+}
+
+static void make_packet_pipe(void)
+{
+	int ends[2];
+	if (pipe2(ends, O_DIRECT) != 0)
+		skip("no pipes in packet mode");
+	/* The read end does not have the flag. */
+	number = ends[1];
+}
+
+static void make_async_pipe(void)
+{
+	int ends[2];
+	CHECK(pipe(ends) == 0 && fcntl(ends[1], F_SETFL, O_ASYNC) == 0);
+	number = ends[1];
+}
+
+static void open_device(void)
+{
+	static const char *const devices[] = {
+		"/dev/fuse", "/dev/loop-control", "/dev/kvm", "/dev/net/tun", "/dev/hpet", "/dev/cpu_dma_latency",
+	};
+	for (size_t i = 0; i < sizeof devices / sizeof *devices && number < 0; i++)
+		number = open(devices[i], O_RDWR | O_CLOEXEC);
+	if (number < 0)
+		skip("no device that may be opened");
+}
+
+/* The description lives on under another number, so the set goes on watching what the closed number was. */
+static void make_epoll_of_a_closed_descriptor(void)
+{
+	int ends[2];
+	number = epoll_create1(0);
+	CHECK(number >= 0 && pipe(ends) == 0);
+	struct epoll_event event = { .events = EPOLLIN };
+	CHECK(epoll_ctl(number, EPOLL_CTL_ADD, ends[0], &event) == 0);
+	CHECK(dup(ends[0]) >= 0 && close(ends[0]) == 0);
+}
+
+static void make_protected_page(void)
+{
+	place = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(place != MAP_FAILED);
+	int key = pkey_alloc(0, 0);
+	if (key < 0)
+		skip("no protection keys");
+	CHECK(pkey_mprotect(place, PAGE, PROT_READ | PROT_WRITE, key) == 0);
+}
+
+/* Its userfaultfd is held by another process, so it is the mapping that must be noticed. */
+static void make_page_with_faults_handled_outside(void)
+{
+	int faults = (int)syscall(SYS_userfaultfd, UFFD_USER_MODE_ONLY);
+	if (faults < 0)
+		skip("no userfaultfd");
+	struct uffdio_api api = { .api = UFFD_API };
+	CHECK(ioctl(faults, UFFDIO_API, &api) == 0);
+	/* Between two pages of others, so that it has a line of its own in the list of mappings. */
+	char *pages = mmap(NULL, 3 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(pages != MAP_FAILED);
+	place = pages + PAGE;
+	CHECK(mprotect(place, PAGE, PROT_READ | PROT_WRITE) == 0);
+	struct uffdio_register range = {
+		.range = { .start = (uintptr_t)place, .len = PAGE },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	CHECK(ioctl(faults, UFFDIO_REGISTER, &range) == 0);
+	leave_to_a_stranger(faults);
+	CHECK(close(faults) == 0);
+}
+
+static void enter_seccomp(void)
+{
+	struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	struct sock_fprog filter = { .len = 1, .filter = &allow };
+	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+		skip("no seccomp filters");
+	number = getpid();
+}
+
+static void leave_namespace(int flag)
+{
+	if (unshare(flag) != 0)
+		skip("unsharing a namespace is not permitted");
+	number = getpid();
+}
+
+static void change_root(void)
+{
+	if (chroot(".") != 0)
+		skip("changing the root is not permitted");
+	number = getpid();
+}
+
+/* Does what main() would go on to do, once the main thread has ended. */
+static void *go_on_without_main(void *argument)
+{
+	(void)argument;
+	CHECK(pthread_join(main_thread, NULL) == 0);
+	say("holds %s %d", kind, getpid());
+	say("ready");
+	for (int step = 1; step <= steps; step++) {
+		say("step %d", step);
+		sleep_ms(step_ms);
+	}
+	say("verified");
+	_exit(EXIT_VERIFIED);
+}
+
+static void end_main_thread(void)
+{
+	pthread_t other;
+	main_thread = pthread_self();
+	CHECK(pthread_create(&other, NULL, go_on_without_main, NULL) == 0);
+	pthread_exit(NULL);
 }
 
 static void set_up(void)
@@ -141,12 +301,39 @@ static void set_up(void)
 		number = master;
 	} else if (is("mqueue"))
 		number = (int)syscall(SYS_mq_open, "ckpt-test", O_RDWR | O_CREAT, 0600, NULL);
+	else if (is("pipe_outside"))
+		make_pipe_outside();
+	else if (is("packet_pipe"))
+		make_packet_pipe();
+	else if (is("async"))
+		make_async_pipe();
+	else if (is("device"))
+		open_device();
+	else if (is("epoll"))
+		make_epoll_of_a_closed_descriptor();
+	else if (is("protection_key"))
+		make_protected_page();
+	else if (is("faults"))
+		make_page_with_faults_handled_outside();
+	else if (is("seccomp"))
+		enter_seccomp();
+	else if (is("mount_namespace"))
+		leave_namespace(CLONE_NEWNS);
+	else if (is("ipc_namespace"))
+		leave_namespace(CLONE_NEWIPC);
+	else if (is("root"))
+		change_root();
+	else if (is("leaderless"))
+		end_main_thread();
 	else
 		FAIL("unknown kind %s", kind);
 	if (number < 0 && is("mqueue"))
 		skip("no message queues");
-	CHECK(number >= 0);
-	say("holds %s %d", kind, number);
+	CHECK(number >= 0 || place != NULL);
+	if (place != NULL)
+		say("holds %s %p", kind, place);
+	else
+		say("holds %s %d", kind, number);
 }
 
 static void hold(int step)

@@ -1,7 +1,7 @@
 //! The program of the tests, and what seals and rebuilds it.
 
 use std::arch::global_asm;
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -90,10 +90,27 @@ unsafe extern "C" {
     static ckpt_sample_end: u8;
 }
 
+/// Holds the tests apart: threads of one process by the mutex, processes by the lock of a file.
+pub struct Alone {
+    file: File,
+    _threads: MutexGuard<'static, ()>,
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        // Explicitly: a child that a test has left behind may hold a copy of the descriptor.
+        let _ = self.file.unlock();
+    }
+}
+
 /// The forks and their process ids are one at a time.
-pub fn alone() -> MutexGuard<'static, ()> {
+pub fn alone() -> Alone {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    let threads = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = format!("ckpt-restore-tests-{}.lock", nix::unistd::geteuid());
+    let file = File::create(std::env::temp_dir().join(name)).unwrap();
+    file.lock().unwrap();
+    Alone { file, _threads: threads }
 }
 
 fn code() -> Vec<u8> {
