@@ -1,7 +1,7 @@
 //! Asking for a checkpoint: finding the program's agent, or starting one.
 
 use std::ffi::OsStr;
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -17,20 +17,34 @@ use crate::capture::Program;
 use crate::error::{Error, Result, exit_code};
 use crate::proc::task;
 
+/// How often an agent is looked for or started before a request is given up.
+const TRIES: u32 = 3;
+
 /// Takes a checkpoint of process `pid` and returns its id.
 pub fn request_checkpoint(pid: i32, request: &CheckpointRequest, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
     let program = Program::find(pid)?;
     let control = program.control()?;
     let store = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
     let address = Address::new(&store, program.identity()?);
-    let stream = match address.connect()? {
-        Some(stream) => stream,
-        None => {
-            start(pid)?;
-            address.connect()?.ok_or_else(|| no_answer(&store))?
+    for _ in 0..TRIES {
+        let stream = match address.connect()? {
+            Some(stream) => stream,
+            None => {
+                start(pid)?;
+                address.connect()?.ok_or_else(|| no_answer(&store))?
+            }
+        };
+        match converse(stream, request, progress, &store) {
+            // An agent that was just dying accepted the connection and nobody read from it.
+            Err(Error::Io { source, .. }) if is_unheard(&source) => {}
+            outcome => return outcome,
         }
-    };
-    converse(stream, request, progress, &store)
+    }
+    Err(no_answer(&store))
+}
+
+fn is_unheard(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
 /// Sends the request and follows the replies.

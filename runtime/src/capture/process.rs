@@ -143,13 +143,12 @@ fn interval_timers(guest: &mut Guest<'_>) -> Result<Vec<IntervalTimer>> {
                 [which as u64, scratch, 0, 0, 0, 0]
             })?;
         let [interval_s, interval_us, value_s, value_us] = words(&bytes);
-        let timer = IntervalTimer {
-            which,
-            interval_us: interval_s * 1_000_000 + interval_us,
-            value_us: value_s * 1_000_000 + value_us,
-        };
-        if timer.value_us != 0 {
-            running.push(timer);
+        let (interval_us, left_us) = (interval_s * 1_000_000 + interval_us, value_s * 1_000_000 + value_us);
+        // A periodic ITIMER_REAL whose signal waits for delivery stands still until then, with nothing left.
+        let is_due = which == libc::ITIMER_REAL && left_us == 0;
+        let value_us = if is_due { interval_us } else { left_us };
+        if value_us != 0 {
+            running.push(IntervalTimer { which, interval_us, value_us });
         }
     }
     Ok(running)
