@@ -314,3 +314,17 @@ fn damage_every_file(folder: &std::path::Path) -> usize {
     }
     damaged
 }
+
+#[test]
+fn a_store_of_another_user_is_restarted_only_when_its_owner_is_trusted() {
+    let scene = Scene::new();
+    let (_, _, directory, _) = checkpointed(&scene);
+    let store = directory.join("store");
+    // Another owner of the directory and its files is all that root sees of another user's store.
+    let chown = std::process::Command::new("chown").args(["-R", "65534:65534"]).arg(&store).status().unwrap();
+    assert!(chown.success());
+    let dir = store.to_string_lossy().into_owned();
+    let answer = ckpt(&scene, &["restart", &dir]).failed_with(125);
+    assert!(answer.stderr.contains("--trust-owner") && answer.stderr.contains("65534"), "{answer:?}");
+    ckpt(&scene, &["restart", &dir, "--trust-owner"]).failed_with(7);
+}

@@ -142,7 +142,10 @@ fn attempt(
             Ok(row)
         }
         Err(error) => {
-            attempt.fail(&error.to_string(), stop_ms.get())?;
+            // The reason matters more than that it could not be written down (a full disk, say).
+            if let Err(unrecorded) = attempt.fail(&error.to_string(), stop_ms.get()) {
+                log::warn!("recording a failed attempt: {unrecorded}");
+            }
             Err(error)
         }
     }

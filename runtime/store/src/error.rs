@@ -70,7 +70,7 @@ pub enum StoreError {
     },
     /// The store belongs to another user.
     #[error(
-        "{path} belongs to user {owner}, not to user {user}; a store can hold any program, so trust its owner explicitly or copy it"
+        "{path} belongs to user {owner}, not to user {user}; a store can hold any program, so trust its owner explicitly (`ckpt restart --trust-owner`) or copy it"
     )]
     ForeignOwner {
         /// The directory or file.

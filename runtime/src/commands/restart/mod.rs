@@ -5,7 +5,7 @@ mod selection;
 
 use std::path::PathBuf;
 
-use ckpt_store::Store;
+use ckpt_store::{Store, StoreOptions};
 use clap::Args;
 
 use super::absolute;
@@ -46,6 +46,9 @@ pub struct Arguments {
     /// Restart even if files have changed that were not captured
     #[arg(long)]
     force: bool,
+    /// Restart from a store that belongs to another user, who decides what runs
+    #[arg(long)]
+    trust_owner: bool,
 }
 
 /// Runs the command.
@@ -69,7 +72,8 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
 /// Rebuilds the chosen checkpoint. The store is closed again: its descriptors are of no use to a parent.
 fn rebuild_selected(arguments: &Arguments) -> Result<Rebuilt> {
     let dir = absolute(&arguments.dir)?;
-    let store = Store::open(&dir)?;
+    let trust = StoreOptions { trust_owner: arguments.trust_owner, ..StoreOptions::default() };
+    let store = Store::open_with(&dir, &trust)?;
     let id = selection::select(&dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
     log::info!("restarting checkpoint {id} of {}", dir.display());
     let options = RestoreOptions { store_dir: dir, force: arguments.force };
