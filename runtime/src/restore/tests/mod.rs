@@ -223,6 +223,9 @@ fn every_thread_gets_the_users_and_groups_of_the_program() {
         image.uids = [1001, 1002, 1003, 1002];
         image.gids = [2001, 2002, 2003, 2002];
         image.groups = vec![7, 5000];
+        // An ordinary user has none, whatever the restarter has.
+        let bounding = image.capabilities.bounding;
+        image.capabilities = Capabilities { bounding, ..Capabilities::default() };
         image.no_new_privs = true;
         image.personality = 0x0040_0000; // READ_IMPLIES_EXEC
         image
