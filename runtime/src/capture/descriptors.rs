@@ -255,8 +255,9 @@ impl Pipes<'_> {
         if !info.target.starts_with(b"pipe:") {
             return Err(refused(info, "named pipes are not captured yet", "close it before the checkpoint"));
         }
-        if info.flags & libc::O_DIRECT != 0 {
-            return Err(refused(info, "pipes in packet mode (O_DIRECT) are not captured yet", "turn O_DIRECT off"));
+        // Only the write end shows the flag.
+        if let Some(end) = ends().find(|end| end.flags & libc::O_DIRECT != 0) {
+            return Err(refused(end, "pipes in packet mode (O_DIRECT) are not captured yet", "turn O_DIRECT off"));
         }
         let end = pidfd_getfd(self.pidfd, info.number)?;
         let capacity = fcntl(&end, FcntlArg::F_GETPIPE_SZ)

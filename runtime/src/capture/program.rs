@@ -15,6 +15,7 @@ use object::pod::slice_from_bytes;
 use object::read::elf::GnuHashTable;
 use zerocopy::FromBytes;
 
+use super::stop;
 use crate::error::{Error, Result};
 use crate::proc::{maps, task};
 use crate::ptrace::read_memory;
@@ -46,6 +47,10 @@ impl Program {
             Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Error::ProgramGone { pid },
             other => other,
         })?;
+        if mappings.is_empty() {
+            // The memory of a process goes with its main thread, as far as /proc shows it.
+            return Err(stop::ended(pid));
+        }
         // Named mappings first; the unnamed ones matter only after a restart that could not map the old file.
         let named = mappings.iter().filter(|mapping| file_name(&mapping.name).starts_with(b"libckpt"));
         let unnamed = mappings.iter().filter(|mapping| mapping.name.is_empty());

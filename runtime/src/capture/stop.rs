@@ -71,14 +71,7 @@ fn not_permitted(pid: i32, tid: i32) -> Error {
     let value = |name| task::status_value(&status, name).unwrap_or("");
     if value("State").starts_with('Z') || value("State").starts_with('X') {
         if tid == pid {
-            return match task::threads(pid) {
-                Ok(threads) if threads.len() > 1 => Error::unsupported(
-                    format!("process {pid} whose main thread has ended"),
-                    "the kernel does not let a thread group be rebuilt without its leader",
-                    "let the main thread wait for the others",
-                ),
-                _ => Error::ProgramGone { pid },
-            };
+            return ended(pid);
         }
         return Error::ThreadGone { tid };
     }
@@ -93,6 +86,18 @@ fn not_permitted(pid: i32, tid: i32) -> Error {
             "ptrace is not permitted (another user's process, one that changed its user, or Yama's ptrace_scope)",
             "use the program's own user; under Yama start the program with `ckpt run`, or send it the signal",
         ),
+    }
+}
+
+/// What it means that the main thread of `pid` has ended.
+pub fn ended(pid: i32) -> Error {
+    match task::threads(pid) {
+        Ok(threads) if threads.len() > 1 => Error::unsupported(
+            format!("process {pid} whose main thread has ended"),
+            "the kernel does not let a thread group be rebuilt without its leader",
+            "let the main thread wait for the others",
+        ),
+        _ => Error::ProgramGone { pid },
     }
 }
 

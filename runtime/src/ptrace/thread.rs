@@ -76,10 +76,44 @@ fn wait(tid: i32, flags: i32) -> Result<Waited> {
     }))
 }
 
+/// Waits for the next event of `tid`, however long it takes.
+///
+/// Not simply a blocking `waitpid`: the end of a main thread is reported only after that of all its siblings, and
+/// the end of a traced sibling only counts once its tracer, which is us, has waited for it. So the ends of
+/// others are waited for as they come.
+fn wait_blocking(tid: i32) -> Result<Waited> {
+    loop {
+        match wait(tid, libc::WNOHANG)? {
+            Waited::Nothing => {}
+            waited => return Ok(waited),
+        }
+        // SAFETY: siginfo_t is integers and pointers, for which zero is a value.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
+        // SAFETY: waitid writes one siginfo_t to `info`.
+        let result = unsafe { libc::waitid(libc::P_ALL, 0, &mut info, flags) };
+        match Errno::result(result) {
+            Ok(_) => {}
+            Err(Errno::EINTR) => continue,
+            Err(Errno::ECHILD) => return Ok(Waited::Ended),
+            Err(source) => return Err(Error::Ptrace { request: "waitid", tid, source }),
+        }
+        // SAFETY: waitid has filled in the fields of a child's event.
+        let other = unsafe { info.si_pid() };
+        let has_ended = matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED);
+        if other != tid && has_ended {
+            wait(other, libc::WNOHANG)?;
+        } else if other != tid {
+            // A stop of somebody else stays for whoever waits for it.
+            std::thread::yield_now();
+        }
+    }
+}
+
 /// Waits until the traced thread or process `tid`, which has been sent SIGKILL, has ended, and reaps it.
 pub fn wait_until_gone(tid: i32) -> Result<()> {
     loop {
-        match wait(tid, 0)? {
+        match wait_blocking(tid)? {
             Waited::Ended => return Ok(()),
             Waited::Stop(_) | Waited::Nothing => {}
         }
@@ -236,7 +270,7 @@ impl Stopped {
     pub(super) fn continue_to_syscall_stop(&mut self) -> Result<StopCause> {
         request::cont_to_syscall(self.tid)?;
         loop {
-            match wait(self.tid, 0)? {
+            match wait_blocking(self.tid)? {
                 Waited::Stop(StopCause::Signal(signal)) => {
                     // Only SIGSTOP and SIGKILL pass the full mask of a remote call.
                     self.held_signals.push(signal);
@@ -257,7 +291,7 @@ impl Stopped {
     pub fn run_to_next_stop(&mut self) -> Result<StopCause> {
         request::cont(self.tid, 0)?;
         loop {
-            match wait(self.tid, 0)? {
+            match wait_blocking(self.tid)? {
                 Waited::Stop(cause) => return Ok(cause),
                 Waited::Nothing => {}
                 Waited::Ended => {
