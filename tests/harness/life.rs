@@ -94,6 +94,14 @@ impl<'scene> Life<'scene> {
 
     /// Waits until a descendant of the child is the wanted one, and gives its pid.
     pub fn find_program(&mut self, wanted: impl Fn(i32) -> bool) -> i32 {
+        match self.look_for_program(wanted) {
+            Some(pid) => pid,
+            None => panic!("no program under {:?} ({:?}): {}", self.child, self.ended, self.errors()),
+        }
+    }
+
+    /// The same; none when the child ends before.
+    fn look_for_program(&mut self, wanted: impl Fn(i32) -> bool) -> Option<i32> {
         let parent = self.child.id().cast_signed();
         let mut found = None;
         let end = std::time::Instant::now() + RESTART_LIMIT;
@@ -101,10 +109,7 @@ impl<'scene> Life<'scene> {
             found = processes::descendants(parent).into_iter().find(|&pid| wanted(pid));
             std::thread::sleep(Duration::from_millis(1));
         }
-        match found {
-            Some(pid) => pid,
-            None => panic!("no program under {:?} ({:?}): {}", self.child, self.ended, self.errors()),
-        }
+        found
     }
 
     /// What the child has written to stderr.
@@ -220,11 +225,27 @@ impl Restart {
         self
     }
 
-    /// Restarts, and waits until the program exists. `pid` is the program's, `directory` where it worked.
+    /// Restarts, and waits until the program runs. `pid` is the program's, `directory` where it worked.
+    ///
+    /// Where ids wrap around within seconds, because other tests make threads all the time, somebody may have one of the
+    /// program's for a moment. Then it is tried again, as a person would.
     pub fn begin<'scene>(&self, scene: &'scene Scene, directory: &Path, pid: i32) -> Life<'scene> {
-        let mut life = self.spawn(scene, directory);
-        life.pid = life.find_program(|found| processes::pid_in_its_namespace(found) == Some(pid));
-        life
+        let end = std::time::Instant::now() + RESTART_LIMIT;
+        loop {
+            let mut life = self.spawn(scene, directory);
+            let own = |found| processes::pid_in_its_namespace(found) == Some(pid) && is_complete(found);
+            match life.look_for_program(own) {
+                Some(found) => {
+                    life.pid = found;
+                    return life;
+                }
+                None => {
+                    let errors = life.errors();
+                    let taken = errors.contains("is in use") && std::time::Instant::now() < end;
+                    assert!(taken, "no program after a restart ({:?}): {errors}", life.ended);
+                }
+            }
+        }
     }
 
     /// Restarts without waiting for anything. The life's pid is that of `ckpt restart`.
@@ -244,6 +265,12 @@ impl Restart {
         let directory = directory.to_owned();
         Life { scene, child, pid, output, directory, terminal, stderr, own_stdout, ended: None }
     }
+}
+
+/// Whether a process is no longer one that `ckpt restart` is building.
+fn is_complete(pid: i32) -> bool {
+    let is_traced = processes::status_field(pid, "TracerPid").is_none_or(|tracer| tracer != "0");
+    !is_traced && processes::executable(pid).is_some_and(|path| path != product::ckpt())
 }
 
 static COUNTER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);

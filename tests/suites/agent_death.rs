@@ -19,10 +19,13 @@ fn endless() -> Program {
 
 /// Ends the agents of a program, so that the next command starts one with its own environment.
 fn end_agents(pid: i32) {
-    for agent in processes::agents_of(pid) {
+    let agents = processes::agents_of(pid);
+    for &agent in &agents {
         processes::send(agent, Signal::SIGKILL);
     }
-    processes::wait_until("the agents are gone", Duration::from_secs(5), || processes::agents_of(pid).is_empty());
+    // By their ids: a process that is ending loses its executable before its socket.
+    let limit = Duration::from_secs(5);
+    processes::wait_until("the agents are gone", limit, || !agents.iter().any(|&agent| processes::is_alive(agent)));
 }
 
 /// The passages of a second checkpoint (which is incremental) of a fresh program.
@@ -202,6 +205,28 @@ fn a_restart_that_dies_leaves_a_running_program_or_none() {
     life.output.wait_for_line("step 30 ");
     life.kill();
     is_the_true_output(&scene, &life.output.bytes());
+}
+
+#[test]
+fn a_program_that_is_killed_while_it_is_rebuilt_ends_its_restart() {
+    let scene = Scene::of_at_most(Duration::from_secs(120));
+    let (directory, pid) = checkpointed_life(&scene);
+    let task = PathBuf::from(format!("/proc/{pid}/task"));
+    for round in 0..24 {
+        let mut parent = Restart::of(directory.join("store")).spawn(&scene, &directory);
+        // No sleep: making a thread takes microseconds.
+        let threads = 1 + round % 8;
+        let made = || std::fs::read_dir(&task).map_or(0, Iterator::count) >= threads;
+        while parent.try_wait().is_none() && !(made() && processes::children(parent.pid).contains(&pid)) {
+            std::hint::spin_loop();
+        }
+        if parent.try_wait().is_none() {
+            processes::send(pid, Signal::SIGKILL);
+        }
+        let limit = Duration::from_secs(10);
+        let what = format!("the restart ends after its program with {threads} threads");
+        processes::wait_until(&what, limit, || parent.try_wait().is_some());
+    }
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn another_signal_can_be_the_trigger() {
 #[test]
 fn node_is_checkpointed_by_the_signal_that_was_chosen_for_it() {
     let scene = Scene::new();
-    let program = Program::node("lines.js").argument("80").variable("CKPT_SIGNAL", "USR2");
+    let program = Program::node("lines.js").argument("2000").variable("CKPT_SIGNAL", "USR2");
     let life = Life::preloaded(&scene, "life", &program);
     life.output.wait_for_lines(10);
     processes::send(life.pid, nix::sys::signal::Signal::SIGUSR2);

@@ -175,7 +175,7 @@ fn a_program_without_descriptors_survives() {
 
 #[test]
 fn threads_born_and_dying_survive() {
-    survives_once(&Program::victim("churn"), 20);
+    survives_once(&Program::victim("churn").argument("200"), 20);
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn a_checkpoint_by_command_interrupts_no_call_at_all() {
 fn a_program_stopped_by_sigstop_is_checkpointed_and_stays_stopped() {
     use nix::sys::signal::Signal;
     let scene = Scene::new();
-    let program = Program::victim("churn");
+    let program = Program::victim("churn").argument("200");
     let reference = reference(&scene, &program);
     let mut life = Life::preloaded(&scene, "life", &program);
     life.output.wait_for_lines(10);
