@@ -72,6 +72,18 @@ static void make_posix_timer(void)
 	number = (int)(intptr_t)timer;
 }
 
+static void queue_many_signals(void)
+{
+	sigset_t waiting;
+	sigemptyset(&waiting);
+	sigaddset(&waiting, SIGRTMIN);
+	CHECK(pthread_sigmask(SIG_BLOCK, &waiting, NULL) == 0);
+	for (int n = 0; n < 9000; n++)
+		if (sigqueue(getpid(), SIGRTMIN, (union sigval){ .sival_int = n }) != 0)
+			skip("not so many signals can be queued");
+	number = getpid();
+}
+
 static void make_shm(void)
 {
 	int segment = shmget(IPC_PRIVATE, 8192, IPC_CREAT | 0600);
@@ -284,6 +296,8 @@ static void set_up(void)
 		number = memfd_create("held", 0);
 	else if (is("posix_timer"))
 		make_posix_timer();
+	else if (is("flood"))
+		queue_many_signals();
 	else if (is("shm"))
 		make_shm();
 	else if (is("flock"))

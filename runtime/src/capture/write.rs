@@ -9,6 +9,7 @@ use super::plan::{Base, Known, Plan};
 use super::snapshot::{Part, Snapshot, Still, place};
 use crate::error::Result;
 use crate::image::{Backing, PageRange, ProcessImage, Region};
+use crate::ptrace::read_memory;
 
 /// A snapshot whose pages are in the store.
 #[derive(Debug)]
@@ -26,10 +27,11 @@ pub struct Written {
 /// Writes all pages of `snapshot` into `attempt`.
 pub fn write(snapshot: Snapshot, attempt: &mut Attempt, events: &mut dyn FnMut(Event)) -> Result<Written> {
     let Snapshot { mut image, parts, still, pid } = snapshot;
-    let source = PageSource::open(match &still {
+    let holder = match &still {
         Still::Twin(twin) => twin.pid(),
         Still::Program(..) => pid,
-    })?;
+    };
+    let source = PageSource::open(holder)?;
     let page_bytes = PAGE_BYTES as u64;
     let total_bytes = parts.iter().map(|part| part.plan.read.len()).sum::<u64>() * page_bytes;
     let mut done_bytes = 0;
@@ -67,5 +69,7 @@ pub fn write(snapshot: Snapshot, attempt: &mut Attempt, events: &mut dyn FnMut(E
             Known { list, pages: (draft.mapping.end - draft.mapping.start) / page_bytes, own: census.own, file },
         );
     }
+    // A page that cannot be read counts as behind the end of its file, which is true unless its process was killed.
+    read_memory(holder, image.control, &mut [0; 8])?;
     Ok(Written { image, base, memory_bytes, still })
 }

@@ -133,6 +133,8 @@ pub fn set_signal_mask(tid: i32, mask: u64) -> Result<()> {
 /// The queued signals of the thread, or of its whole process when `shared`, oldest first.
 pub fn queued_signals(tid: i32, shared: bool) -> Result<Vec<[u8; SIGINFO_BYTES]>> {
     const BATCH: usize = 32;
+    // The kernel walks the queue from its beginning for each batch, and others may add to it all the while.
+    const MOST: usize = 8192;
     let mut queued = Vec::new();
     loop {
         let mut batch = [[0u8; SIGINFO_BYTES]; BATCH];
@@ -145,6 +147,13 @@ pub fn queued_signals(tid: i32, shared: bool) -> Result<Vec<[u8; SIGINFO_BYTES]>
         queued.extend_from_slice(&batch[..copied]);
         if copied < BATCH {
             return Ok(queued);
+        }
+        if queued.len() > MOST {
+            return Err(Error::unsupported(
+                format!("thread {tid} with more than {MOST} queued signals"),
+                "the program would be stopped for long while they are read",
+                "take the checkpoint when they have been handled",
+            ));
         }
     }
 }
