@@ -221,8 +221,9 @@ fn run_of_a_missing_program_fails_with_a_code_of_ours() {
 fn run_sets_directory_name_and_interval() {
     let scene = Scene::new();
     let dir = scene.path().join("other store");
+    let program = Program::victim("churn").argument("1000");
     let options = ["--dir", &dir.to_string_lossy(), "--name", "a name", "--interval", "1s"].map(str::to_owned);
-    let life = Life::start(&scene, "life", &program().argument("x"), &Launch::Run(options.into()), Stdout::File);
+    let life = Life::start(&scene, "life", &program, &Launch::Run(options.into()), Stdout::File);
     let row = Store::at(&dir).wait_for_sealed(&scene, 1);
     assert_eq!(row.name, "a name");
     assert!(!life.store().path().exists(), "--dir wins over CKPT_DIR");

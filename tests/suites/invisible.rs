@@ -52,7 +52,7 @@ fn the_outside_sees_no_descriptor_thread_child_or_mapping_of_ours() {
 fn a_pipeline_ends_when_the_program_ends() {
     for trigger in [Trigger::Command, Trigger::Signal] {
         let scene = Scene::new();
-        let program = Program::victim("churn").argument("60");
+        let program = Program::victim("churn").argument("120");
         let mut life = Life::start(&scene, "life", &program, &Launch::Preload, Stdout::Pipe);
         life.output.wait_for_lines(10);
         take(&scene, &life, trigger);
@@ -66,7 +66,7 @@ fn a_shell_pipeline_into_cat_ends_when_the_program_ends() {
     let scene = Scene::new();
     let victim = Program::victim("churn");
     let script = format!(
-        "LD_PRELOAD={} {} 60 | cat; echo the pipeline has ended",
+        "LD_PRELOAD={} {} 120 | cat; echo the pipeline has ended",
         product::library().display(),
         victim.executable.display()
     );

@@ -175,7 +175,7 @@ fn a_program_without_descriptors_survives() {
 
 #[test]
 fn threads_born_and_dying_survive() {
-    survives_once(&Program::victim("churn").argument("200"), 20);
+    survives_once(&Program::victim("churn").argument("200").argument("unpaced"), 20);
 }
 
 #[test]

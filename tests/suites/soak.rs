@@ -44,15 +44,15 @@ fn soak(program: &Program, checkpoints: usize, restarts: usize, limit: Duration)
 
 #[test]
 fn fifty_checkpoints_of_dying_threads_and_restarts_from_three_of_them() {
-    let program = Program::victim("churn").argument("3000");
+    let program = Program::victim("churn").argument("3000").argument("unpaced");
     soak(&program, 50, 3, Duration::from_secs(300));
 }
 
 #[test]
 #[ignore = "minutes; scripts/test --all"]
 fn fifty_checkpoints_and_restarts_from_twenty_of_them() {
-    for name in ["churn", "threads8"] {
-        let program = Program::victim(name).argument("4000");
+    for (name, kind) in [("churn", "unpaced"), ("threads8", "")] {
+        let program = Program::victim(name).argument("4000").argument(kind);
         soak(&program, 50, 20, Duration::from_secs(1500));
     }
 }
