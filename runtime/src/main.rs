@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use ckpt_runtime::commands::{
-    agent, checkpoint, doctor, fault_points, list, restart, run, show, status_beside_program,
+    agent, checkpoint, doctor, fault_points, list, restart, run, show, status_beside_program, verify,
 };
 use ckpt_runtime::error::{Result, exit_code};
 use ckpt_runtime::{fault, logging, parent};
@@ -32,6 +32,7 @@ Examples:
   ckpt checkpoint 4711             take a checkpoint of it; it runs on
   ckpt list ckpt-store             see the checkpoints
   ckpt restart ckpt-store          bring the program back after it has ended
+  ckpt verify ckpt-store           prove that they are whole
   ckpt doctor                      see what works on this host
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 checkpoint corrupt, 4 state not supported, 5 environment;
@@ -44,6 +45,7 @@ enum Command {
     Restart(restart::Arguments),
     List(list::Arguments),
     Show(show::Arguments),
+    Verify(verify::Arguments),
     Doctor(doctor::Arguments),
     #[command(hide = true)]
     Agent(agent::Arguments),
@@ -64,6 +66,7 @@ impl Command {
             Command::Restart(arguments) => restart::execute(arguments),
             Command::List(arguments) => list::execute(arguments),
             Command::Show(arguments) => show::execute(arguments),
+            Command::Verify(arguments) => verify::execute(arguments),
             Command::Doctor(arguments) => doctor::execute(arguments),
             Command::Agent(arguments) => agent::execute(arguments),
             Command::FaultPoints => fault_points::execute(),

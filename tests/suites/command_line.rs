@@ -25,7 +25,7 @@ fn checkpointed(scene: &Scene) -> (Store, i32, std::path::PathBuf, u64) {
 #[test]
 fn help_has_examples_and_goes_to_stdout() {
     let scene = Scene::new();
-    for command in ["run", "checkpoint", "restart", "list", "show", "doctor"] {
+    for command in ["run", "checkpoint", "restart", "list", "show", "verify", "doctor"] {
         let answer = ckpt(&scene, &[command, "--help"]).succeeded();
         assert!(answer.stdout.contains("xample"), "ckpt {command} --help shows no example:\n{}", answer.stdout);
         assert_eq!(answer.stderr, "");
@@ -294,6 +294,37 @@ fn a_damaged_checkpoint_is_corrupt() {
     let answer = ckpt(&scene, &["restart", &store.path().to_string_lossy()]);
     assert_eq!(answer.code, 123, "{answer:?}");
     assert_eq!(answer.stdout, "");
+}
+
+#[test]
+fn verify_tells_whole_checkpoints_from_damaged_ones() {
+    let scene = Scene::new();
+    let (store, _, directory, id) = checkpointed(&scene);
+    let dir = store.path().to_string_lossy().into_owned();
+    let verdicts = |answer: &str| serde_json::from_str::<serde_json::Value>(answer).expect("JSON");
+
+    let answer = ckpt(&scene, &["verify", &dir]).succeeded();
+    assert!(answer.stdout.contains("whole"), "{answer:?}");
+    assert_eq!(answer.stderr, "");
+    let whole = verdicts(&ckpt(&scene, &["verify", &dir, &id.to_string(), "--json"]).succeeded().stdout);
+    assert_eq!(whole.as_array().map(Vec::len), Some(1));
+    assert_eq!((&whole[0]["id"], &whole[0]["state"]), (&id.into(), &"whole".into()));
+
+    let missing = ckpt(&scene, &["verify", &dir, "99"]).failed_with(1);
+    assert!(missing.stderr.contains("99"), "{missing:?}");
+
+    let copy = directory.join("damaged");
+    let copied = std::process::Command::new("cp").arg("-a").arg(store.path()).arg(&copy).status().expect("cp");
+    assert!(copied.success());
+    assert!(damage_every_file(&copy) > 0);
+    let answer = ckpt(&scene, &["verify", &copy.to_string_lossy(), "--json"]).failed_with(3);
+    let damaged = verdicts(&answer.stdout);
+    assert_eq!((&damaged[0]["id"], &damaged[0]["state"]), (&id.into(), &"damaged".into()));
+    let reason = damaged[0]["reason"].as_str().expect("a reason");
+    assert!(reason.contains(&*copy.to_string_lossy()), "the place is missing: {reason}");
+    assert_eq!(answer.stderr.trim_end().lines().count(), 1, "{answer:?}");
+    // The store it was copied from is another one.
+    ckpt(&scene, &["verify", &dir]).succeeded();
 }
 
 /// Changes a byte in the middle of each file larger than a page; gives how many.

@@ -11,6 +11,7 @@ pub mod list;
 pub mod restart;
 pub mod run;
 pub mod show;
+pub mod verify;
 
 mod executable;
 mod installation;

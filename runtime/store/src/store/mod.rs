@@ -3,6 +3,7 @@
 mod open;
 mod read;
 mod rows;
+mod verify;
 
 use std::{
     fmt,
@@ -18,6 +19,8 @@ use crate::{
     index::{Index, SharedIndex},
     pack::opened::OpenPacks,
 };
+
+pub use verify::Verifier;
 
 /// A store that is open. Clones share everything; any number of threads may use it at once.
 #[derive(Clone)]

@@ -1,0 +1,136 @@
+//! `ckpt verify`: reads checkpoints whole and says which of them could be restored.
+
+use std::io;
+use std::path::PathBuf;
+
+use ckpt_store::{AttemptRow, PAGE_BYTES, Store, Verifier};
+use clap::Args;
+use serde::Serialize;
+
+use super::progress_bar::{Progress, Unit};
+use super::table::{Align, Table};
+use super::{print, print_json};
+use crate::error::{Error, Result, exit_code};
+use crate::{image, units};
+
+/// Read checkpoints whole, and say which are damaged and where
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ckpt verify ckpt-store            every checkpoint in the store
+  ckpt verify ckpt-store 3
+  ckpt verify ckpt-store --json | jq '.[] | select(.state == \"damaged\") | .id'
+
+The exit code is 0 when all are whole and 3 when one is damaged.")]
+pub struct Arguments {
+    /// The store
+    dir: PathBuf,
+    /// The checkpoint [default: every one]
+    id: Option<u64>,
+    /// One JSON array, for scripts
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn execute(arguments: &Arguments) -> Result<u8> {
+    let store = Store::open(&arguments.dir)?;
+    let rows = store.attempts()?;
+    let mut ids = store.sealed()?;
+    if let Some(id) = arguments.id {
+        if let Some(failed) = rows.iter().find(|row| row.id == id && !ids.contains(&id)) {
+            let why = format!("attempt {id} is {} {}", super::list::state_word(failed.state), failed.reason);
+            return Err(Error::io("verify", &arguments.dir, io::Error::other(why.trim_end().to_owned())));
+        }
+        ids = vec![id];
+    }
+    let verdicts = verdicts(&store, &rows, &ids)?;
+    if arguments.json {
+        print_json(&verdicts)?;
+    } else if verdicts.is_empty() {
+        eprintln!("ckpt: no checkpoint has been taken into {}", arguments.dir.display());
+    } else {
+        print(&table(&verdicts).to_string())?;
+    }
+    match verdicts.iter().filter(|verdict| verdict.state == State::Damaged).count() {
+        0 => Ok(exit_code::DONE),
+        damaged => {
+            eprintln!("ckpt: {damaged} of {} checkpoints damaged; restart from another, or from a copy", ids.len());
+            Ok(exit_code::CORRUPT)
+        }
+    }
+}
+
+/// What has been found out about a checkpoint; a row of `--json`. Scripts depend on the names.
+#[derive(Serialize)]
+struct Verdict {
+    id: u64,
+    job: String,
+    name: String,
+    memory_bytes: u64,
+    state: State,
+    reason: String,
+}
+
+#[derive(Serialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Whole,
+    Damaged,
+}
+
+fn verdicts(store: &Store, rows: &[AttemptRow], ids: &[u64]) -> Result<Vec<Verdict>> {
+    let row = |id| rows.iter().find(|row| row.id == id);
+    let total_bytes = ids.iter().filter_map(|&id| row(id)).map(|row| row.memory_bytes).sum();
+    let mut done_bytes = 0;
+    let mut progress = Progress::start();
+    let mut verifier = store.verifier();
+    ids.iter()
+        .map(|&id| {
+            let mut verified = |pages: u64| {
+                done_bytes += pages * PAGE_BYTES as u64;
+                progress.update("verifying", done_bytes, total_bytes, Unit::Bytes);
+            };
+            let damage = damage(&mut verifier, id, &mut verified)?;
+            let (job, name, memory_bytes) =
+                row(id).map_or_else(Default::default, |row| (row.job.clone(), row.name.clone(), row.memory_bytes));
+            let state = if damage.is_none() { State::Whole } else { State::Damaged };
+            Ok(Verdict { id, job, name, memory_bytes, state, reason: damage.unwrap_or_default() })
+        })
+        .collect()
+}
+
+/// What is wrong with checkpoint `id`, and where; `None` when it is whole.
+fn damage(verifier: &mut Verifier<'_>, id: u64, verified: &mut dyn FnMut(u64)) -> Result<Option<String>> {
+    let whole = verifier.checkpoint(id, verified).map_err(Error::from);
+    match whole.and_then(|manifest| image::decode(id, &manifest.state)) {
+        Ok(_) => Ok(None),
+        Err(error) if error.exit_code() == exit_code::CORRUPT => Ok(Some(error.to_string())),
+        Err(error) => Err(error),
+    }
+}
+
+fn table(verdicts: &[Verdict]) -> Table {
+    let mut table = Table::new(&[
+        ("id", Align::Right),
+        ("job", Align::Left),
+        ("name", Align::Left),
+        ("memory", Align::Right),
+        ("state", Align::Left),
+        ("reason", Align::Left),
+    ]);
+    for verdict in verdicts {
+        table.row([
+            verdict.id.to_string(),
+            verdict.job.clone(),
+            verdict.name.clone(),
+            units::bytes(verdict.memory_bytes),
+            match verdict.state {
+                State::Whole => "whole".to_owned(),
+                State::Damaged => "damaged".to_owned(),
+            },
+            verdict.reason.clone(),
+        ]);
+    }
+    table
+}
