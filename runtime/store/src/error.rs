@@ -136,6 +136,11 @@ fn newest_sentence(newest: &Option<u64>) -> String {
 }
 
 impl StoreError {
+    /// Whether a file was not there.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     /// Whether the error says that stored bytes are damaged (exit code 3).
     pub fn is_corrupt(&self) -> bool {
         matches!(self, Self::Corrupt { .. })

@@ -61,6 +61,14 @@ fault_points! {
     FAILED_SYNC = "store.failed.sync";
     FAILED_RENAME = "store.failed.rename";
     ROWS_SYNC = "store.rows.sync";
+    RETIRED_RENAME = "store.retired.rename";
+    FAILED_REMOVE = "store.failed.remove";
+    CONDEMNED_CREATE = "store.condemned.create";
+    CONDEMNED_WRITE = "store.condemned.write";
+    CONDEMNED_SYNC = "store.condemned.sync";
+    CONDEMNED_RENAME = "store.condemned.rename";
+    CONDEMNED_REMOVE = "store.condemned.remove";
+    RETIRED_REMOVE = "store.retired.remove";
 }
 
 #[cfg(test)]

@@ -54,19 +54,41 @@ impl KeyTable {
 
     /// Adds a key; `false`, and nothing changed, when it is there already.
     pub fn insert(&mut self, key: PageKey, place: Place) -> bool {
+        self.insert_or(key, place, |old| old)
+    }
+
+    /// Adds a key, or gives the one that is there the place that `choose` makes of its old one. Whether it was added.
+    pub fn insert_or(&mut self, key: PageKey, place: Place, choose: impl FnOnce(Place) -> Place) -> bool {
         let at = self.len() as u32;
-        let blocks = &self.blocks;
-        let hash = key.hash64();
-        let slot = self.slots.entry(hash, |&at| entry(blocks, at).key == key, |&at| entry(blocks, at).key.hash64());
-        let hashbrown::hash_table::Entry::Vacant(vacant) = slot else { return false };
-        vacant.insert(at);
-        if self.blocks.last().is_none_or(|block| block.len() == BLOCK_ENTRIES) {
-            self.blocks.push(Vec::with_capacity(if self.blocks.is_empty() { 16 } else { BLOCK_ENTRIES }));
+        let blocks = &mut self.blocks;
+        let slot = self.slots.entry(
+            key.hash64(),
+            |&at| entry(blocks, at).key == key,
+            |&at| entry(blocks, at).key.hash64(),
+        );
+        match slot {
+            hashbrown::hash_table::Entry::Vacant(vacant) => vacant.insert(at),
+            hashbrown::hash_table::Entry::Occupied(found) => {
+                let entry = &mut blocks[*found.get() as usize / BLOCK_ENTRIES][*found.get() as usize % BLOCK_ENTRIES];
+                entry.place = choose(entry.place);
+                return false;
+            }
+        };
+        if blocks.last().is_none_or(|block| block.len() == BLOCK_ENTRIES) {
+            blocks.push(Vec::with_capacity(if blocks.is_empty() { 16 } else { BLOCK_ENTRIES }));
         }
-        if let Some(block) = self.blocks.last_mut() {
+        if let Some(block) = blocks.last_mut() {
             block.push(Entry { key, place });
         }
         true
+    }
+
+    /// Keeps the entries for which `keep` holds, in their order.
+    pub fn retain(&mut self, keep: impl Fn(&Entry) -> bool) {
+        let old = std::mem::take(self);
+        for kept in old.entries_from(0).filter(|entry| keep(entry)) {
+            self.insert(kept.key, kept.place);
+        }
     }
 
     /// Every entry from the `first`-th on, in the order of insertion.
@@ -112,6 +134,20 @@ mod tests {
         assert!(table.insert(a, Place { pack: 0, item: 0 }));
         assert!(table.insert(b, Place { pack: 0, item: 1 }));
         assert_eq!(table.get(&b), Some(Place { pack: 0, item: 1 }));
+    }
+
+    #[test]
+    fn a_place_is_replaced_only_where_it_is_asked_for_and_entries_can_be_dropped() {
+        let mut table = KeyTable::default();
+        let place = |item| Place { pack: 0, item };
+        for n in 0..10 {
+            table.insert(key(n), place(1));
+        }
+        assert!(!table.insert_or(key(3), place(2), |old| Place { item: old.item + 6, ..old }));
+        assert!(table.insert_or(key(10), place(3), |_| panic!("there is no old one")));
+        table.retain(|entry| entry.place.item > 1);
+        assert_eq!((table.len(), table.get(&key(3)), table.get(&key(10))), (2, Some(place(7)), Some(place(3))));
+        assert_eq!(table.get(&key(4)), None);
     }
 
     #[test]

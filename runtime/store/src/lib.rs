@@ -64,7 +64,7 @@ pub use fault::FAULT_POINTS;
 pub use options::StoreOptions;
 pub use page_key::PageKey;
 pub use page_list::{PageList, PageListRef};
-pub use store::{Manifest, Store, Verifier};
+pub use store::{Copied, Manifest, Reclaimed, Store, Verifier};
 
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;

@@ -1,9 +1,10 @@
 //! A power cut at any moment leaves the checkpoints that were sealed, whole, and a store that goes on.
 //!
-//! A small history (three checkpoints of two jobs, a failed attempt, and two attempts at once) is run in memory, which
-//! keeps a journal of every change. For every prefix of the journal, and for every way in which what was not synced may
-//! survive or not, the directory is opened again. Each checkpoint whose seal had returned must be there; each that is
-//! there must read back as it was; and a new one must be possible.
+//! A small history (checkpoints of two jobs, a failed attempt, two attempts at once; in the second one also pruning and
+//! flattening beside a running attempt) is run in memory, which keeps a journal of every change. For every prefix of the
+//! journal, and for every way in which what was not synced may survive or not, the directory is opened again. Each
+//! checkpoint whose seal had returned, and whose pruning had not begun, must be there; each that is there must read back
+//! as it was; and a new one must be possible.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -20,12 +21,33 @@ fn open(memory: &Memory) -> Store {
     Store::create_or_open_on(Arc::new(memory.clone()), &StoreOptions::default()).unwrap()
 }
 
-/// Each checkpoint's pages, and after how many steps of the journal it had to be durable.
-type Sealed = BTreeMap<u64, (Vec<u64>, usize)>;
+/// A checkpoint that must be there after some steps of the journal and, when it was pruned, not after others.
+struct Expected {
+    numbers: Vec<u64>,
+    durable_after: usize,
+    /// When pruning began, and when it was done.
+    pruned: Option<(usize, usize)>,
+}
+
+impl Expected {
+    fn new(numbers: &[u64], durable_after: usize) -> Self {
+        Self { numbers: numbers.to_vec(), durable_after, pruned: None }
+    }
+
+    fn may_be_there(&self, steps: usize) -> bool {
+        self.pruned.is_none_or(|(_, done)| steps < done)
+    }
+
+    fn must_be_there(&self, steps: usize) -> bool {
+        self.durable_after <= steps && self.pruned.is_none_or(|(begun, _)| steps <= begun)
+    }
+}
+
+type Sealed = BTreeMap<u64, Expected>;
 
 fn history(memory: &Memory) -> Sealed {
     let mut sealed = Sealed::new();
-    let mut seal = |id, numbers: &[u64]| sealed.insert(id, (numbers.to_vec(), memory.journal().len()));
+    let mut seal = |id, numbers: &[u64]| sealed.insert(id, Expected::new(numbers, memory.journal().len()));
     let (a, b) = (open(memory), open(memory));
     for (store, job, numbers) in [(&a, "a", &[1, 2, 0, 3][..]), (&b, "b", &[2, 3, 4, 5, 7])] {
         let row = checkpoint(store, job, numbers).unwrap();
@@ -50,6 +72,44 @@ fn history(memory: &Memory) -> Sealed {
     sealed
 }
 
+/// Prunes all but the newest checkpoint of each job.
+fn prune(memory: &Memory, store: &Store, sealed: &mut Sealed) -> ckpt_store::Reclaimed {
+    let begun = memory.journal().len();
+    let reclaimed = store.prune(1, None).unwrap();
+    for row in &reclaimed.checkpoints {
+        sealed.get_mut(&row.id).unwrap().pruned = Some((begun, memory.journal().len()));
+    }
+    reclaimed
+}
+
+fn history_with_reclaiming(memory: &Memory) -> Sealed {
+    let mut sealed = Sealed::new();
+    let (a, b) = (open(memory), open(memory));
+    let take = |sealed: &mut Sealed, job, numbers: &[u64]| {
+        let row = checkpoint(&a, job, numbers).unwrap();
+        sealed.insert(row.id, Expected::new(numbers, memory.journal().len()));
+    };
+    take(&mut sealed, "a", &[1, 3, 5, 7, 9, 11]);
+    take(&mut sealed, "a", &[3, 4, 13]);
+    // Shares a page with the checkpoint that is about to be pruned.
+    let mut slow = b.begin(start("b")).unwrap();
+    let numbers = [1, 3, 21];
+    let mut list = PageList::new();
+    list.set_run(7, &slow.write_pages(&pages(&numbers)).unwrap());
+    let reclaimed = prune(memory, &a, &mut sealed);
+    assert!(reclaimed.waiting_bytes > 0 && reclaimed.copied_bytes > 0, "{reclaimed:?}");
+    let root = slow.write_page_list(&list).unwrap();
+    let row = slow.seal(end(), &encode(&root)).unwrap();
+    sealed.insert(row.id, Expected::new(&numbers, memory.journal().len()));
+    take(&mut sealed, "a", &[4, 13, 15, 1]);
+    let reclaimed = prune(memory, &b, &mut sealed);
+    assert!(reclaimed.removed_bytes > 0, "{reclaimed:?}");
+    b.flatten(row.id).unwrap();
+    take(&mut sealed, "b", &[23, 25]);
+    assert!(prune(memory, &a, &mut sealed).removed_bytes > 0);
+    sealed
+}
+
 fn every_survival() -> impl Iterator<Item = Survives> {
     let names = [(false, false), (false, true), (true, false)];
     let bytes = [(false, false), (true, false), (true, true)];
@@ -60,10 +120,19 @@ fn every_survival() -> impl Iterator<Item = Survives> {
 
 #[test]
 fn every_prefix_of_the_writes_reopens_to_the_sealed_checkpoints() {
+    check_every_prefix(history, 60, 4);
+}
+
+#[test]
+fn every_prefix_of_reclaiming_reopens_to_what_was_kept() {
+    check_every_prefix(history_with_reclaiming, 120, 5);
+}
+
+fn check_every_prefix(history: fn(&Memory) -> Sealed, least_steps: usize, checkpoints: usize) {
     let memory = Memory::default();
     let sealed = history(&memory);
     let journal = memory.journal();
-    assert!(journal.len() > 60 && sealed.len() == 4, "{} steps", journal.len());
+    assert!(journal.len() > least_steps && sealed.len() == checkpoints, "{} steps", journal.len());
     for steps in 0..=journal.len() {
         for survives in every_survival() {
             let place = format!("after step {steps} ({:?}), {survives:?}", journal[..steps].last());
@@ -90,14 +159,17 @@ fn check_after_crash(memory: &Memory, sealed: &Sealed, steps: usize, place: &str
 
 /// `new` is the test's own checkpoint; it may have the number of an attempt that left no trace.
 fn check_sealed(store: &Store, sealed: &Sealed, steps: usize, new: Option<u64>, place: &str) {
-    for (id, (numbers, durable_after)) in sealed.iter().filter(|(id, _)| Some(**id) != new) {
-        match read_back(store, *id, numbers.len()) {
-            Ok(found) => assert!(found == pages(numbers), "{place}: checkpoint {id} has other pages"),
-            Err(StoreError::NoSuchCheckpoint { .. }) if steps < *durable_after => {}
+    for (id, expected) in sealed.iter().filter(|(id, _)| Some(**id) != new) {
+        match read_back(store, *id, expected.numbers.len()) {
+            Ok(found) => {
+                assert!(found == pages(&expected.numbers), "{place}: checkpoint {id} has other pages");
+                assert!(expected.may_be_there(steps), "{place}: checkpoint {id} is back");
+            }
+            Err(StoreError::NoSuchCheckpoint { .. }) if !expected.must_be_there(steps) => {}
             Err(error) => panic!("{place}: checkpoint {id}: {error}"),
         }
     }
-    assert!(new.is_none_or(|new| sealed.get(&new).is_none_or(|(_, durable_after)| steps < *durable_after)), "{place}");
+    assert!(new.is_none_or(|new| sealed.get(&new).is_none_or(|other| !other.must_be_there(steps))), "{place}");
 }
 
 #[test]
@@ -108,7 +180,7 @@ fn a_checkpoint_makes_the_names_it_depends_on_durable_before_its_own() {
     // Another process, which finds the pages of the first.
     let row = checkpoint(&open(&memory), "b", &[1, 3, 5]).unwrap();
     assert_eq!(row.written.duplicate_bytes, 8192);
-    let sealed = Sealed::from([(row.id, (vec![1, 3, 5], usize::MAX))]);
+    let sealed = Sealed::from([(row.id, Expected::new(&[1, 3, 5], usize::MAX))]);
     // As if the first had died right before it made its name durable.
     let mut journal = memory.journal();
     let is_names_sync = |step: &Step| matches!(step, Step::SyncDir { dir } if dir == "manifests");

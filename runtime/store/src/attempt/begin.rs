@@ -4,9 +4,9 @@
 //! store bears. The row file is locked before it gets its name, so that nobody ever sees an attempt that lives and
 //! takes it for dead.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::SystemTime};
 
-use super::{Attempt, row::AttemptRow, row::AttemptStart};
+use super::{Attempt, Sharing, row::AttemptRow, row::AttemptStart};
 use crate::{
     Result, fault,
     files::{ATTEMPTS, Files, Kind, MANIFESTS, PackName},
@@ -16,6 +16,23 @@ use crate::{
 
 /// Begins an attempt.
 pub(crate) fn begin(shared: &Arc<Shared>, start: AttemptStart) -> Result<Attempt> {
+    begin_as(shared, start, Sharing::WithAll)
+}
+
+/// Begins an attempt that writes again what the store has, and is then retired. It belongs to no job.
+pub(crate) fn begin_copy(shared: &Arc<Shared>, trigger: &str) -> Result<Attempt> {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let start = AttemptStart {
+        job: String::new(),
+        name: String::new(),
+        trigger: trigger.into(),
+        started_unix_ms: since_1970.as_millis() as u64,
+        processes: 0,
+    };
+    begin_as(shared, start, Sharing::WithItself)
+}
+
+fn begin_as(shared: &Arc<Shared>, start: AttemptStart, sharing: Sharing) -> Result<Attempt> {
     let files = &shared.files;
     let _lock = files.lock()?;
     let found = Found::look(files)?;
@@ -27,20 +44,21 @@ pub(crate) fn begin(shared: &Arc<Shared>, start: AttemptStart) -> Result<Attempt
     output.append(&encoded, fault::ROW_WRITE)?;
     output.hold()?;
     files.rename(&new, &writing, fault::ROW_RENAME)?;
-    Ok(Attempt::new(shared.clone(), row, output))
+    Ok(Attempt::new(shared.clone(), row, output, sharing))
 }
 
 /// The attempts and the traces of attempts in a store, as the holder of the lock sees them.
-struct Found {
-    packs: Vec<PackName>,
-    rows: Vec<(u64, Kind)>,
-    manifests: Vec<(u64, Kind)>,
-    live: HashSet<u64>,
+pub(crate) struct Found {
+    pub packs: Vec<PackName>,
+    pub rows: Vec<(u64, Kind)>,
+    pub manifests: Vec<(u64, Kind)>,
+    /// The attempts whose writers live.
+    pub live: HashSet<u64>,
 }
 
 impl Found {
     /// In this order: an attempt that seals itself meanwhile is seen alive, or else its manifest is seen.
-    fn look(files: &Files) -> Result<Self> {
+    pub fn look(files: &Files) -> Result<Self> {
         let packs = files.list_packs()?;
         let rows = files.list_kinds(ATTEMPTS)?;
         let mut live = HashSet::new();
@@ -53,14 +71,16 @@ impl Found {
         Ok(Self { packs, rows, manifests, live })
     }
 
-    fn highest_id(&self) -> u64 {
+    pub fn highest_id(&self) -> u64 {
         let packs = self.packs.iter().map(|pack| pack.attempt);
         packs.chain(self.rows.iter().chain(&self.manifests).map(|(id, _)| *id)).max().unwrap_or(0)
     }
 
     /// Removes what nobody writes any more and no checkpoint has. The row of a dead attempt stays.
     fn remove_leftovers(&self, files: &Files) -> Result<()> {
-        let sealed = |id: &u64| self.manifests.contains(&(*id, Kind::Manifest));
+        let there: HashSet<&(u64, Kind)> = self.manifests.iter().collect();
+        let ended = |id: &u64, kinds: &[Kind]| kinds.iter().any(|kind| there.contains(&(*id, *kind)));
+        let sealed = |id: &u64| ended(id, &[Kind::Manifest, Kind::Retired]);
         for pack in &self.packs {
             if !self.live.contains(&pack.attempt) && !sealed(&pack.attempt) {
                 files.remove(&pack.name(), fault::LEFTOVER_REMOVE)?;
@@ -69,9 +89,10 @@ impl Found {
         for (id, kind) in self.rows.iter().chain(&self.manifests) {
             let leftover = match kind {
                 Kind::RowNew => true,
+                Kind::Condemning => true,
                 Kind::Failing | Kind::ManifestNew => !self.live.contains(id),
                 Kind::Writing => !self.live.contains(id) && (sealed(id) || self.rows.contains(&(*id, Kind::Failed))),
-                Kind::Manifest | Kind::Failed => false,
+                Kind::Manifest | Kind::Retired | Kind::Condemned | Kind::Failed => false,
             };
             if leftover {
                 files.remove(&kind.name(*id), fault::LEFTOVER_REMOVE)?;

@@ -1,14 +1,19 @@
 //! Writing page lists: only the nodes that no checkpoint has yet.
 //!
-//! Every page that a new leaf names must be in the store or in this attempt. It would be a mistake of the caller if not
-//! (a list kept over from an attempt that failed), and it is found here and not at the restart. Leaves that are stored
-//! already were checked when they were written.
+//! Every page that a list names must be in the store or in this attempt: a list kept over from an attempt that failed,
+//! or from a checkpoint that was pruned, is found out here and not at the restart. A leaf is looked through once in each
+//! generation of the index. That a leaf is stored says nothing about its pages: a pack that is needed for other things
+//! keeps its nodes when their pages are gone.
 
 use rayon::prelude::*;
 
-use super::Attempt;
+use std::collections::BTreeSet;
+
+use super::{Attempt, Sharing};
 use crate::{
     PageKey, PageList, PageListRef, Result, StoreError,
+    files::PackName,
+    index::Shareable,
     key_table::Place,
     page_list::{
         Leaf,
@@ -27,8 +32,13 @@ impl Attempt {
         leaves.par_iter().for_each(|leaf| {
             leaf.node_key();
         });
-        for leaf in leaves {
-            self.check_pages_known(leaf)?;
+        let condemned = self.find_pages(&leaves)?;
+        if !condemned.is_empty() {
+            crate::store::condemned::pardon(&self.shared, &condemned)?;
+            if let Some(name) = self.find_pages(&leaves)?.first() {
+                let (path, page) = (self.shared.files.path(&name.name()), "one of its pages".into());
+                return Err(StoreError::UnknownPage { path, page });
+            }
         }
         let written = stored::write(list, self);
         let root = self.guard(written)?;
@@ -36,22 +46,52 @@ impl Attempt {
         Ok(root)
     }
 
-    fn check_pages_known(&self, leaf: &Leaf) -> Result<()> {
-        if self.has(&leaf.node_key()) {
+    /// Writes a list that the store has already, for an attempt that copies.
+    pub(crate) fn copy_list(&mut self, list: &PageList) -> Result<PageListRef> {
+        let written = stored::write(list, self);
+        self.guard(written)
+    }
+
+    /// Writes a node that the store has already, for an attempt that copies.
+    pub(crate) fn copy_node(&mut self, key: PageKey, node: &[u8]) -> Result<()> {
+        if self.has(&key) {
             return Ok(());
         }
+        let written = self.write(key, node);
+        self.guard(written)
+    }
+
+    /// Finds every page of these leaves; returns the condemned packs that would be needed.
+    fn find_pages(&self, leaves: &[&Leaf]) -> Result<BTreeSet<PackName>> {
         let index = self.shared.index();
-        let is_known = |key: &PageKey| self.pages.get(key).is_some() || index.pages.get(key).is_some();
-        match leaf.keys().iter().find(|key| !is_known(key)) {
-            None => Ok(()),
-            Some(key) => Err(StoreError::UnknownPage { path: self.shared.files.path(""), page: key.hex() }),
+        let mut condemned = BTreeSet::new();
+        for leaf in leaves.iter().filter(|leaf| !leaf.is_known_in(index.generation)) {
+            let mut stays_known = true;
+            for key in leaf.keys() {
+                let found = index.shareable_page(key, self.row.id);
+                stays_known &= found == Shareable::Yes;
+                match found {
+                    Shareable::Yes | Shareable::ThisTime => {}
+                    _ if self.pages.get(key).is_some() => {}
+                    Shareable::Condemned(pack) => drop(condemned.insert(pack)),
+                    Shareable::Missing => {
+                        return Err(StoreError::UnknownPage { path: self.shared.files.path(""), page: key.hex() });
+                    }
+                }
+            }
+            if stays_known {
+                leaf.note_known(index.generation);
+            }
         }
+        Ok(condemned)
     }
 }
 
 impl NodeSink for Attempt {
     fn has(&self, key: &PageKey) -> bool {
-        self.nodes.get(key).is_some() || self.shared.index().nodes.get(key).is_some()
+        let found = || self.shared.index().shareable_node(key, self.row.id);
+        let shares = || self.sharing == Sharing::WithAll && matches!(found(), Shareable::Yes | Shareable::ThisTime);
+        self.nodes.get(key).is_some() || shares()
     }
 
     fn write(&mut self, key: PageKey, node: &[u8]) -> Result<()> {

@@ -29,6 +29,7 @@ pub struct Attempt {
     shared: Arc<Shared>,
     /// As it was begun; completed at the end.
     row: AttemptRow,
+    sharing: Sharing,
     /// Held open: its lock says that this attempt lives.
     _row_file: Output,
     /// New pages and nodes; their places count this attempt's packs.
@@ -44,6 +45,15 @@ pub struct Attempt {
     stage: Stage,
 }
 
+/// What an attempt refers to instead of writing it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sharing {
+    /// Everything in the store.
+    WithAll,
+    /// Only what it wrote itself.
+    WithItself,
+}
+
 /// How far the end of an attempt has come, and so what may be removed when it goes wrong.
 #[derive(PartialEq, Eq)]
 enum Stage {
@@ -56,10 +66,11 @@ enum Stage {
 }
 
 impl Attempt {
-    fn new(shared: Arc<Shared>, row: AttemptRow, row_file: Output) -> Self {
+    fn new(shared: Arc<Shared>, row: AttemptRow, row_file: Output, sharing: Sharing) -> Self {
         Self {
             shared,
             row,
+            sharing,
             _row_file: row_file,
             pages: KeyTable::default(),
             nodes: KeyTable::default(),
@@ -95,6 +106,7 @@ impl Attempt {
         self.remove_packs()?;
         let id = self.row.id;
         self.row.state = AttemptState::Failed;
+        self.row.sealed_unix_s = None;
         self.row.written = self.counts;
         self.row.reason = shortened(reason);
         let files = &self.shared.files;

@@ -3,16 +3,17 @@
 //! In batches, so that memory stays bounded however much is given at once. While one batch is looked up, compressed and
 //! written, the next one is hashed on the other cores.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashSet};
 
 use rayon::prelude::*;
 
-use super::Attempt;
+use super::{Attempt, Sharing};
 use crate::{
     PAGE_BYTES, PageKey, Result, StoreError,
     codec::{Codec, Encoder},
     digest::keys_of,
     format::pack::RUN_PAGES_MAX,
+    index::{Index, Shareable},
     key_table::Place,
     pack::page_item,
 };
@@ -28,6 +29,17 @@ impl Attempt {
         self.shared.refresh()?;
         let written = self.write_batches(pages);
         self.guard(written)
+    }
+
+    /// The keys that neither the store nor this attempt has, each once.
+    pub(crate) fn missing_pages(&self, keys: &[PageKey]) -> Result<Vec<PageKey>> {
+        self.shared.refresh()?;
+        let index = self.shared.index();
+        let is_missing = |key: &PageKey| !key.is_zero() && self.pages.get(key).is_none() && !self.shares(&index, key);
+        let mut missing: Vec<PageKey> = keys.iter().filter(|key| is_missing(key)).copied().collect();
+        let mut seen = HashSet::new();
+        missing.retain(|key| seen.insert(*key));
+        Ok(missing)
     }
 
     fn write_batches(&mut self, pages: &[u8]) -> Result<Vec<PageKey>> {
@@ -69,6 +81,11 @@ impl Attempt {
         Ok(())
     }
 
+    fn shares(&self, index: &Index, key: &PageKey) -> bool {
+        let found = index.shareable_page(key, self.row.id);
+        self.sharing == Sharing::WithAll && matches!(found, Shareable::Yes | Shareable::ThisTime)
+    }
+
     /// The numbers of the pages that are in no sealed checkpoint and not in this attempt, and now are in its table: the
     /// n-th of them will be page n % 64 of the n / 64-th run from here.
     fn take_new(&mut self, keys: &[PageKey]) -> Result<Vec<usize>> {
@@ -79,7 +96,7 @@ impl Attempt {
             let item = page_item(first_run + new.len() / RUN_PAGES_MAX, new.len() % RUN_PAGES_MAX);
             if key.is_zero() {
                 self.counts.zero_bytes += PAGE_BYTES as u64;
-            } else if index.pages.get(key).is_some() || !self.pages.insert(*key, Place { pack: sequence, item }) {
+            } else if self.shares(&index, key) || !self.pages.insert(*key, Place { pack: sequence, item }) {
                 self.counts.duplicate_bytes += PAGE_BYTES as u64;
             } else {
                 new.push(number);

@@ -113,6 +113,11 @@ impl AttemptRow {
         }
     }
 
+    /// Whether it belongs to no job: the store's own work.
+    pub(crate) fn is_housekeeping(&self) -> bool {
+        self.job.is_empty() && !self.trigger.is_empty()
+    }
+
     /// The row of an attempt of which nothing but its number can be read.
     pub(crate) fn unreadable(id: u64, reason: String) -> Self {
         let nothing = AttemptStart {

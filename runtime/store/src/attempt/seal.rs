@@ -19,8 +19,26 @@ impl Attempt {
     /// visible when this returns its row. After an error the attempt has failed, and its row says why.
     pub fn seal(mut self, end: AttemptEnd, state: &[u8]) -> Result<AttemptRow> {
         self.row.stop_ms = end.stop_ms;
-        let sealed = self.check_usable().and_then(|()| self.make_durable(&end, state)).and_then(|()| self.publish());
-        if let Err(error) = sealed {
+        self.end_as(Kind::Manifest, &end, state)?;
+        Ok(self.row.clone())
+    }
+
+    /// [`Attempt::seal`] for a copy, which keeps the time at which the original was sealed.
+    pub(crate) fn seal_at(mut self, sealed_unix_s: Option<u64>, end: AttemptEnd, state: &[u8]) -> Result<AttemptRow> {
+        self.row.sealed_unix_s = sealed_unix_s;
+        self.seal(end, state)
+    }
+
+    /// Makes what the attempt wrote count, without a checkpoint. Returns how many bytes that are.
+    pub(crate) fn retire(mut self) -> Result<u64> {
+        let nothing = AttemptEnd { memory_bytes: 0, stop_ms: 0.0, total_ms: 0.0, processes: 0 };
+        self.end_as(Kind::Retired, &nothing, &[])?;
+        Ok(self.row.new_bytes)
+    }
+
+    fn end_as(&mut self, kind: Kind, end: &AttemptEnd, state: &[u8]) -> Result<()> {
+        let durable = self.check_usable().and_then(|()| self.make_durable(end, state));
+        if let Err(error) = durable.and_then(|()| self.publish(kind)) {
             if self.stage == Stage::Writing {
                 // Best effort: a row that cannot be written now reads as that of an agent that ended.
                 let _ = self.shared.files.remove(&Kind::ManifestNew.name(self.row.id), fault::LEFTOVER_REMOVE);
@@ -29,7 +47,7 @@ impl Attempt {
             return Err(error);
         }
         self.hand_over();
-        Ok(self.row.clone())
+        Ok(())
     }
 
     /// Packs, their names, the names of checkpoints that this one may refer to, and the manifest under a name that
@@ -70,7 +88,7 @@ impl Attempt {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let row = &mut self.row;
         row.state = AttemptState::Sealed;
-        row.sealed_unix_s = Some(since_1970.as_secs());
+        row.sealed_unix_s.get_or_insert(since_1970.as_secs());
         row.memory_bytes = end.memory_bytes;
         row.processes = end.processes;
         row.total_ms = end.total_ms;
@@ -78,9 +96,9 @@ impl Attempt {
         row.new_bytes = self.finished.iter().map(|(own, _)| own.bytes).sum();
     }
 
-    fn publish(&mut self) -> Result<()> {
+    fn publish(&mut self, kind: Kind) -> Result<()> {
         let files = &self.shared.files;
-        let (new, sealed) = (Kind::ManifestNew.name(self.row.id), Kind::Manifest.name(self.row.id));
+        let (new, sealed) = (Kind::ManifestNew.name(self.row.id), kind.name(self.row.id));
         self.stage = Stage::Published;
         if let Err(error) = files.rename(&new, &sealed, fault::MANIFEST_RENAME) {
             if matches!(files.open_if_there(&sealed), Ok(None)) {

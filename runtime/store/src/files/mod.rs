@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) use names::{ATTEMPTS, DIRECTORIES, HEADER, HEADER_NEW, Kind, LOCK, MANIFESTS, PACKS, PackName};
+pub(crate) use names::{ATTEMPTS, DIRECTORIES, HEADER, HEADER_NEW, Kind, LOCK, MANIFESTS, PACKS, PackName, RECLAIM_LOCK};
 
 use crate::{
     Result, StoreError,
@@ -22,6 +22,9 @@ use crate::{
 
 const LOCK_WAIT: Duration = Duration::from_secs(30);
 const LOCK_POLL: Duration = Duration::from_millis(2);
+
+/// Held as long as it is kept.
+pub(crate) type Lock = Box<dyn Send + Sync>;
 
 /// The files of one store.
 #[derive(Clone, Debug)]
@@ -127,15 +130,24 @@ impl Files {
     }
 
     /// Takes the store's lock, waiting for others.
-    pub fn lock(&self) -> Result<Box<dyn Send + Sync>> {
+    pub fn lock(&self) -> Result<Lock> {
+        self.lock_of(LOCK)
+    }
+
+    /// Takes the lock of whoever reclaims space, waiting for others. It is taken before the store's lock.
+    pub fn reclaim_lock(&self) -> Result<Lock> {
+        self.lock_of(RECLAIM_LOCK)
+    }
+
+    fn lock_of(&self, name: &str) -> Result<Lock> {
         let begun = Instant::now();
         loop {
-            if let Some(lock) = self.backend.try_lock(LOCK).map_err(self.io(LOCK, "lock"))? {
+            if let Some(lock) = self.backend.try_lock(name).map_err(self.io(name, "lock"))? {
                 return Ok(lock);
             }
             if begun.elapsed() > LOCK_WAIT {
                 let waited_ms = begun.elapsed().as_millis() as u64;
-                return Err(StoreError::Locked { path: self.path(LOCK), waited_ms });
+                return Err(StoreError::Locked { path: self.path(name), waited_ms });
             }
             std::thread::sleep(LOCK_POLL);
         }

@@ -6,18 +6,26 @@
 pub(crate) const HEADER: &str = "header";
 pub(crate) const HEADER_NEW: &str = "header.new";
 pub(crate) const LOCK: &str = "lock";
+/// The lock of whoever reclaims space.
+pub(crate) const RECLAIM_LOCK: &str = "reclaim.lock";
 pub(crate) const PACKS: &str = "packs";
 pub(crate) const MANIFESTS: &str = "manifests";
 pub(crate) const ATTEMPTS: &str = "attempts";
 pub(crate) const DIRECTORIES: [&str; 3] = [PACKS, MANIFESTS, ATTEMPTS];
 
 /// What a file in one of the directories is, by the end of its name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Kind {
     /// `manifests/ID.manifest`: a sealed checkpoint.
     Manifest,
     /// `manifests/ID.new`: a manifest that is being written.
     ManifestNew,
+    /// `manifests/ID.retired`: a manifest that makes no checkpoint, or none any more; the attempt's packs count.
+    Retired,
+    /// `manifests/ID.condemned`: packs that attempts after ID do not share from.
+    Condemned,
+    /// `manifests/ID.condemning`: a list of the last kind that is being written.
+    Condemning,
     /// `attempts/ID.new`: the row of an attempt that is just beginning.
     RowNew,
     /// `attempts/ID.writing`: the row of an attempt, held by its writer.
@@ -29,13 +37,25 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 6] =
-        [Self::Manifest, Self::ManifestNew, Self::RowNew, Self::Writing, Self::Failing, Self::Failed];
+    const ALL: [Self; 9] = [
+        Self::Manifest,
+        Self::ManifestNew,
+        Self::Retired,
+        Self::Condemned,
+        Self::Condemning,
+        Self::RowNew,
+        Self::Writing,
+        Self::Failing,
+        Self::Failed,
+    ];
 
     fn parts(self) -> (&'static str, &'static str) {
         match self {
             Self::Manifest => (MANIFESTS, "manifest"),
             Self::ManifestNew => (MANIFESTS, "new"),
+            Self::Retired => (MANIFESTS, "retired"),
+            Self::Condemned => (MANIFESTS, "condemned"),
+            Self::Condemning => (MANIFESTS, "condemning"),
             Self::RowNew => (ATTEMPTS, "new"),
             Self::Writing => (ATTEMPTS, "writing"),
             Self::Failing => (ATTEMPTS, "failing"),

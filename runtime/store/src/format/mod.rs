@@ -4,6 +4,7 @@
 //! Everything of variable length has its length and CRC-32 in such a block. Numbers are little-endian.
 
 pub(crate) mod cbor;
+pub(crate) mod condemned;
 pub(crate) mod fields;
 pub(crate) mod header;
 pub(crate) mod manifest;

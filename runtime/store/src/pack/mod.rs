@@ -16,6 +16,13 @@ pub(crate) struct Pack {
     pub nodes: Vec<NodePlace>,
 }
 
+impl Pack {
+    /// Pages in all runs.
+    pub fn page_count(&self) -> usize {
+        self.runs.iter().map(|run| usize::from(run.pages)).sum()
+    }
+}
+
 /// Reads the trailer of a pack.
 pub(crate) fn load(files: &Files, store_id: &[u8; 16], name: PackName) -> Result<Trailer> {
     read_trailer(&files.open(&name.name())?, store_id, name)

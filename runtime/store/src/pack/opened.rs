@@ -27,6 +27,11 @@ impl OpenPacks {
         Ok(input)
     }
 
+    /// Closes a pack, so that its removal gives the room back.
+    pub fn forget(&self, name: PackName) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(open, _)| *open != name);
+    }
+
     fn found(&self, name: PackName) -> Option<Arc<Input>> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = open.iter().position(|(found, _)| *found == name)?;

@@ -1,6 +1,12 @@
 //! A leaf: up to 512 keys, kept without those that are zero.
 
-use std::{ops::Range, sync::OnceLock};
+use std::{
+    ops::Range,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use crate::{
     PageKey,
@@ -16,6 +22,18 @@ pub(crate) struct Leaf {
     keys: Vec<PageKey>,
     /// The key of the stored form; unset again by every change.
     node_key: OnceLock<PageKey>,
+    known: KnownIn,
+}
+
+/// The generation of the index in which every page of the leaf was found; 0 is none.
+#[derive(Default, Debug)]
+struct KnownIn(AtomicU64);
+
+impl Clone for KnownIn {
+    /// A clone is made to be changed.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 impl PartialEq for Leaf {
@@ -39,6 +57,22 @@ impl Leaf {
 
     fn has(&self, page: usize) -> bool {
         self.present[page / 64] >> (page % 64) & 1 == 1
+    }
+
+    /// Whether [`Leaf::note_known`] was called with this generation since the last change.
+    pub fn is_known_in(&self, generation: u64) -> bool {
+        self.known.0.load(Relaxed) == generation
+    }
+
+    /// Remembers that every page is in the store, for as long as the index stays in this generation.
+    pub fn note_known(&self, generation: u64) {
+        self.known.0.store(generation, Relaxed);
+    }
+
+    /// Undoes what is remembered of the leaf as it was.
+    fn changed(&mut self) {
+        self.node_key.take();
+        self.known = KnownIn::default();
     }
 
     /// How many keys come before that of `page`.
@@ -66,7 +100,7 @@ impl Leaf {
         } else {
             self.present[page / 64] |= bit;
         }
-        self.node_key.take();
+        self.changed();
     }
 
     pub fn set_run(&mut self, first: usize, keys: &[PageKey]) {
@@ -84,7 +118,7 @@ impl Leaf {
         for page in pages {
             self.present[page / 64] &= !(1 << (page % 64));
         }
-        self.node_key.take();
+        self.changed();
     }
 
     pub fn page_count(&self) -> usize {

@@ -116,3 +116,36 @@ fn decode_level(
     }
     Ok(decoded)
 }
+
+/// Goes through trees, each node once.
+pub(crate) trait Walk {
+    /// Whether to go into a node: it has not been gone through yet.
+    fn enters(&mut self, node: &PageKey) -> bool;
+    /// A node that was read, with its pages if it is a leaf.
+    fn passes(&mut self, node: &PageKey, pages: &[(u16, PageKey)]);
+}
+
+/// Goes through the nodes of the list of `root`.
+pub(crate) fn walk(
+    root: &PageListRef,
+    read_nodes: &ReadNodes<'_>,
+    corrupt: &Damage<'_>,
+    walk: &mut impl Walk,
+) -> Result<()> {
+    if root.root.is_zero() && root.pages == 0 {
+        return Ok(());
+    }
+    if root.level > LEVEL_MAX {
+        return Err(corrupt(&root.root, format!("a tree of {} levels", root.level)));
+    }
+    let mut nodes = vec![(0, root.root)];
+    for level in (0..=root.level).rev() {
+        nodes.retain(|(_, key)| walk.enters(key));
+        let decoded = decode_level(level, &nodes, read_nodes, corrupt)?;
+        for (node, children) in &decoded {
+            walk.passes(node, if level == 0 { children } else { &[] });
+        }
+        nodes = decoded.into_values().flatten().map(|(_, key)| (0, key)).collect();
+    }
+    Ok(())
+}

@@ -1,7 +1,11 @@
 //! A store that is open: what readers and writers of one process share.
 
+pub(crate) mod condemned;
+mod copy;
+mod marks;
 mod open;
 mod read;
+mod reclaim;
 mod rows;
 mod verify;
 
@@ -20,6 +24,8 @@ use crate::{
     pack::opened::OpenPacks,
 };
 
+pub use copy::Copied;
+pub use reclaim::Reclaimed;
 pub use verify::Verifier;
 
 /// A store that is open. Clones share everything; any number of threads may use it at once.
@@ -59,9 +65,18 @@ impl Shared {
         self.index.write()
     }
 
-    /// Loads what was sealed since the last time, by anybody.
+    /// Learns what was sealed, condemned and removed since the last time, by anybody.
     pub fn refresh(&self) -> Result<()> {
-        self.index.refresh(&self.files, &self.header.store_id)
+        let gone = self.index.refresh(&self.files, &self.header.store_id)?;
+        gone.into_iter().for_each(|name| self.open_packs.forget(name));
+        Ok(())
+    }
+
+    /// [`Shared::refresh`], also when nothing seems to have changed.
+    pub fn reload(&self) -> Result<()> {
+        let gone = self.index.load(&self.files, &self.header.store_id)?;
+        gone.into_iter().for_each(|name| self.open_packs.forget(name));
+        Ok(())
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     digest::{GROUP_PAGES, Page},
     files::{Input, PACKS},
     format::pack::Run,
-    key_table::{KeyTable, Place},
+    key_table::Place,
     pack::run_and_page,
     page_list::stored,
 };
@@ -55,25 +55,29 @@ impl Store {
             return Err(StoreError::WrongLength { what: "the room for the pages", expected, found });
         }
         for (keys, out) in keys.chunks(WINDOW_PAGES).zip(out.chunks_mut(WINDOW_PAGES * PAGE_BYTES)) {
-            self.shared.read_window(keys, out)?;
+            self.shared.read_again(|| self.shared.read_window(keys, out))?;
         }
         Ok(())
     }
 
     /// The page list of `root`.
     pub fn page_list(&self, root: &PageListRef) -> Result<PageList> {
-        let corrupt = |key: &PageKey, found| StoreError::Corrupt {
-            path: self.shared.files.path(PACKS),
-            offset: 0,
-            what: "a page list",
-            expected: format!("node {}", key.hex()),
-            found,
-        };
-        stored::read(root, &|keys| self.shared.read_nodes(keys), &corrupt)
+        stored::read(root, &|keys| self.shared.read_nodes(keys), &|key, found| self.shared.corrupt_node(key, found))
     }
 }
 
 impl Shared {
+    /// Reads once more when a pack has been removed meanwhile: what a checkpoint needs of it lies elsewhere by then.
+    fn read_again<T>(&self, mut read: impl FnMut() -> Result<T>) -> Result<T> {
+        match read() {
+            Err(error) if error.is_not_found() => {
+                self.reload()?;
+                read()
+            }
+            read => read,
+        }
+    }
+
     fn read_window(&self, keys: &[PageKey], out: &mut [u8]) -> Result<()> {
         let mut wanted = self.look_up(keys, out)?;
         wanted.sort_unstable_by_key(|wanted| wanted.place);
@@ -86,7 +90,7 @@ impl Shared {
     }
 
     fn look_up<'a>(&self, keys: &[PageKey], out: &'a mut [u8]) -> Result<Vec<Wanted<'a>>> {
-        self.know_all(keys, "a page", |index| &index.pages)?;
+        self.know_all(keys, "a page", Index::page)?;
         let index = self.index();
         let mut wanted = Vec::with_capacity(keys.len());
         for (key, page) in keys.iter().zip(out.as_chunks_mut().0) {
@@ -95,17 +99,22 @@ impl Shared {
                 continue;
             }
             let missing = || index.missing(&self.files, &self.header.store_id, "a page", key);
-            let place = index.pages.get(key).ok_or_else(missing)?;
-            let pack = index.pack(place);
+            let place = index.page(key).ok_or_else(missing)?;
+            let pack = index.pack(place).ok_or_else(missing)?;
             wanted.push(Wanted { place, pack: pack.name, run: pack.runs[run_and_page(place.item).0], key: *key, page });
         }
         Ok(wanted)
     }
 
     /// Loads the index, unless it has all of `keys` as it is.
-    fn know_all(&self, keys: &[PageKey], what: &'static str, table: fn(&Index) -> &KeyTable) -> Result<()> {
+    fn know_all(
+        &self,
+        keys: &[PageKey],
+        what: &'static str,
+        place: fn(&Index, &PageKey) -> Option<Place>,
+    ) -> Result<()> {
         let unknown =
-            |index: &Index| keys.iter().find(|key| !key.is_zero() && table(index).get(key).is_none()).copied();
+            |index: &Index| keys.iter().find(|key| !key.is_zero() && place(index, key).is_none()).copied();
         if unknown(&self.index()).is_none() {
             return Ok(());
         }
@@ -152,18 +161,29 @@ impl Shared {
         Ok(())
     }
 
+    /// The error for a node that is not what its place in a tree asks for.
+    pub(super) fn corrupt_node(&self, key: &PageKey, found: String) -> StoreError {
+        StoreError::Corrupt {
+            path: self.files.path(PACKS),
+            offset: 0,
+            what: "a page list",
+            expected: format!("node {}", key.hex()),
+            found,
+        }
+    }
+
     /// The bytes of nodes, proved by their digests.
-    fn read_nodes(&self, keys: &[PageKey]) -> Result<Vec<Vec<u8>>> {
-        self.know_all(keys, "a node of a page list", |index| &index.nodes)?;
-        keys.par_iter().map(|key| self.read_node(key)).collect()
+    pub(super) fn read_nodes(&self, keys: &[PageKey]) -> Result<Vec<Vec<u8>>> {
+        self.know_all(keys, "a node of a page list", Index::node)?;
+        self.read_again(|| keys.par_iter().map(|key| self.read_node(key)).collect())
     }
 
     fn read_node(&self, key: &PageKey) -> Result<Vec<u8>> {
         let (name, node) = {
             let index = self.index();
             let missing = || index.missing(&self.files, &self.header.store_id, "a node of a page list", key);
-            let place = index.nodes.get(key).ok_or_else(missing)?;
-            let pack = index.pack(place);
+            let place = index.node(key).ok_or_else(missing)?;
+            let pack = index.pack(place).ok_or_else(missing)?;
             (pack.name, pack.nodes[place.item as usize])
         };
         let input = self.open_packs.get(&self.files, name)?;

@@ -35,7 +35,7 @@ impl Store {
                 Err(error) => return Err(error),
             }
         }
-        Ok(rows.into_values().collect())
+        Ok(rows.into_values().filter(|row| !row.is_housekeeping()).collect())
     }
 
     /// The newest sealed checkpoint, of one job (its id or its name) or of all.
@@ -57,10 +57,16 @@ impl Store {
     pub fn manifest(&self, id: u64) -> Result<Manifest> {
         let files = &self.shared.files;
         let Some(input) = files.open_if_there(&Kind::Manifest.name(id))? else {
-            return Err(StoreError::NoSuchCheckpoint { path: files.path(""), id, newest: self.newest_sealed(None)? });
+            return Err(self.no_such_checkpoint(id)?);
         };
         let (row, _, state) = manifest::read(&input, &self.shared.header.store_id, id)?;
         Ok(Manifest { id, row, state })
+    }
+
+    /// The error for a number that no sealed checkpoint has.
+    pub(super) fn no_such_checkpoint(&self, id: u64) -> Result<StoreError> {
+        let newest = self.newest_sealed(None)?;
+        Ok(StoreError::NoSuchCheckpoint { path: self.shared.files.path(""), id, newest })
     }
 
     fn sealed_row(&self, id: u64) -> Result<Option<AttemptRow>> {

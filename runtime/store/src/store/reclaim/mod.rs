@@ -1,0 +1,101 @@
+//! Giving space back: of checkpoints that were dropped, and of what attempts no longer need.
+//!
+//! 1. *Retire*: the manifests of the checkpoints to be dropped are renamed: they only say that their packs count.
+//! 2. *Reach*: what the others need is marked, without any lock.
+//! 3. *Sweep*: packs that nobody needs are removed. While attempts are running that may share from them they are listed
+//!    as condemned instead, and a later sweep works the list off.
+//! 4. *Repack*: what is needed of packs that are mostly not is copied to new packs; then those are swept too.
+//!
+//! A crash between any two operations leaves all checkpoints that were not to be dropped, and at most some space that
+//! the next time gives back. One process at a time reclaims (the reclaim lock); writers and readers go on. A reader
+//! whose pack is removed finds what it needs elsewhere, unless its checkpoint was dropped.
+
+mod reach;
+mod repack;
+mod retire;
+mod sweep;
+
+use super::Store;
+use crate::{
+    AttemptRow, PageList, Result,
+    attempt::begin,
+    files::Kind,
+    format::manifest,
+};
+use reach::Reach;
+
+/// What [`Store::prune`] and [`Store::flatten`] did.
+#[derive(Clone, Debug, Default)]
+pub struct Reclaimed {
+    /// The checkpoints that were dropped, oldest first.
+    pub checkpoints: Vec<AttemptRow>,
+    /// Bytes of the packs that were removed.
+    pub removed_bytes: u64,
+    /// Bytes that were written anew, as copies of what is still needed.
+    pub copied_bytes: u64,
+    /// Bytes of packs that nobody needs but which wait for attempts that are still running.
+    pub waiting_bytes: u64,
+    /// Why packs that are mostly not needed were left as they are: damage in them, or no room for a copy.
+    pub problems: Vec<String>,
+}
+
+impl Store {
+    /// Drops all but the newest `keep` checkpoints (at least 1) of each job, or of one job (its id or its name), with
+    /// the records of older failed attempts, and gives back the space that nobody needs any more.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Corrupt`] when a page list of a checkpoint that is kept cannot be read: what it needs is unknown, so
+    /// no pack is removed.
+    pub fn prune(&self, keep: usize, job: Option<&str>) -> Result<Reclaimed> {
+        let _reclaiming = self.shared.files.reclaim_lock()?;
+        let checkpoints = retire::choose(self, keep, job)?;
+        retire::retire(&self.shared, &checkpoints)?;
+        retire::forget_failures(self, job)?;
+        Ok(Reclaimed { checkpoints, ..self.reclaim()? })
+    }
+
+    /// What [`Store::prune`] would drop.
+    pub fn prunable(&self, keep: usize, job: Option<&str>) -> Result<Vec<AttemptRow>> {
+        retire::choose(self, keep, job)
+    }
+
+    /// Gives a checkpoint packs of its own, with its pages one after another as they lie in memory, and removes packs
+    /// that nobody needs any more. A restart then reads it from front to back, and damage to older packs cannot touch
+    /// it. Others that share its pages share the new ones.
+    pub fn flatten(&self, id: u64) -> Result<Reclaimed> {
+        let _reclaiming = self.shared.files.reclaim_lock()?;
+        let Some(input) = self.shared.files.open_if_there(&Kind::Manifest.name(id))? else {
+            return Err(self.no_such_checkpoint(id)?);
+        };
+        let (_, contents, _) = manifest::read(&input, &self.shared.header.store_id, id)?;
+        let mut attempt = begin::begin_copy(&self.shared, "flatten")?;
+        for root in &contents.roots {
+            let list: PageList = self.page_list(root)?;
+            repack::copy_pages(self, &mut attempt, list.iter().map(|(_, key)| key))?;
+            attempt.copy_list(&list)?;
+        }
+        let copied_bytes = attempt.retire()?;
+        let mut reclaimed = self.reclaim()?;
+        reclaimed.copied_bytes += copied_bytes;
+        Ok(reclaimed)
+    }
+
+    /// Steps 2 to 4. The caller holds the reclaim lock. What needs no copying goes first: the disk may be full.
+    fn reclaim(&self) -> Result<Reclaimed> {
+        let mut reclaimed = Reclaimed::default();
+        let mut reach = Reach::default();
+        self.shared.reload()?;
+        reach.extend(&self.shared)?;
+        sweep::sweep(&self.shared, &mut reach, &mut reclaimed)?;
+        match repack::repack(self, &mut reach, &mut reclaimed) {
+            Ok(0) => {}
+            Ok(_emptied) => {
+                reclaimed.waiting_bytes = 0;
+                sweep::sweep(&self.shared, &mut reach, &mut reclaimed)?;
+            }
+            Err(error) => reclaimed.problems.push(error.to_string()),
+        }
+        Ok(reclaimed)
+    }
+}

@@ -1,0 +1,63 @@
+//! Which checkpoints are dropped, and how: a rename, which needs no room on a full disk.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::{
+    AttemptRow, AttemptState, Result, fault,
+    attempt::begin::Found,
+    files::{Kind, MANIFESTS},
+    store::{Shared, Store},
+};
+
+/// All but the newest `keep` checkpoints of each job, or of `job`, oldest first. One with a damaged row is nobody's.
+pub(super) fn choose(store: &Store, keep: usize, job: Option<&str>) -> Result<Vec<AttemptRow>> {
+    let mut chosen: Vec<AttemptRow> = Vec::new();
+    for (_, rows) in sealed_by_job(store, job)? {
+        let dropped = rows.len().saturating_sub(keep.max(1));
+        chosen.extend(rows.into_iter().take(dropped));
+    }
+    chosen.sort_by_key(|row| row.id);
+    Ok(chosen)
+}
+
+/// The sealed checkpoints of each job, oldest first.
+fn sealed_by_job(store: &Store, job: Option<&str>) -> Result<BTreeMap<String, Vec<AttemptRow>>> {
+    let mut jobs: BTreeMap<String, Vec<AttemptRow>> = BTreeMap::new();
+    for row in store.attempts()? {
+        if row.state == AttemptState::Sealed && job.is_none_or(|job| row.job == job || row.name == job) {
+            jobs.entry(row.job.clone()).or_default().push(row);
+        }
+    }
+    Ok(jobs)
+}
+
+/// Makes checkpoints vanish, durably: their manifests only say from now on that their packs count.
+pub(super) fn retire(shared: &Shared, checkpoints: &[AttemptRow]) -> Result<()> {
+    if checkpoints.is_empty() {
+        return Ok(());
+    }
+    for row in checkpoints {
+        let (sealed, retired) = (Kind::Manifest.name(row.id), Kind::Retired.name(row.id));
+        shared.files.rename(&sealed, &retired, fault::RETIRED_RENAME)?;
+    }
+    shared.files.sync_dir(MANIFESTS, fault::MANIFESTS_SYNC)
+}
+
+/// Removes the rows of failed attempts that are older than everything their job keeps. The highest number of all stays,
+/// so that it is not given again.
+pub(super) fn forget_failures(store: &Store, job: Option<&str>) -> Result<()> {
+    let jobs = sealed_by_job(store, job)?;
+    let oldest: HashMap<&str, u64> = jobs.iter().map(|(job, rows)| (job.as_str(), rows[0].id)).collect();
+    let files = &store.shared.files;
+    let _lock = files.lock()?;
+    let found = Found::look(files)?;
+    for row in store.attempts()? {
+        let is_old = oldest.get(row.job.as_str()).is_some_and(|oldest| row.id < *oldest);
+        if is_old && row.state == AttemptState::Failed && row.id != found.highest_id() {
+            for kind in [Kind::Writing, Kind::Failed] {
+                files.remove(&kind.name(row.id), fault::FAILED_REMOVE)?;
+            }
+        }
+    }
+    Ok(())
+}
