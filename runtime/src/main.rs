@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use ckpt_runtime::commands::{
-    agent, checkpoint, doctor, fault_points, list, restart, run, show, status_beside_program, verify,
+    agent, checkpoint, copy, doctor, fault_points, flatten, list, prune, restart, run, show, status_beside_program,
+    verify,
 };
 use ckpt_runtime::error::{Result, exit_code};
 use ckpt_runtime::{fault, logging, parent};
@@ -46,6 +47,9 @@ enum Command {
     List(list::Arguments),
     Show(show::Arguments),
     Verify(verify::Arguments),
+    Copy(copy::Arguments),
+    Prune(prune::Arguments),
+    Flatten(flatten::Arguments),
     Doctor(doctor::Arguments),
     #[command(hide = true)]
     Agent(agent::Arguments),
@@ -67,6 +71,9 @@ impl Command {
             Command::List(arguments) => list::execute(arguments),
             Command::Show(arguments) => show::execute(arguments),
             Command::Verify(arguments) => verify::execute(arguments),
+            Command::Copy(arguments) => copy::execute(arguments),
+            Command::Prune(arguments) => prune::execute(arguments),
+            Command::Flatten(arguments) => flatten::execute(arguments),
             Command::Doctor(arguments) => doctor::execute(arguments),
             Command::Agent(arguments) => agent::execute(arguments),
             Command::FaultPoints => fault_points::execute(),

@@ -5,9 +5,12 @@
 
 pub mod agent;
 pub mod checkpoint;
+pub mod copy;
 pub mod doctor;
 pub mod fault_points;
+pub mod flatten;
 pub mod list;
+pub mod prune;
 pub mod restart;
 pub mod run;
 pub mod show;

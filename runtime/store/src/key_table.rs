@@ -61,11 +61,8 @@ impl KeyTable {
     pub fn insert_or(&mut self, key: PageKey, place: Place, choose: impl FnOnce(Place) -> Place) -> bool {
         let at = self.len() as u32;
         let blocks = &mut self.blocks;
-        let slot = self.slots.entry(
-            key.hash64(),
-            |&at| entry(blocks, at).key == key,
-            |&at| entry(blocks, at).key.hash64(),
-        );
+        let slot =
+            self.slots.entry(key.hash64(), |&at| entry(blocks, at).key == key, |&at| entry(blocks, at).key.hash64());
         match slot {
             hashbrown::hash_table::Entry::Vacant(vacant) => vacant.insert(at),
             hashbrown::hash_table::Entry::Occupied(found) => {

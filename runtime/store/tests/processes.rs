@@ -74,14 +74,30 @@ fn kill_at_the_point(point: &'static str) {
     }
 }
 
+/// The pages of the checkpoints that are taken by a process that is going to be killed.
+const KILLED: [&[u64]; 4] = [&[1, 3, 4, 21], &[1, 3, 5, 25], &[3, 27, 29, 31], &[29, 31, 33, 35]];
+
 fn write_until_killed(dir: &Path) {
     fault::set_hook(kill_at_the_point);
     let store = Store::create_or_open(dir).unwrap();
-    checkpoint(&store, "killed", &[1, 3, 4, 21]).unwrap();
+    checkpoint(&store, "killed", KILLED[0]).unwrap();
     let mut failing = store.begin(start("killed")).unwrap();
     failing.write_pages(&pages(&[23])).unwrap();
     failing.fail("for the test", 0.0).unwrap();
-    checkpoint(&store, "killed", &[1, 3, 5, 25]).unwrap();
+    checkpoint(&store, "killed", KILLED[1]).unwrap();
+    reclaim_until_killed(&store);
+}
+
+/// Passes every operation of pruning: with and without a running attempt, with something to copy, and with rows and
+/// records to remove.
+fn reclaim_until_killed(store: &Store) {
+    let running = store.begin(start("killed")).unwrap();
+    store.prune(1, None).unwrap();
+    drop(running);
+    store.prune(1, None).unwrap();
+    checkpoint(store, "killed", KILLED[2]).unwrap();
+    checkpoint(store, "killed", KILLED[3]).unwrap();
+    store.prune(1, None).unwrap();
 }
 
 #[test]
@@ -162,12 +178,28 @@ fn check_goes_on(dir: &Path, sealed_before: u64, point: &str) {
         assert_ne!(row.state, AttemptState::Writing, "{point}");
         let count = if row.job == "first" { 2 } else { 4 };
         match read_back(&store, row.id, count) {
-            Ok(_) => assert_eq!(row.state, AttemptState::Sealed, "{point}"),
+            Ok(found) => {
+                assert_eq!(row.state, AttemptState::Sealed, "{point}");
+                assert!(KILLED.iter().any(|numbers| found == pages(numbers)) || count == 2, "{point}");
+            }
             Err(StoreError::NoSuchCheckpoint { .. }) => assert_eq!(row.state, AttemptState::Failed, "{point}"),
             Err(error) => panic!("{point}: {error}"),
         }
     }
     let row = checkpoint(&store, "after", &[1, 21, 31]).unwrap();
+    // Whatever was left half done is done by the next one who prunes.
+    let kept = store.newest_sealed(Some("killed")).unwrap();
+    store.prune(1, None).unwrap();
+    for id in kept.into_iter().chain([row.id]) {
+        store.verifier().checkpoint(id, &mut |_| ()).unwrap_or_else(|error| panic!("{point}: {error}"));
+    }
+    let leftover = |dir: &str| {
+        std::fs::read_dir(store.dir().join(dir)).unwrap().any(|entry| {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            ["new", "condemned", "condemning", "failing"].iter().any(|end| name.ends_with(end))
+        })
+    };
+    assert!(!leftover("manifests") && !leftover("attempts"), "{point}");
     assert!(read_back(&Store::open(dir).unwrap(), row.id, 3).unwrap() == pages(&[1, 21, 31]), "{point}");
 }
 

@@ -233,8 +233,11 @@ fn a_flattened_checkpoint_lies_in_packs_of_its_own_in_the_order_of_memory() {
     let flat = &files["packs/0000000003-0000.pack"];
     assert!(flat[4096..].starts_with(&pages(&numbers)));
     // It needs no other pack.
-    let alone: BTreeMap<String, Vec<u8>> =
-        files.iter().filter(|(name, _)| !name.starts_with("packs/") || name.contains("03-0")).map(|(name, bytes)| (name.clone(), bytes.clone())).collect();
+    let alone: BTreeMap<String, Vec<u8>> = files
+        .iter()
+        .filter(|(name, _)| !name.starts_with("packs/") || name.contains("03-0"))
+        .map(|(name, bytes)| (name.clone(), bytes.clone()))
+        .collect();
     assert!(read_back(&open(&Memory::of_files(&alone)), 2, 4).unwrap() == pages(&numbers));
     assert!(matches!(store.flatten(9), Err(StoreError::NoSuchCheckpoint { .. })));
 }

@@ -12,7 +12,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) use names::{ATTEMPTS, DIRECTORIES, HEADER, HEADER_NEW, Kind, LOCK, MANIFESTS, PACKS, PackName, RECLAIM_LOCK};
+pub(crate) use names::{
+    ATTEMPTS, DIRECTORIES, HEADER, HEADER_NEW, Kind, LOCK, MANIFESTS, PACKS, PackName, RECLAIM_LOCK,
+};
 
 use crate::{
     Result, StoreError,

@@ -15,8 +15,10 @@ const ENTRY_BYTES: u64 = 12;
 
 /// The file of these packs.
 pub(crate) fn encode(packs: &[PackName]) -> Vec<u8> {
-    let entries: Vec<u8> =
-        packs.iter().flat_map(|pack| [&pack.attempt.to_le_bytes()[..], &pack.sequence.to_le_bytes()].concat()).collect();
+    let entries: Vec<u8> = packs
+        .iter()
+        .flat_map(|pack| [&pack.attempt.to_le_bytes()[..], &pack.sequence.to_le_bytes()].concat())
+        .collect();
     let head: Block<HEAD_BYTES> = Block::new(MAGIC).u32(VERSION).u32(packs.len() as u32);
     [&head.u32(crc32fast::hash(&entries)).finish()[..], &entries].concat()
 }

@@ -113,8 +113,7 @@ impl Shared {
         what: &'static str,
         place: fn(&Index, &PageKey) -> Option<Place>,
     ) -> Result<()> {
-        let unknown =
-            |index: &Index| keys.iter().find(|key| !key.is_zero() && place(index, key).is_none()).copied();
+        let unknown = |index: &Index| keys.iter().find(|key| !key.is_zero() && place(index, key).is_none()).copied();
         if unknown(&self.index()).is_none() {
             return Ok(());
         }

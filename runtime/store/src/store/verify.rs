@@ -6,11 +6,7 @@
 use std::collections::HashSet;
 
 use super::{Manifest, Shared, Store, marks::Marks};
-use crate::{
-    PAGE_BYTES, PageKey, PageListRef, Result,
-    files::Kind,
-    format::manifest,
-};
+use crate::{PAGE_BYTES, PageKey, PageListRef, Result, files::Kind, format::manifest};
 
 /// Pages read and proved at once: 32 MiB.
 const WINDOW_PAGES: usize = 1 << 13;

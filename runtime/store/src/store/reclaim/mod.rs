@@ -16,12 +16,7 @@ mod retire;
 mod sweep;
 
 use super::Store;
-use crate::{
-    AttemptRow, PageList, Result,
-    attempt::begin,
-    files::Kind,
-    format::manifest,
-};
+use crate::{AttemptRow, PageList, Result, attempt::begin, files::Kind, format::manifest};
 use reach::Reach;
 
 /// What [`Store::prune`] and [`Store::flatten`] did.

@@ -5,12 +5,7 @@
 
 use super::{Reach, Reclaimed};
 use crate::{
-    Attempt, PAGE_BYTES, PageKey, Result,
-    attempt::begin,
-    files::PackName,
-    key_table::Place,
-    pack,
-    store::Store,
+    Attempt, PAGE_BYTES, PageKey, Result, attempt::begin, files::PackName, key_table::Place, pack, store::Store,
 };
 
 /// Pages copied at once: 16 MiB.
@@ -57,7 +52,8 @@ fn copy_pack(store: &Store, reach: &Reach, attempt: &mut Attempt, position: u32,
     let pages = pack::page_items(&trailer.runs).zip(&trailer.page_keys);
     copy_pages(store, attempt, pages.filter(|(item, _)| live_page(*item)).map(|(_, key)| *key))?;
     let live_node = |item: u32| reach.has_node(Place { pack: position, item });
-    let nodes: Vec<PageKey> = (0..).zip(&trailer.node_keys).filter(|(item, _)| live_node(*item)).map(|(_, key)| *key).collect();
+    let nodes: Vec<PageKey> =
+        (0..).zip(&trailer.node_keys).filter(|(item, _)| live_node(*item)).map(|(_, key)| *key).collect();
     for keys in nodes.chunks(WINDOW_PAGES) {
         for (key, node) in keys.iter().zip(shared.read_nodes(keys)?) {
             attempt.copy_node(*key, &node)?;

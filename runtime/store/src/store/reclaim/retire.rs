@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{
-    AttemptRow, AttemptState, Result, fault,
+    AttemptRow, AttemptState, Result,
     attempt::begin::Found,
+    fault,
     files::{Kind, MANIFESTS},
     store::{Shared, Store},
 };

@@ -1,0 +1,106 @@
+//! `ckpt prune`: drops old checkpoints and gives back the space that nobody needs any more.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use ckpt_store::{AttemptRow, Reclaimed, Store};
+use clap::Args;
+use serde::Serialize;
+
+use super::{print, print_json};
+use crate::error::{Error, Result, exit_code};
+use crate::units;
+
+/// Drop all but the newest checkpoints of each job, and give back their space
+#[derive(Args)]
+#[command(after_help = "\
+Programs may write checkpoints into the store and be restarted from it meanwhile. Space that a checkpoint
+which is just being written may share comes back with the next prune. With CKPT_KEEP=N in its environment a
+program's own older checkpoints are dropped after each new one.
+
+Examples:
+  ckpt prune ckpt-store --keep 3
+  ckpt prune ckpt-store --keep 1 --job heat
+  ckpt prune ckpt-store --keep 3 --dry-run    say what would go")]
+pub struct Arguments {
+    /// The store
+    dir: PathBuf,
+    /// How many sealed checkpoints of each job stay, the newest ones
+    #[arg(long)]
+    keep: NonZeroUsize,
+    /// Only this job, by id or name
+    #[arg(long)]
+    job: Option<String>,
+    /// Only say which checkpoints would be dropped
+    #[arg(long)]
+    dry_run: bool,
+    /// One JSON object, for scripts
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn execute(arguments: &Arguments) -> Result<u8> {
+    let store = Store::open(&arguments.dir)?;
+    let job = arguments.job.as_deref();
+    if let Some(job) = job
+        && !store.attempts()?.iter().any(|row| row.job == job || row.name == job)
+    {
+        return Err(Error::Usage(format!("no job {job} in {}; see `ckpt list`", arguments.dir.display())));
+    }
+    let keep = arguments.keep.get();
+    let reclaimed = match arguments.dry_run {
+        true => Reclaimed { checkpoints: store.prunable(keep, job)?, ..Reclaimed::default() },
+        false => store.prune(keep, job)?,
+    };
+    if arguments.json {
+        print_json(&Report::from(&reclaimed))?;
+    } else {
+        print(&text(&reclaimed, arguments.dry_run))?;
+    }
+    for problem in &reclaimed.problems {
+        eprintln!("ckpt: a pack that is mostly not needed stays: {problem}");
+    }
+    Ok(exit_code::DONE)
+}
+
+/// `--json`. Scripts depend on the names.
+#[derive(Serialize)]
+struct Report<'a> {
+    /// Numbers of the checkpoints that were dropped.
+    checkpoints: Vec<u64>,
+    removed_bytes: u64,
+    copied_bytes: u64,
+    waiting_bytes: u64,
+    problems: &'a [String],
+}
+
+impl<'a> From<&'a Reclaimed> for Report<'a> {
+    fn from(reclaimed: &'a Reclaimed) -> Self {
+        Report {
+            checkpoints: reclaimed.checkpoints.iter().map(|row| row.id).collect(),
+            removed_bytes: reclaimed.removed_bytes,
+            copied_bytes: reclaimed.copied_bytes,
+            waiting_bytes: reclaimed.waiting_bytes,
+            problems: &reclaimed.problems,
+        }
+    }
+}
+
+fn text(reclaimed: &Reclaimed, dry_run: bool) -> String {
+    let line = |row: &AttemptRow| format!("{}  {}  {}  {}\n", row.id, row.job, row.name, super::list::time(row));
+    let mut text: String = reclaimed.checkpoints.iter().map(line).collect();
+    let count = reclaimed.checkpoints.len();
+    if dry_run {
+        return text + &format!("would drop {count} checkpoints\n");
+    }
+    text += &format!("dropped {count} checkpoints: {} given back", units::bytes(reclaimed.removed_bytes));
+    if reclaimed.copied_bytes > 0 {
+        text += &format!(", {} of them copied first", units::bytes(reclaimed.copied_bytes));
+    }
+    if reclaimed.waiting_bytes > 0 {
+        let waiting = units::bytes(reclaimed.waiting_bytes);
+        text += &format!("; {waiting} wait for checkpoints that are just being written");
+    }
+    text + "\n"
+}
