@@ -254,24 +254,58 @@ fn the_store_is_private_and_has_a_restart_script_that_works() {
     assert_same(&output, &reference.stdout, "the output after restart.sh");
 }
 
-#[test]
-fn a_store_of_two_jobs_makes_restart_ask_which() {
-    let scene = Scene::new();
+/// A store with a checkpoint of each of two programs, which are dead; their jobs, in the order of the checkpoints.
+fn store_of_two_jobs(scene: &Scene) -> (String, [String; 2]) {
     let shared = scene.path().join("shared");
     let program = program().variable("CKPT_DIR", &shared);
-    let store = Store::at(&shared);
     for name in ["one", "other"] {
-        let mut life = Life::preloaded(&scene, name, &program);
+        let mut life = Life::preloaded(scene, name, &program);
         life.output.wait_for_lines(5);
-        checkpoint(&scene, life.pid);
+        checkpoint(scene, life.pid);
         life.kill();
     }
-    let jobs: Vec<String> = store.rows(&scene).into_iter().map(|row| row.job).collect();
+    let jobs: Vec<String> = Store::at(&shared).rows(scene).into_iter().map(|row| row.job).collect();
     assert_ne!(jobs[0], jobs[1]);
-    let dir = shared.to_string_lossy().into_owned();
-    let answer = ckpt(&scene, &["restart", &dir]).failed_with(122);
-    assert!(jobs.iter().all(|job| answer.stderr.contains(job.as_str())), "it lists the jobs: {answer:?}");
+    (shared.to_string_lossy().into_owned(), jobs.try_into().expect("two checkpoints"))
+}
+
+#[test]
+fn a_store_of_two_jobs_makes_restart_and_show_ask_which() {
+    let scene = Scene::new();
+    let (dir, jobs) = store_of_two_jobs(&scene);
+    for (command, usage) in [("restart", 122), ("show", 2)] {
+        let answer = ckpt(&scene, &[command, &dir]).failed_with(usage);
+        assert!(jobs.iter().all(|job| answer.stderr.contains(job.as_str())), "it lists the jobs: {answer:?}");
+        assert_eq!(answer.stdout, "");
+        ckpt(&scene, &[command, &dir, "--job", "no such job"]).failed_with(usage);
+    }
+    let shown = |arguments: &[&str]| {
+        let answer = ckpt(&scene, &[&["show", &dir, "--json"], arguments].concat()).succeeded();
+        serde_json::from_str::<serde_json::Value>(&answer.stdout).expect("JSON")
+    };
+    assert_eq!(shown(&["1"])["job"], *jobs[0], "a number needs no job");
+    assert_eq!(shown(&["--job", &jobs[0]])["id"], 1);
+    ckpt(&scene, &["show", &dir, "1", "--job", &jobs[1]]).failed_with(2);
     ckpt(&scene, &["restart", &dir, "--job", &jobs[1]]).failed_with(7);
+}
+
+#[test]
+fn list_and_verify_pick_the_rows_of_a_job() {
+    let scene = Scene::new();
+    let (dir, jobs) = store_of_two_jobs(&scene);
+    let ids = |arguments: &[&str]| -> Vec<u64> {
+        let answer = ckpt(&scene, &[arguments, &["--json"]].concat()).succeeded();
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&answer.stdout).expect("an array");
+        rows.iter().map(|row| row["id"].as_u64().expect("an id")).collect()
+    };
+    for command in ["list", "verify"] {
+        assert_eq!(ids(&[command, &dir]), [1, 2], "several jobs are no guess here");
+        assert_eq!(ids(&[command, &dir, "--job", &jobs[1]]), [2]);
+        assert_eq!(ids(&[command, &dir, "--job", "churn"]), [1, 2], "both bear this name");
+        let unknown = ckpt(&scene, &[command, &dir, "--job", "no such job"]).failed_with(2);
+        assert!(jobs.iter().all(|job| unknown.stderr.contains(job.as_str())), "it lists the jobs: {unknown:?}");
+    }
+    ckpt(&scene, &["verify", &dir, "1", "--job", &jobs[1]]).failed_with(2);
 }
 
 #[test]

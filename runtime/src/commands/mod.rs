@@ -18,6 +18,7 @@ mod installation;
 mod interval;
 mod progress_bar;
 mod table;
+mod which_checkpoint;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
