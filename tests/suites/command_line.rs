@@ -25,7 +25,7 @@ fn checkpointed(scene: &Scene) -> (Store, i32, std::path::PathBuf, u64) {
 #[test]
 fn help_has_examples_and_goes_to_stdout() {
     let scene = Scene::new();
-    for command in ["run", "checkpoint", "restart", "list", "show", "verify", "doctor"] {
+    for command in ["run", "checkpoint", "restart", "list", "show", "diff", "verify", "doctor"] {
         let answer = ckpt(&scene, &[command, "--help"]).succeeded();
         assert!(answer.stdout.contains("xample"), "ckpt {command} --help shows no example:\n{}", answer.stdout);
         assert_eq!(answer.stderr, "");
@@ -306,6 +306,77 @@ fn list_and_verify_pick_the_rows_of_a_job() {
         assert!(jobs.iter().all(|job| unknown.stderr.contains(job.as_str())), "it lists the jobs: {unknown:?}");
     }
     ckpt(&scene, &["verify", &dir, "1", "--job", &jobs[1]]).failed_with(2);
+}
+
+#[test]
+fn diff_names_the_regions_that_changed_and_counts_their_pages() {
+    let scene = Scene::new();
+    let program = Program::victim("patches").argument("3");
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_line("step 1");
+    let a = checkpoint(&scene, life.pid).to_string();
+    processes::send(life.pid, nix::sys::signal::Signal::SIGUSR2);
+    life.output.wait_for_line("step 2");
+    let b = checkpoint(&scene, life.pid).to_string();
+    life.kill();
+
+    let dir = life.store().path().to_string_lossy().into_owned();
+    let diff = |arguments: &[&str]| -> serde_json::Value {
+        let answer = ckpt(&scene, &[&["diff", &dir], arguments, &["--json"]].concat()).succeeded();
+        serde_json::from_str(&answer.stdout).expect("JSON")
+    };
+    // State, bytes in A and in B in pages, pages changed, added and gone of the region at a place of the victim's.
+    let at = |diff: &serde_json::Value, place: u64| {
+        let address = format!("{:#x}", 0x5100_0000_0000 + place * 1024 * 4096);
+        let region = diff["regions"].as_array().expect("regions[]").iter().find(|region| region["address"] == *address);
+        region.map(|region| {
+            let pages = |name: &str| region[name].as_u64().map_or(0, |bytes| bytes / 4096);
+            let count = |name: &str| region[name].as_u64().expect("a number");
+            let state = region["state"].as_str().expect("a state").to_owned();
+            let counts = [count("pages_changed"), count("pages_added"), count("pages_gone")];
+            (state, [pages("bytes_a"), pages("bytes_b")], counts)
+        })
+    };
+    let is = |state: &str, pages, counts| Some((state.to_owned(), pages, counts));
+    let forth = diff(&[&a, &b]);
+    assert_eq!(at(&forth, 0), is("changed", [64, 64], [2, 1, 1]));
+    assert_eq!(at(&forth, 1), None, "a region that did not change");
+    assert_eq!(at(&forth, 2), is("resized", [64, 128], [0, 2, 0]));
+    assert_eq!(at(&forth, 3), is("only_in_a", [64, 0], [0, 0, 64]));
+    assert_eq!(at(&forth, 4), is("only_in_b", [0, 64], [0, 3, 0]));
+    assert_eq!(forth["same_job"], true);
+    assert_eq!(at(&diff(&[&a, &b, "--all"]), 1), is("same", [64, 64], [0, 0, 0]));
+    assert_eq!(at(&diff(&[&b, &a]), 0), is("changed", [64, 64], [2, 1, 1]), "added and gone have changed places");
+    assert_eq!(at(&diff(&[&b, &a]), 4), is("only_in_a", [64, 0], [0, 0, 3]));
+
+    let nothing = diff(&[&a, &a]);
+    assert_eq!((&nothing["regions"], &nothing["totals"]["pages_changed"]), (&serde_json::json!([]), &0.into()));
+    let people = ckpt(&scene, &["diff", &dir, &a, &b]).succeeded();
+    assert!(people.stdout.contains("0x510000000000") && people.stdout.contains("only in B"), "{people:?}");
+    for command in [&["diff", &dir, &a, "99"][..], &["show", &dir, "99"]] {
+        let missing = ckpt(&scene, command).failed_with(1);
+        assert!(missing.stderr.contains("no checkpoint 99"), "{missing:?}");
+    }
+}
+
+#[test]
+fn diff_of_two_jobs_says_so_and_one_of_a_failed_attempt_is_refused() {
+    let scene = Scene::new();
+    let (dir, _) = store_of_two_jobs(&scene);
+    let people = ckpt(&scene, &["diff", &dir, "1", "2"]).succeeded();
+    assert!(people.stdout.contains("different jobs") && people.stdout.contains("Threads only in A"), "{people:?}");
+    let json = ckpt(&scene, &["diff", &dir, "1", "2", "--json"]).succeeded();
+    assert!(json.stdout.contains("\"same_job\": false"), "{json:?}");
+
+    let refused = Program::victim("refused").argument("100").argument("socket").variable("CKPT_DIR", &dir);
+    let mut life = Life::preloaded(&scene, "refused", &refused);
+    life.output.wait_for_line("ready");
+    ckpt(&scene, &["checkpoint", &life.pid.to_string()]).failed_with(4);
+    life.kill();
+    for command in [&["diff", &dir, "1", "3"][..], &["show", &dir, "3"]] {
+        let answer = ckpt(&scene, command).failed_with(1);
+        assert!(answer.stderr.contains("not a checkpoint") && answer.stderr.contains("socket"), "{answer:?}");
+    }
 }
 
 #[test]

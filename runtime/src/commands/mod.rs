@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod checkpoint;
+pub mod diff;
 pub mod doctor;
 pub mod fault_points;
 pub mod list;

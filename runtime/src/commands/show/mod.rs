@@ -2,7 +2,7 @@
 
 mod names;
 mod text;
-mod view;
+pub(super) mod view;
 
 use std::path::PathBuf;
 

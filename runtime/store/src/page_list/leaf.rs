@@ -104,6 +104,11 @@ impl Leaf {
         node::encode(0, self.iter().map(|(page, key)| (page as u16, key)))
     }
 
+    /// Whether both remember the same stored form. Two that are equal and do not remember may say no.
+    pub fn is_known_to_equal(&self, other: &Self) -> bool {
+        self.node_key.get().is_some() && self.node_key.get() == other.node_key.get()
+    }
+
     /// The key of the stored form.
     pub fn node_key(&self) -> PageKey {
         *self.node_key.get_or_init(|| PageKey::of_bytes(&self.encode()))
