@@ -230,6 +230,32 @@ fn run_sets_directory_name_and_interval() {
 }
 
 #[test]
+fn run_makes_a_store_of_the_digest_and_says_when_one_keeps_another() {
+    let scene = Scene::new();
+    let program = Program::victim("churn").argument("1000");
+    let life = |options: [&str; 2], program: &Program| {
+        let launch = Launch::Run(options.map(str::to_owned).into());
+        let mut life = Life::start(&scene, "life", program, &launch, Stdout::File);
+        life.output.wait_for_lines(5);
+        let id = checkpoint(&scene, life.pid);
+        let digest = life.store().show(&scene, id)["digest"].clone();
+        life.kill();
+        (digest, life.errors(), std::fs::read_to_string(life.store().path().join("log")).expect("the log"))
+    };
+    let (digest, said, log) = life(["--digest", "blake3"], &program);
+    assert_eq!((digest, said.as_str(), log.contains("WARN")), ("blake3".into(), "", false), "{log}");
+    let (digest, said, log) = life(["--digest", "sha1"], &program);
+    assert_eq!(digest, "blake3", "a store keeps its digest");
+    for told in [&said, &log] {
+        assert!(told.contains("was made with digest blake3 and keeps it; for sha1"), "{said}\n{log}");
+    }
+    let (_, said, _) = life(["--name", "n"], &program.variable("CKPT_DIGEST", "sha1"));
+    assert!(said.contains("keeps it; for sha1"), "the variable is a wish like the option: {said}");
+    let wrong = ckpt(&scene, &["run", "--digest", "md5", "--", "true"]).failed_with(122);
+    assert!(wrong.stderr.contains("sha1 or blake3"), "{wrong:?}");
+}
+
+#[test]
 fn the_interval_is_taken_from_the_environment_too() {
     let scene = Scene::new();
     let program = Program::victim("churn").argument("1000").variable("CKPT_INTERVAL", "1");

@@ -41,7 +41,7 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     let id = which_checkpoint::select(&arguments.dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
     let manifest = store.manifest(id)?;
     let image = image::decode(id, &manifest.state)?;
-    let view = CheckpointView::new(&manifest.row, &image);
+    let view = CheckpointView::new(&manifest.row, &image, store.digest());
     if arguments.json {
         print_json(&view)?
     } else {

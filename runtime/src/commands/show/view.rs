@@ -3,7 +3,7 @@
 //! Scripts depend on the names. Text from the program (paths, names, arguments) need not be UTF-8; what is not
 //! becomes U+FFFD.
 
-use ckpt_store::AttemptRow;
+use ckpt_store::{AttemptRow, Digest};
 use serde::Serialize;
 
 use super::names;
@@ -21,6 +21,8 @@ pub struct CheckpointView {
     pub new_bytes: u64,
     pub stop_ms: f64,
     pub total_ms: f64,
+    /// What the store names its pages by: sha1 or blake3.
+    pub digest: &'static str,
     /// The host it was taken on.
     pub host: HostView,
     pub processes: Vec<ProcessView>,
@@ -99,8 +101,8 @@ pub struct BytesView {
 }
 
 impl CheckpointView {
-    /// The view of a checkpoint's row and image.
-    pub fn new(row: &AttemptRow, image: &ProcessImage) -> CheckpointView {
+    /// The view of a checkpoint's row and image, in a store of this digest.
+    pub fn new(row: &AttemptRow, image: &ProcessImage, digest: Digest) -> CheckpointView {
         let written = row.written;
         CheckpointView {
             id: row.id,
@@ -112,6 +114,7 @@ impl CheckpointView {
             new_bytes: row.new_bytes,
             stop_ms: row.stop_ms,
             total_ms: row.total_ms,
+            digest: digest.name(),
             host: HostView {
                 kernel_release: image.host.kernel_release.clone(),
                 processor: image.host.processor.clone(),

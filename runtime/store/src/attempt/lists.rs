@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::Attempt;
 use crate::{
-    PageKey, PageList, PageListRef, Result, StoreError,
+    Digest, PageKey, PageList, PageListRef, Result, StoreError,
     key_table::Place,
     page_list::{
         Leaf,
@@ -24,8 +24,9 @@ impl Attempt {
         // The list may name what others have sealed since this process last looked.
         self.shared.refresh()?;
         let leaves: Vec<&Leaf> = list.leaves().collect();
+        let digest = self.digest();
         leaves.par_iter().for_each(|leaf| {
-            leaf.node_key();
+            leaf.node_key(digest);
         });
         for leaf in leaves {
             self.check_pages_known(leaf)?;
@@ -37,7 +38,7 @@ impl Attempt {
     }
 
     fn check_pages_known(&self, leaf: &Leaf) -> Result<()> {
-        if self.has(&leaf.node_key()) {
+        if self.has(&leaf.node_key(self.digest())) {
             return Ok(());
         }
         let index = self.shared.index();
@@ -50,6 +51,10 @@ impl Attempt {
 }
 
 impl NodeSink for Attempt {
+    fn digest(&self) -> Digest {
+        self.shared.header.digest
+    }
+
     fn has(&self, key: &PageKey) -> bool {
         self.nodes.get(key).is_some() || self.shared.index().nodes.get(key).is_some()
     }

@@ -157,9 +157,10 @@ fn windows(first: u64, pages: u64) -> impl Iterator<Item = (u64, Range<usize>)> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Digest;
 
     fn key(n: u64) -> PageKey {
-        PageKey::of_bytes(&n.to_le_bytes())
+        Digest::Sha1.key_of_bytes(&n.to_le_bytes())
     }
 
     #[test]
@@ -217,7 +218,7 @@ mod tests {
     #[test]
     fn leaves_that_are_shared_or_of_equal_nodes_are_not_looked_into() {
         // Leaves that lie about their nodes: whoever looks inside finds a difference.
-        let leaf = |fill, node_key| Arc::new(Leaf::of_children(&[(7, key(fill))], node_key));
+        let leaf = |fill, node_key| Arc::new(Leaf::of_children(&[(7, key(fill))], Digest::Sha1, node_key));
         let list = |leaf: &Arc<Leaf>| PageList { leaves: BTreeMap::from([(3, leaf.clone())]) };
         let (one, twin, other) = (leaf(1, key(100)), leaf(2, key(100)), leaf(2, key(200)));
         assert_eq!(list(&one).changed_from(&list(&twin)).count(), 0);

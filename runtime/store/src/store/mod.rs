@@ -12,8 +12,7 @@ use std::{
 };
 
 use crate::{
-    Attempt, AttemptRow, AttemptStart, Result, StoreOptions,
-    digest::PagesDigest,
+    Attempt, AttemptRow, AttemptStart, Digest, Result, StoreOptions,
     files::Files,
     format::header::Header,
     index::{Index, SharedIndex},
@@ -44,7 +43,6 @@ pub(crate) struct Shared {
     pub files: Files,
     pub options: StoreOptions,
     pub header: Header,
-    pub digest: PagesDigest,
     pub open_packs: OpenPacks,
     index: SharedIndex,
 }
@@ -75,6 +73,11 @@ impl Store {
     /// The store's directory.
     pub fn dir(&self) -> &Path {
         self.shared.files.root()
+    }
+
+    /// What the store names its pages by: chosen when it was made.
+    pub fn digest(&self) -> Digest {
+        self.shared.header.digest
     }
 
     /// Begins an attempt to take a checkpoint. Cheap: the index is loaded by the first pages written.
