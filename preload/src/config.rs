@@ -6,7 +6,7 @@
 
 use core::ffi::{CStr, c_char};
 
-use ckpt_wire::{Control, PATH_BYTES, TEXT_BYTES};
+use ckpt_wire::{Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1, PATH_BYTES, TEXT_BYTES};
 
 use crate::numbers::{parse_decimal, parse_hex, parse_interval_ms};
 use crate::settings::Settings;
@@ -44,6 +44,12 @@ pub fn apply(settings: &Settings<'_>, control: &mut Control) -> Result<(), Reaso
     control.job = match settings.job {
         None => random_job(),
         Some(text) => parse_hex(text).ok_or_else(|| unreadable(b"CKPT_JOB", text, b"at most 16 hexadecimal digits"))?,
+    };
+    control.digest = match settings.digest {
+        None => DIGEST_ANY,
+        Some(b"sha1") => DIGEST_SHA1,
+        Some(b"blake3") => DIGEST_BLAKE3,
+        Some(text) => return Err(unreadable(b"CKPT_DIGEST", text, b"sha1 or blake3")),
     };
     write_absolute(b"CKPT_DIR", &mut control.dir, settings.dir.unwrap_or(DIR_DEFAULT))?;
     if let Some(path) = settings.log {

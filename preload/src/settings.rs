@@ -2,7 +2,7 @@
 
 use core::ffi::c_char;
 
-use ckpt_wire::{ENV_AGENT, ENV_AGENT_PID, ENV_DIR, ENV_INTERVAL, ENV_JOB, ENV_LOG, ENV_NAME, ENV_SIGNAL};
+use ckpt_wire::{ENV_AGENT, ENV_AGENT_PID, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_JOB, ENV_LOG, ENV_NAME, ENV_SIGNAL};
 
 /// The values of our variables, each field the one of its name; an empty value counts as none.
 #[derive(Default)]
@@ -15,6 +15,7 @@ pub struct Settings<'a> {
     pub name: Option<&'a [u8]>,
     pub job: Option<&'a [u8]>,
     pub agent_pid: Option<&'a [u8]>,
+    pub digest: Option<&'a [u8]>,
 }
 
 impl<'a> Settings<'a> {
@@ -44,6 +45,7 @@ impl<'a> Settings<'a> {
             (ENV_NAME, &mut self.name),
             (ENV_JOB, &mut self.job),
             (ENV_AGENT_PID, &mut self.agent_pid),
+            (ENV_DIGEST, &mut self.digest),
         ]
         .into_iter()
         .find_map(|(known, slot)| (known.as_bytes() == name).then_some(slot))

@@ -50,6 +50,7 @@ fn without_variables_the_defaults_stand() {
     assert_eq!(control["signal_taken"], "0");
     assert_eq!(control["agent_pid"], "0");
     assert_eq!(control["interval_ms"], "0");
+    assert_eq!(control["digest"], "0");
     assert_eq!(control["generation"], "0");
     assert_eq!(control["name"], "control");
     assert_eq!(control["log"], "");
@@ -101,6 +102,14 @@ fn relative_paths_are_resolved_against_the_directory_of_the_start() {
 }
 
 #[test]
+fn the_digest_is_one_of_two() {
+    for (name, number) in [("sha1", "1"), ("blake3", "2"), ("", "0")] {
+        let control = control_with(&[("CKPT_DIGEST", name)]);
+        assert_eq!((control["digest"].as_str(), &control["state"]), (number, &STATE_READY.to_string()), "{name}");
+    }
+}
+
+#[test]
 fn empty_variables_count_as_unset() {
     let control = control_with(&[("CKPT_DIR", ""), ("CKPT_SIGNAL", ""), ("CKPT_INTERVAL", "")]);
     assert_eq!(control["state"], STATE_READY.to_string());
@@ -110,6 +119,7 @@ fn empty_variables_count_as_unset() {
 #[test]
 fn a_value_that_cannot_be_read_refuses_checkpoints_and_says_what_would_do() {
     assert_eq!(refusal_with("CKPT_INTERVAL", "5x"), "CKPT_INTERVAL: cannot read '5x'; use 30s, 10m or 2h");
+    assert_eq!(refusal_with("CKPT_DIGEST", "md5"), "CKPT_DIGEST: cannot read 'md5'; use sha1 or blake3");
     assert_eq!(
         refusal_with("CKPT_SIGNAL", "KILL"),
         "CKPT_SIGNAL: cannot read 'KILL'; use a name such as USR1, RTMIN+3, a number or none"

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use ckpt_runtime::commands::{
-    agent, checkpoint, copy, doctor, fault_points, flatten, list, prune, restart, run, show, status_beside_program,
-    verify,
+    agent, checkpoint, copy, diff, doctor, fault_points, flatten, list, prune, restart, run, show,
+    status_beside_program, verify,
 };
 use ckpt_runtime::error::{Result, exit_code};
 use ckpt_runtime::{fault, logging, parent};
@@ -32,6 +32,7 @@ Examples:
   ckpt run -- python3 train.py     start a program that can be checkpointed
   ckpt checkpoint 4711             take a checkpoint of it; it runs on
   ckpt list ckpt-store             see the checkpoints
+  ckpt diff ckpt-store 1 2         see what changed between two of them
   ckpt restart ckpt-store          bring the program back after it has ended
   ckpt verify ckpt-store           prove that they are whole
   ckpt doctor                      see what works on this host
@@ -46,6 +47,7 @@ enum Command {
     Restart(restart::Arguments),
     List(list::Arguments),
     Show(show::Arguments),
+    Diff(diff::Arguments),
     Verify(verify::Arguments),
     Copy(copy::Arguments),
     Prune(prune::Arguments),
@@ -70,6 +72,7 @@ impl Command {
             Command::Restart(arguments) => restart::execute(arguments),
             Command::List(arguments) => list::execute(arguments),
             Command::Show(arguments) => show::execute(arguments),
+            Command::Diff(arguments) => diff::execute(arguments),
             Command::Verify(arguments) => verify::execute(arguments),
             Command::Copy(arguments) => copy::execute(arguments),
             Command::Prune(arguments) => prune::execute(arguments),

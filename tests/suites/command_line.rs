@@ -25,7 +25,7 @@ fn checkpointed(scene: &Scene) -> (Store, i32, std::path::PathBuf, u64) {
 #[test]
 fn help_has_examples_and_goes_to_stdout() {
     let scene = Scene::new();
-    for command in ["run", "checkpoint", "restart", "list", "show", "verify", "doctor"] {
+    for command in ["run", "checkpoint", "restart", "list", "show", "diff", "verify", "doctor"] {
         let answer = ckpt(&scene, &[command, "--help"]).succeeded();
         assert!(answer.stdout.contains("xample"), "ckpt {command} --help shows no example:\n{}", answer.stdout);
         assert_eq!(answer.stderr, "");
@@ -230,6 +230,32 @@ fn run_sets_directory_name_and_interval() {
 }
 
 #[test]
+fn run_makes_a_store_of_the_digest_and_says_when_one_keeps_another() {
+    let scene = Scene::new();
+    let program = Program::victim("churn").argument("1000");
+    let life = |options: [&str; 2], program: &Program| {
+        let launch = Launch::Run(options.map(str::to_owned).into());
+        let mut life = Life::start(&scene, "life", program, &launch, Stdout::File);
+        life.output.wait_for_lines(5);
+        let id = checkpoint(&scene, life.pid);
+        let digest = life.store().show(&scene, id)["digest"].clone();
+        life.kill();
+        (digest, life.errors(), std::fs::read_to_string(life.store().path().join("log")).expect("the log"))
+    };
+    let (digest, said, log) = life(["--digest", "blake3"], &program);
+    assert_eq!((digest, said.as_str(), log.contains("WARN")), ("blake3".into(), "", false), "{log}");
+    let (digest, said, log) = life(["--digest", "sha1"], &program);
+    assert_eq!(digest, "blake3", "a store keeps its digest");
+    for told in [&said, &log] {
+        assert!(told.contains("was made with digest blake3 and keeps it; for sha1"), "{said}\n{log}");
+    }
+    let (_, said, _) = life(["--name", "n"], &program.variable("CKPT_DIGEST", "sha1"));
+    assert!(said.contains("keeps it; for sha1"), "the variable is a wish like the option: {said}");
+    let wrong = ckpt(&scene, &["run", "--digest", "md5", "--", "true"]).failed_with(122);
+    assert!(wrong.stderr.contains("sha1 or blake3"), "{wrong:?}");
+}
+
+#[test]
 fn the_interval_is_taken_from_the_environment_too() {
     let scene = Scene::new();
     let program = Program::victim("churn").argument("1000").variable("CKPT_INTERVAL", "1");
@@ -254,24 +280,129 @@ fn the_store_is_private_and_has_a_restart_script_that_works() {
     assert_same(&output, &reference.stdout, "the output after restart.sh");
 }
 
-#[test]
-fn a_store_of_two_jobs_makes_restart_ask_which() {
-    let scene = Scene::new();
+/// A store with a checkpoint of each of two programs, which are dead; their jobs, in the order of the checkpoints.
+fn store_of_two_jobs(scene: &Scene) -> (String, [String; 2]) {
     let shared = scene.path().join("shared");
     let program = program().variable("CKPT_DIR", &shared);
-    let store = Store::at(&shared);
     for name in ["one", "other"] {
-        let mut life = Life::preloaded(&scene, name, &program);
+        let mut life = Life::preloaded(scene, name, &program);
         life.output.wait_for_lines(5);
-        checkpoint(&scene, life.pid);
+        checkpoint(scene, life.pid);
         life.kill();
     }
-    let jobs: Vec<String> = store.rows(&scene).into_iter().map(|row| row.job).collect();
+    let jobs: Vec<String> = Store::at(&shared).rows(scene).into_iter().map(|row| row.job).collect();
     assert_ne!(jobs[0], jobs[1]);
-    let dir = shared.to_string_lossy().into_owned();
-    let answer = ckpt(&scene, &["restart", &dir]).failed_with(122);
-    assert!(jobs.iter().all(|job| answer.stderr.contains(job.as_str())), "it lists the jobs: {answer:?}");
+    (shared.to_string_lossy().into_owned(), jobs.try_into().expect("two checkpoints"))
+}
+
+#[test]
+fn a_store_of_two_jobs_makes_restart_and_show_ask_which() {
+    let scene = Scene::new();
+    let (dir, jobs) = store_of_two_jobs(&scene);
+    for (command, usage) in [("restart", 122), ("show", 2)] {
+        let answer = ckpt(&scene, &[command, &dir]).failed_with(usage);
+        assert!(jobs.iter().all(|job| answer.stderr.contains(job.as_str())), "it lists the jobs: {answer:?}");
+        assert_eq!(answer.stdout, "");
+        ckpt(&scene, &[command, &dir, "--job", "no such job"]).failed_with(usage);
+    }
+    let shown = |arguments: &[&str]| {
+        let answer = ckpt(&scene, &[&["show", &dir, "--json"], arguments].concat()).succeeded();
+        serde_json::from_str::<serde_json::Value>(&answer.stdout).expect("JSON")
+    };
+    assert_eq!(shown(&["1"])["job"], *jobs[0], "a number needs no job");
+    assert_eq!(shown(&["--job", &jobs[0]])["id"], 1);
+    ckpt(&scene, &["show", &dir, "1", "--job", &jobs[1]]).failed_with(2);
     ckpt(&scene, &["restart", &dir, "--job", &jobs[1]]).failed_with(7);
+}
+
+#[test]
+fn list_and_verify_pick_the_rows_of_a_job() {
+    let scene = Scene::new();
+    let (dir, jobs) = store_of_two_jobs(&scene);
+    let ids = |arguments: &[&str]| -> Vec<u64> {
+        let answer = ckpt(&scene, &[arguments, &["--json"]].concat()).succeeded();
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&answer.stdout).expect("an array");
+        rows.iter().map(|row| row["id"].as_u64().expect("an id")).collect()
+    };
+    for command in ["list", "verify"] {
+        assert_eq!(ids(&[command, &dir]), [1, 2], "several jobs are no guess here");
+        assert_eq!(ids(&[command, &dir, "--job", &jobs[1]]), [2]);
+        assert_eq!(ids(&[command, &dir, "--job", "churn"]), [1, 2], "both bear this name");
+        let unknown = ckpt(&scene, &[command, &dir, "--job", "no such job"]).failed_with(2);
+        assert!(jobs.iter().all(|job| unknown.stderr.contains(job.as_str())), "it lists the jobs: {unknown:?}");
+    }
+    ckpt(&scene, &["verify", &dir, "1", "--job", &jobs[1]]).failed_with(2);
+}
+
+#[test]
+fn diff_names_the_regions_that_changed_and_counts_their_pages() {
+    let scene = Scene::new();
+    let program = Program::victim("patches").argument("3");
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_line("step 1");
+    let a = checkpoint(&scene, life.pid).to_string();
+    processes::send(life.pid, nix::sys::signal::Signal::SIGUSR2);
+    life.output.wait_for_line("step 2");
+    let b = checkpoint(&scene, life.pid).to_string();
+    life.kill();
+
+    let dir = life.store().path().to_string_lossy().into_owned();
+    let diff = |arguments: &[&str]| -> serde_json::Value {
+        let answer = ckpt(&scene, &[&["diff", &dir], arguments, &["--json"]].concat()).succeeded();
+        serde_json::from_str(&answer.stdout).expect("JSON")
+    };
+    // State, bytes in A and in B in pages, pages changed, added and gone of the region at a place of the victim's.
+    let at = |diff: &serde_json::Value, place: u64| {
+        let address = format!("{:#x}", 0x5100_0000_0000 + place * 1024 * 4096);
+        let region = diff["regions"].as_array().expect("regions[]").iter().find(|region| region["address"] == *address);
+        region.map(|region| {
+            let pages = |name: &str| region[name].as_u64().map_or(0, |bytes| bytes / 4096);
+            let count = |name: &str| region[name].as_u64().expect("a number");
+            let state = region["state"].as_str().expect("a state").to_owned();
+            let counts = [count("pages_changed"), count("pages_added"), count("pages_gone")];
+            (state, [pages("bytes_a"), pages("bytes_b")], counts)
+        })
+    };
+    let is = |state: &str, pages, counts| Some((state.to_owned(), pages, counts));
+    let forth = diff(&[&a, &b]);
+    assert_eq!(at(&forth, 0), is("changed", [64, 64], [2, 1, 1]));
+    assert_eq!(at(&forth, 1), None, "a region that did not change");
+    assert_eq!(at(&forth, 2), is("resized", [64, 128], [0, 2, 0]));
+    assert_eq!(at(&forth, 3), is("only_in_a", [64, 0], [0, 0, 64]));
+    assert_eq!(at(&forth, 4), is("only_in_b", [0, 64], [0, 3, 0]));
+    assert_eq!(forth["same_job"], true);
+    assert_eq!(at(&diff(&[&a, &b, "--all"]), 1), is("same", [64, 64], [0, 0, 0]));
+    assert_eq!(at(&diff(&[&b, &a]), 0), is("changed", [64, 64], [2, 1, 1]), "added and gone have changed places");
+    assert_eq!(at(&diff(&[&b, &a]), 4), is("only_in_a", [64, 0], [0, 0, 3]));
+
+    let nothing = diff(&[&a, &a]);
+    assert_eq!((&nothing["regions"], &nothing["totals"]["pages_changed"]), (&serde_json::json!([]), &0.into()));
+    let people = ckpt(&scene, &["diff", &dir, &a, &b]).succeeded();
+    assert!(people.stdout.contains("0x510000000000") && people.stdout.contains("only in B"), "{people:?}");
+    for command in [&["diff", &dir, &a, "99"][..], &["show", &dir, "99"]] {
+        let missing = ckpt(&scene, command).failed_with(1);
+        assert!(missing.stderr.contains("no checkpoint 99"), "{missing:?}");
+    }
+}
+
+#[test]
+fn diff_of_two_jobs_says_so_and_one_of_a_failed_attempt_is_refused() {
+    let scene = Scene::new();
+    let (dir, _) = store_of_two_jobs(&scene);
+    let people = ckpt(&scene, &["diff", &dir, "1", "2"]).succeeded();
+    assert!(people.stdout.contains("different jobs") && people.stdout.contains("Threads only in A"), "{people:?}");
+    let json = ckpt(&scene, &["diff", &dir, "1", "2", "--json"]).succeeded();
+    assert!(json.stdout.contains("\"same_job\": false"), "{json:?}");
+
+    let refused = Program::victim("refused").argument("100").argument("socket").variable("CKPT_DIR", &dir);
+    let mut life = Life::preloaded(&scene, "refused", &refused);
+    life.output.wait_for_line("ready");
+    ckpt(&scene, &["checkpoint", &life.pid.to_string()]).failed_with(4);
+    life.kill();
+    for command in [&["diff", &dir, "1", "3"][..], &["show", &dir, "3"]] {
+        let answer = ckpt(&scene, command).failed_with(1);
+        assert!(answer.stderr.contains("not a checkpoint") && answer.stderr.contains("socket"), "{answer:?}");
+    }
 }
 
 #[test]

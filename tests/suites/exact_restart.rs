@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use ckpt_tests::exact::{How, Reference, Trigger, reference, survives};
-use ckpt_tests::{Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of};
+use ckpt_tests::exact::{How, Reference, Trigger, assert_same, reference, survives};
+use ckpt_tests::{Launch, Life, Program, Restart, Scene, Stdout, Store, checkpoint, code_of};
 
 /// Parts of the reference's lines after which the five checkpoints are taken, in per cent.
 const MOMENTS: [usize; 5] = [3, 20, 40, 60, 75];
@@ -141,6 +141,31 @@ fn java_printing_to_a_terminal_goes_on_exactly() {
 fn a_program_started_by_ckpt_run_goes_on_exactly() {
     let run = Launch::Run(Vec::new());
     at_five_moments_under(&threads8(), Stdout::Pipe, Trigger::Signal, &run);
+}
+
+#[test]
+fn a_store_named_by_blake3_restarts_exactly() {
+    let scene = Scene::new();
+    let shared = scene.path().join("shared");
+    let program = threads8().variable("CKPT_DIGEST", "blake3").variable("CKPT_DIR", &shared);
+    let reference = reference(&scene, &program);
+    let mut first = Life::preloaded(&scene, "life", &program);
+    first.output.wait_for_lines(5);
+    let ids = [(); 2].map(|()| {
+        let id = checkpoint(&scene, first.pid);
+        first.output.wait_for_more_lines(3);
+        id
+    });
+    first.kill();
+    let store = Store::at(&shared);
+    assert!(ids.iter().all(|&id| store.show(&scene, id)["digest"] == "blake3"), "the test would show nothing else");
+    for id in ids {
+        let mut second = Restart::of(&store).id(id).begin(&scene, &first.directory, first.pid);
+        assert_eq!(code_of(second.wait()), reference.code, "{}", second.errors());
+        assert!(!second.errors().contains("come from the checkpoint"), "files are compared by this digest too");
+        let output = std::fs::read(first.directory.join("stdout")).expect("the program's output");
+        assert_same(&output, &reference.stdout, "the output of both lives");
+    }
 }
 
 #[test]

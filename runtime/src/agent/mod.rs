@@ -8,11 +8,13 @@
 
 mod address;
 mod client;
+mod open_store;
 mod protocol;
 mod restart_script;
 mod server;
 
 pub use client::{AwaitingProgram, request_checkpoint, start};
+pub use open_store::digest_warning;
 pub use server::serve;
 
 use serde::{Deserialize, Serialize};

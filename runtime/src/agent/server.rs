@@ -12,6 +12,7 @@ use ckpt_store::Store;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::address::{Address, refuse_strangers};
+use super::open_store::{digest_warning, open_store, wanted_digest};
 use super::protocol::{Reply, Request, receive, send};
 use super::restart_script::write_restart_script;
 use super::{AgentOptions, CheckpointRequest, Trigger, client};
@@ -41,7 +42,8 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     let program = if options.is_starting { wait_for(options.pid)? } else { Program::find(options.pid)? };
     let control = program.control()?;
     let directory = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
-    let store = Store::create_or_open(&directory)?;
+    let digest = wanted_digest(&control)?;
+    let store = open_store(&directory, digest)?;
     start_log(&directory, ckpt_wire::text(&control.log));
 
     let address = Address::new(&directory, program.identity()?);
@@ -55,6 +57,9 @@ pub fn serve(options: AgentOptions) -> Result<()> {
         std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
     let mut agent = Agent { program, image: control.job, store, lineage: Lineage::default(), interval, executable };
     log::info!("serving process {}", agent.program.pid);
+    if let Some(warning) = digest_warning(&agent.store, digest) {
+        log::warn!("{warning}");
+    }
     match options.first_trigger {
         // The interval begins with the program: the first checkpoint is due one interval from now.
         None | Some(Trigger::Interval) => {}

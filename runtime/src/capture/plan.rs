@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn key(fill: u8) -> PageKey {
-        PageKey::of(&[fill; ckpt_store::PAGE_BYTES])
+        PageKey::from_bytes([fill; 28])
     }
 
     fn base(own: PageSet, file: Option<(FileStamp, u64)>) -> Base {

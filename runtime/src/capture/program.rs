@@ -5,7 +5,9 @@
 
 use std::os::fd::OwnedFd;
 
-use ckpt_wire::{CONTROL_MAGIC, CONTROL_SYMBOL, CONTROL_VERSION, Control, STATE_READY, STATE_REFUSED};
+use ckpt_wire::{
+    CONTROL_BYTES_MIN, CONTROL_MAGIC, CONTROL_SYMBOL, CONTROL_VERSION, Control, STATE_READY, STATE_REFUSED,
+};
 use object::LittleEndian;
 use object::elf::{
     DT_GNU_HASH, DT_STRTAB, DT_SYMTAB, Dyn64, DynamicTag, FileHeader64, PT_DYNAMIC, PT_LOAD, ProgramHeader64,
@@ -68,14 +70,8 @@ impl Program {
 
     /// Reads the control block; refuses when it is not one, not ready, or from an unknown version.
     pub fn control(&self) -> Result<Box<Control>> {
-        let mut bytes = vec![0; size_of::<Control>()];
-        read_memory(self.pid, self.control_address, &mut bytes)?;
-        let not_preloaded = Error::NotPreloaded { pid: self.pid };
-        let Ok(control) = Control::read_from_bytes(&bytes) else { return Err(not_preloaded) };
-        if control.magic != CONTROL_MAGIC {
-            return Err(not_preloaded);
-        }
-        if control.version != CONTROL_VERSION || (control.bytes as usize) < size_of::<Control>() {
+        let control = self.read_control()?;
+        if control.version != CONTROL_VERSION || (control.bytes as usize) < CONTROL_BYTES_MIN {
             return Err(Error::environment(
                 format!("process {}", self.pid),
                 format!("its libckpt.so speaks protocol {}, this ckpt {CONTROL_VERSION}", control.version),
@@ -83,7 +79,7 @@ impl Program {
             ));
         }
         match control.state {
-            STATE_READY => Ok(Box::new(control)),
+            STATE_READY => Ok(control),
             STATE_REFUSED => Err(Error::unsupported(
                 format!("process {}", self.pid),
                 String::from_utf8_lossy(ckpt_wire::text(&control.reason)),
@@ -95,6 +91,23 @@ impl Program {
                 "try again in a moment",
             )),
         }
+    }
+
+    /// The block as the program's libckpt.so has it. An older one, frozen in a checkpoint, has fewer fields: those that it
+    /// lacks are zero.
+    fn read_control(&self) -> Result<Box<Control>> {
+        let not_preloaded = || Error::NotPreloaded { pid: self.pid };
+        let parsed = |bytes: &[u8]| Control::read_from_bytes(bytes).map(Box::new).map_err(|_| not_preloaded());
+        let mut bytes = vec![0; size_of::<Control>()];
+        read_memory(self.pid, self.control_address, &mut bytes[..CONTROL_BYTES_MIN])?;
+        let first = parsed(&bytes)?;
+        if first.magic != CONTROL_MAGIC {
+            return Err(not_preloaded());
+        }
+        let end = (first.bytes as usize).clamp(CONTROL_BYTES_MIN, bytes.len());
+        let later = self.control_address + CONTROL_BYTES_MIN as u64;
+        read_memory(self.pid, later, &mut bytes[CONTROL_BYTES_MIN..end])?;
+        parsed(&bytes)
     }
 
     /// Pid and start time: a name that is never used again.
@@ -146,4 +159,29 @@ fn symbol_in_memory(pid: i32, mapping: &maps::Mapping, name: &str) -> Option<u64
                 .is_some_and(|text| text.split_last() == Some((&0, name.as_bytes())))
     })?;
     bias.checked_add(symbol.st_value.get(LE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::{FromZeros, IntoBytes};
+
+    /// The control block of this process as if libckpt.so had written `bytes` of it.
+    fn control_of_bytes(bytes: usize) -> Result<Box<Control>> {
+        let mut control = Box::new(Control::new_zeroed());
+        (control.magic, control.version, control.state) = (CONTROL_MAGIC, CONTROL_VERSION, STATE_READY);
+        (control.bytes, control.digest) = (bytes as u32, ckpt_wire::DIGEST_BLAKE3);
+        let pid = std::process::id() as i32;
+        let control_address = control.as_bytes().as_ptr() as u64;
+        Program { pid, pidfd: super::super::pidfd_open(pid).unwrap(), control_address }.control()
+    }
+
+    #[test]
+    fn a_field_that_an_older_libckpt_lacks_is_zero() {
+        let bytes = size_of::<Control>();
+        assert_eq!(control_of_bytes(bytes).unwrap().digest, ckpt_wire::DIGEST_BLAKE3);
+        assert_eq!(control_of_bytes(bytes + 100).unwrap().digest, ckpt_wire::DIGEST_BLAKE3, "a newer one has more");
+        assert_eq!(control_of_bytes(CONTROL_BYTES_MIN).unwrap().digest, ckpt_wire::DIGEST_ANY);
+        assert!(control_of_bytes(CONTROL_BYTES_MIN - 1).is_err());
+    }
 }

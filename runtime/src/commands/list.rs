@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::table::{Align, Table};
-use super::{print, print_json};
+use super::{print, print_json, which_checkpoint};
 use crate::error::{Result, exit_code};
 use crate::units;
 
@@ -16,10 +16,14 @@ use crate::units;
 #[command(after_help = "\
 Examples:
   ckpt list ckpt-store
+  ckpt list ckpt-store --job heat
   ckpt list ckpt-store --json | jq '.[-1].id'")]
 pub struct Arguments {
     /// The store
     dir: PathBuf,
+    /// The attempts of this job alone, by its id or name
+    #[arg(long)]
+    job: Option<String>,
     /// One JSON array, for scripts
     #[arg(long)]
     json: bool,
@@ -27,7 +31,8 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
-    let mut rows = Store::open(&arguments.dir)?.attempts()?;
+    let attempts = Store::open(&arguments.dir)?.attempts()?;
+    let mut rows = which_checkpoint::attempts_of(&arguments.dir, attempts, arguments.job.as_deref())?;
     rows.sort_by_key(|row| row.id);
     if arguments.json {
         print_json(&rows.iter().map(ListedAttempt::from).collect::<Vec<_>>())?;

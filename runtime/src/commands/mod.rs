@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod checkpoint;
 pub mod copy;
+pub mod diff;
 pub mod doctor;
 pub mod fault_points;
 pub mod flatten;
@@ -21,6 +22,7 @@ mod installation;
 mod interval;
 mod progress_bar;
 mod table;
+mod which_checkpoint;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

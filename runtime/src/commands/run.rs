@@ -5,12 +5,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ckpt_wire::{ENV_AGENT_PID, ENV_DIR, ENV_INTERVAL, ENV_NAME, TEXT_BYTES};
+use ckpt_store::{Digest, Store};
+use ckpt_wire::{ENV_AGENT_PID, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_NAME, TEXT_BYTES};
 use clap::Args;
 
 use super::interval::check_interval;
 use super::{absolute, executable, installation};
-use crate::agent::AwaitingProgram;
+use crate::agent::{AwaitingProgram, digest_warning};
 use crate::error::{Error, Result};
 use crate::parent::Parent;
 
@@ -36,6 +37,9 @@ pub struct Arguments {
     /// Time between automatic checkpoints: 30s, 10m, 2h; a bare number is seconds [default: $CKPT_INTERVAL or none]
     #[arg(long, value_parser = check_interval)]
     interval: Option<String>,
+    /// What a new store names its pages by: sha1 (with XXH3-64) or blake3 [default: $CKPT_DIGEST or sha1]
+    #[arg(long, value_parser = check_digest)]
+    digest: Option<Digest>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -49,6 +53,11 @@ fn check_name(name: &str) -> Result<String, String> {
     }
 }
 
+fn check_digest(name: &str) -> Result<Digest, String> {
+    let found = Digest::ALL.into_iter().find(|digest| digest.name() == name);
+    found.ok_or_else(|| "write sha1 or blake3".to_owned())
+}
+
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     let program = &arguments.command[0];
@@ -56,7 +65,12 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     let mut command = Command::new(program);
     command.args(&arguments.command[1..]);
     command.env("LD_PRELOAD", preload_list(&installation::library()?, std::env::var_os("LD_PRELOAD")));
-    command.env(ENV_DIR, store_dir(arguments.dir.as_deref())?);
+    let dir = store_dir(arguments.dir.as_deref())?;
+    if let Some(digest) = &arguments.digest {
+        command.env(ENV_DIGEST, digest.name());
+    }
+    warn_of_other_digest(&dir, arguments.digest);
+    command.env(ENV_DIR, dir);
     let agent = AwaitingProgram::start()?;
     command.env(ENV_AGENT_PID, agent.pid().to_string());
     if let Some(name) = &arguments.name {
@@ -77,6 +91,15 @@ fn start(mut command: Command, program: &OsStr, agent: AwaitingProgram) -> Resul
     agent.announce(child.id());
     // Dropping `child` neither waits nor kills.
     parent.follow(child.id() as i32)
+}
+
+/// Says at once what the agent will say in the log. Whatever else is wrong with the store is the agent's to say.
+fn warn_of_other_digest(dir: &Path, option: Option<Digest>) {
+    let environment = || std::env::var(ENV_DIGEST).ok().and_then(|name| check_digest(&name).ok());
+    let warning = Store::open(dir).ok().and_then(|store| digest_warning(&store, option.or_else(environment)));
+    if let Some(warning) = warning {
+        eprintln!("ckpt: {warning}");
+    }
 }
 
 /// `LD_PRELOAD` with our library in front.
@@ -121,6 +144,13 @@ mod tests {
         assert!(store_dir(Some(Path::new("x"))).unwrap().is_absolute());
         assert!(matches!(store_dir(Some(Path::new("/dev/null"))), Err(Error::Usage(_))));
         assert!(matches!(store_dir(Some(Path::new(""))), Err(Error::Usage(_))));
+    }
+
+    #[test]
+    fn a_digest_is_one_of_two() {
+        assert_eq!(check_digest("sha1"), Ok(Digest::Sha1));
+        assert_eq!(check_digest("blake3"), Ok(Digest::Blake3));
+        assert!(check_digest("").is_err() && check_digest("SHA1").is_err());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::progress_bar::{Progress, Unit};
 use super::table::{Align, Table};
-use super::{print, print_json};
+use super::{print, print_json, which_checkpoint};
 use crate::error::{Error, Result, exit_code};
 use crate::{image, units};
 
@@ -19,6 +19,7 @@ use crate::{image, units};
 Examples:
   ckpt verify ckpt-store            every checkpoint in the store
   ckpt verify ckpt-store 3
+  ckpt verify ckpt-store --job heat
   ckpt verify ckpt-store --json | jq '.[] | select(.state == \"damaged\") | .id'
 
 The exit code is 0 when all are whole and 3 when one is damaged.")]
@@ -27,6 +28,9 @@ pub struct Arguments {
     dir: PathBuf,
     /// The checkpoint [default: every one]
     id: Option<u64>,
+    /// The checkpoints of this job alone, by its id or name, and those too damaged to say whose they are
+    #[arg(long)]
+    job: Option<String>,
     /// One JSON array, for scripts
     #[arg(long)]
     json: bool,
@@ -36,14 +40,7 @@ pub struct Arguments {
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     let store = Store::open(&arguments.dir)?;
     let rows = store.attempts()?;
-    let mut ids = store.sealed()?;
-    if let Some(id) = arguments.id {
-        if let Some(failed) = rows.iter().find(|row| row.id == id && !ids.contains(&id)) {
-            let why = format!("attempt {id} is {} {}", super::list::state_word(failed.state), failed.reason);
-            return Err(Error::io("verify", &arguments.dir, io::Error::other(why.trim_end().to_owned())));
-        }
-        ids = vec![id];
-    }
+    let ids = asked_for(arguments, &rows, store.sealed()?)?;
     let verdicts = verdicts(&store, &rows, &ids)?;
     if arguments.json {
         print_json(&verdicts)?;
@@ -59,6 +56,29 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
             Ok(exit_code::CORRUPT)
         }
     }
+}
+
+/// The checkpoints to verify, of those that are sealed.
+fn asked_for(arguments: &Arguments, rows: &[AttemptRow], sealed: Vec<u64>) -> Result<Vec<u64>> {
+    let row = |id| rows.iter().find(|row| row.id == id);
+    let job = arguments.job.as_deref();
+    let Some(id) = arguments.id else {
+        let of_job = which_checkpoint::attempts_of(&arguments.dir, rows.to_vec(), job)?;
+        // What cannot be read may be the job's, so it is not passed by.
+        let is_asked_for =
+            |id: &u64| of_job.iter().any(|row| row.id == *id) || row(*id).is_none_or(which_checkpoint::is_unreadable);
+        return Ok(sealed.into_iter().filter(is_asked_for).collect());
+    };
+    if let Some(row) = row(id) {
+        if !which_checkpoint::is_unreadable(row) {
+            which_checkpoint::refuse_other_job(row, job)?;
+        }
+        if !sealed.contains(&id) {
+            let why = format!("attempt {id} is {} {}", super::list::state_word(row.state), row.reason);
+            return Err(Error::io("verify", &arguments.dir, io::Error::other(why.trim_end().to_owned())));
+        }
+    }
+    Ok(vec![id])
 }
 
 /// What has been found out about a checkpoint; a row of `--json`. Scripts depend on the names.

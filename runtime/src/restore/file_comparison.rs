@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use ckpt_store::{PAGE_BYTES, PageKey, PageList};
+use ckpt_store::{Digest, PAGE_BYTES, PageList};
 
 use crate::image::{FileIdentity, PageRange, Region};
 
@@ -12,12 +12,13 @@ use crate::image::{FileIdentity, PageRange, Region};
 const BATCH_PAGES: u64 = 256;
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Offset in the file of the first page that is not what the region showed.
+/// Offset in the file of the first page that is not what the region showed; `digest` made the keys of `list`.
 pub fn first_difference(
     file: &File,
     region: &Region,
     identity: &FileIdentity,
     list: &PageList,
+    digest: Digest,
 ) -> io::Result<Option<u64>> {
     let size = file.metadata()?.len();
     let exists = |page: u64, size: u64| identity.offset + page * PAGE < size;
@@ -29,14 +30,20 @@ pub fn first_difference(
     }
     let end = pages.min(size.saturating_sub(identity.offset).div_ceil(PAGE));
     for range in foreign_pages(&region.own_pages, end) {
-        if let Some(page) = first_different_page(file, identity.offset, range, list)? {
+        if let Some(page) = first_different_page(file, identity.offset, range, list, digest)? {
             return Ok(Some(identity.offset + page * PAGE));
         }
     }
     Ok(None)
 }
 
-fn first_different_page(file: &File, offset: u64, range: PageRange, list: &PageList) -> io::Result<Option<u64>> {
+fn first_different_page(
+    file: &File,
+    offset: u64,
+    range: PageRange,
+    list: &PageList,
+    digest: Digest,
+) -> io::Result<Option<u64>> {
     let mut buffer = vec![0; (range.count.min(BATCH_PAGES) * PAGE) as usize];
     let end = range.first + range.count;
     let mut first = range.first;
@@ -45,7 +52,7 @@ fn first_different_page(file: &File, offset: u64, range: PageRange, list: &PageL
         let batch = &mut buffer[..(pages * PAGE) as usize];
         read_padded(file, offset + first * PAGE, batch)?;
         for (page, content) in (first..).zip(batch.chunks_exact(PAGE_BYTES)) {
-            if PageKey::of(content) != list.get(page) {
+            if digest.key_of(content) != list.get(page) {
                 return Ok(Some(page));
             }
         }

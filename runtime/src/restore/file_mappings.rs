@@ -102,7 +102,7 @@ impl MappingPlan {
             }
         };
         let list = store.page_list(&region.pages)?;
-        match first_difference(&self.files[file], region, identity, &list) {
+        match first_difference(&self.files[file], region, identity, &list, store.digest()) {
             Ok(None) => Ok(Some(file)),
             Ok(Some(offset)) => {
                 let path = path.display();

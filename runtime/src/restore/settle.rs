@@ -44,7 +44,7 @@ impl SharedPages {
                 read_padded(file, identity.offset + page * PAGE, &mut content)
                     .map_err(|source| Error::io("read", path_of(&identity.path), source))?;
                 let key = list.get(page);
-                if PageKey::of(&content) != key {
+                if store.digest().key_of(&content) != key {
                     read_page(store, key, &mut content)?;
                     found.push((index, page, key));
                 }

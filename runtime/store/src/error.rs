@@ -93,7 +93,7 @@ pub enum StoreError {
     UnknownPage {
         /// The store.
         path: PathBuf,
-        /// The page's SHA-1, in hex.
+        /// The page's key, in hex.
         page: String,
     },
     /// A length is not a whole number of pages, or the two sides of a call do not agree.

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     fn key(n: u64) -> PageKey {
-        PageKey::of_bytes(&n.to_le_bytes())
+        crate::Digest::Sha1.key_of_bytes(&n.to_le_bytes())
     }
 
     #[test]

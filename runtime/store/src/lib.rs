@@ -1,10 +1,10 @@
 //! The checkpoint store: one directory that several processes and jobs write at once.
 //!
-//! Words. A *page* is 4096 bytes of memory and is named by its [`PageKey`] (two digests). New pages are written in *page
-//! runs* of up to 64 pages into a *pack*. A *page list* says which page lies where in a region; it is stored as a tree
-//! of *nodes*, shared between checkpoints. A *manifest* is the root record of one checkpoint. An *attempt* is the try to
-//! take a checkpoint; to *seal* it makes it durable and visible. To *prune* is to drop checkpoints and to remove the packs
-//! that no other needs.
+//! Words. A *page* is 4096 bytes of memory and is named by its [`PageKey`], which the store's [`Digest`] makes. New pages
+//! are written in *page runs* of up to 64 pages into a *pack*. A *page list* says which page lies where in a region; it is
+//! stored as a tree of *nodes*, shared between checkpoints. A *manifest* is the root record of one checkpoint. An
+//! *attempt* is the try to take a checkpoint; to *seal* it makes it durable and visible. To *prune* is to drop checkpoints
+//! and to remove the packs that no other needs.
 //!
 //! The one invariant: a checkpoint exists when its manifest has been renamed into place, and that happens only after
 //! everything the manifest names is durable. Nothing that is visible is ever changed afterwards: files are created,
@@ -60,6 +60,7 @@ mod store;
 pub use attempt::Attempt;
 pub use attempt::row::{AttemptEnd, AttemptRow, AttemptStart, AttemptState, PageCounts};
 pub use codec::Compression;
+pub use digest::Digest;
 pub use error::{Result, StoreError};
 pub use fault::FAULT_POINTS;
 pub use options::StoreOptions;

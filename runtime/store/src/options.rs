@@ -1,8 +1,8 @@
 //! What a caller may choose when it opens a store.
 
-use crate::{Compression, format::pack::PACK_BYTES_MAX};
+use crate::{Compression, Digest, format::pack::PACK_BYTES_MAX};
 
-/// Choices made when a store is opened; they are not kept in the store.
+/// Choices made when a store is opened. All but the digest hold as long as it is open, and are not kept in the store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
     /// Open a store that belongs to another user. What it holds can be any program.
@@ -13,11 +13,19 @@ pub struct StoreOptions {
     pub pack_bytes: u64,
     /// How new page runs are compressed when that pays.
     pub compression: Compression,
+    /// What a store that is made now names its pages by. One that is there keeps its own ([`crate::Store::digest`]).
+    pub digest: Digest,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { trust_owner: false, memory_bytes: 256 << 20, pack_bytes: PACK_BYTES_MAX, compression: Compression::Zstd }
+        Self {
+            trust_owner: false,
+            memory_bytes: 256 << 20,
+            pack_bytes: PACK_BYTES_MAX,
+            compression: Compression::Zstd,
+            digest: Digest::default(),
+        }
     }
 }
 

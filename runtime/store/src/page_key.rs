@@ -1,12 +1,12 @@
-//! The name of a page: its SHA-1 and an independent 64-bit digest, 28 bytes together.
+//! The name of a page: 28 bytes made from its content by the store's [`crate::Digest`].
 //!
-//! Collisions of SHA-1 are published, so SHA-1 alone must not decide that two pages are the same. The key carries both
-//! digests and every table is keyed by both: pages whose SHA-1 agrees but whose other digest differs simply are two
-//! pages. The zero page is the most frequent one and is never stored: its key is all zeros.
+//! With SHA-1 the key carries an independent 64-bit digest as well: collisions of SHA-1 are published, so SHA-1 alone
+//! must not decide that two pages are the same. Every table is keyed by all 28 bytes: pages whose SHA-1 agrees but whose
+//! other digest differs simply are two pages. The zero page is the most frequent one and is never stored: its key is
+//! all zeros.
 
 use std::fmt;
 
-use ckpt_kernels::page_digest;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Bytes of a key in a file.
@@ -14,28 +14,18 @@ pub(crate) const KEY_BYTES: usize = 28;
 
 /// The name of a page by its content.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PageKey {
-    sha1: [u8; 20],
-    check64: [u8; 8],
-}
+pub struct PageKey([u8; KEY_BYTES]);
 
 impl PageKey {
     /// The key of the page of zeros. It needs no room anywhere.
-    pub const ZERO: Self = Self { sha1: [0; 20], check64: [0; 8] };
+    pub const ZERO: Self = Self([0; KEY_BYTES]);
 
-    /// The key of `page`, which is normally [`crate::PAGE_BYTES`] long.
-    pub fn of(page: &[u8]) -> Self {
-        if page_digest::is_zero(page) { Self::ZERO } else { Self::of_bytes(page) }
-    }
-
-    /// The key of bytes that are not a page (a node of a page list): zeros are nothing special.
-    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
-        Self::from_digests(page_digest::sha1(bytes), page_digest::check64(bytes))
-    }
-
-    /// A key from its two digests.
-    pub const fn from_digests(sha1: [u8; 20], check64: u64) -> Self {
-        Self { sha1, check64: check64.to_le_bytes() }
+    /// A key from SHA-1 and the other digest, which follows it in little-endian order.
+    pub(crate) fn from_digests(sha1: [u8; 20], check64: u64) -> Self {
+        let mut bytes = [0; KEY_BYTES];
+        bytes[..20].copy_from_slice(&sha1);
+        bytes[20..].copy_from_slice(&check64.to_le_bytes());
+        Self(bytes)
     }
 
     /// Whether this is the page of zeros.
@@ -43,42 +33,26 @@ impl PageKey {
         *self == Self::ZERO
     }
 
-    /// The SHA-1 of the page; all zeros for the page of zeros.
-    pub fn sha1(&self) -> [u8; 20] {
-        self.sha1
-    }
-
-    /// The independent digest of the page; 0 for the page of zeros.
-    pub fn check64(&self) -> u64 {
-        u64::from_le_bytes(self.check64)
-    }
-
-    /// The key as stored: SHA-1, then the other digest, little-endian.
+    /// The key as stored.
     pub fn to_bytes(self) -> [u8; KEY_BYTES] {
-        let mut bytes = [0; KEY_BYTES];
-        bytes[..20].copy_from_slice(&self.sha1);
-        bytes[20..].copy_from_slice(&self.check64);
-        bytes
+        self.0
     }
 
     /// The key that [`PageKey::to_bytes`] gave.
     pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
-        let mut key = Self::ZERO;
-        key.sha1.copy_from_slice(&bytes[..20]);
-        key.check64.copy_from_slice(&bytes[20..]);
-        key
+        Self(bytes)
     }
 
     /// Hash for tables: digests are uniform already.
     pub(crate) fn hash64(&self) -> u64 {
         let mut low = [0; 8];
-        low.copy_from_slice(&self.sha1[..8]);
+        low.copy_from_slice(&self.0[..8]);
         u64::from_le_bytes(low)
     }
 
-    /// The SHA-1 in hex, as messages show it.
+    /// The key in hex, as messages show it.
     pub(crate) fn hex(&self) -> String {
-        self.sha1.iter().map(|byte| format!("{byte:02x}")).collect()
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
@@ -96,7 +70,7 @@ impl<'de> Deserialize<'de> for PageKey {
 
 impl fmt::Debug for PageKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PageKey({}/{:016x})", self.hex(), self.check64())
+        write!(f, "PageKey({})", self.hex())
     }
 }
 
@@ -106,13 +80,9 @@ mod tests {
 
     #[test]
     fn a_key_survives_its_stored_form() {
-        let key = PageKey::of(&[7; 4096]);
+        let key = PageKey::from_digests([7; 20], 0x0102_0304_0506_0708);
         assert_eq!(PageKey::from_bytes(key.to_bytes()), key);
-        assert!(!key.is_zero());
-    }
-
-    #[test]
-    fn the_page_of_zeros_has_the_zero_key() {
-        assert_eq!(PageKey::of(&[0; 4096]), PageKey::ZERO);
+        assert_eq!(key.hex(), format!("{}0807060504030201", "07".repeat(20)));
+        assert!(!key.is_zero() && PageKey::ZERO.is_zero());
     }
 }

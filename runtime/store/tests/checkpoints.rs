@@ -174,7 +174,7 @@ fn a_page_list_with_a_page_nobody_wrote_is_refused() {
     let mut attempt = store.begin(start("a")).unwrap();
     let keys = attempt.write_pages(&page(1)).unwrap();
     let mut list = PageList::new();
-    list.set_run(0, &[keys[0], PageKey::of(&page(2))]);
+    list.set_run(0, &[keys[0], store.digest().key_of(&page(2))]);
     assert!(matches!(attempt.write_page_list(&list).unwrap_err(), StoreError::UnknownPage { .. }));
     attempt.write_pages(&page(2)).unwrap();
     attempt.write_page_list(&list).unwrap();

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ckpt_store::{Compression, PAGE_BYTES, PageKey, Store, StoreOptions, backend::Memory};
+use ckpt_store::{Compression, Digest, PAGE_BYTES, Store, StoreOptions, backend::Memory};
 
 mod story;
 use story::{checkpoint, page, start};
@@ -45,9 +45,20 @@ fn the_header_is_that_of_the_document() {
     assert_eq!(header.len(), 512);
     check_block(header, b"ckptstor");
     assert_eq!((number::<4>(header, 8), number::<4>(header, 12)), (0, 512));
+    assert_eq!((number::<8>(header, 16), number::<8>(header, 24)), (0, 0));
     assert!(header[56..508].iter().all(|byte| *byte == 0));
     assert_eq!(header[32..48], files["packs/0000000001-0000.pack"][16..32]);
     assert_eq!(header[32..48], files["manifests/0000000001.manifest"][24..40]);
+}
+
+#[test]
+fn a_store_named_by_blake3_says_so_in_the_first_incompat_bit() {
+    let memory = Memory::default();
+    let options = StoreOptions { digest: Digest::Blake3, ..Default::default() };
+    Store::create_or_open_on(Arc::new(memory.clone()), &options).unwrap();
+    let header = &memory.files()["header"];
+    check_block(header, b"ckptstor");
+    assert_eq!((number::<8>(header, 16), number::<8>(header, 24)), (0, 1));
 }
 
 #[test]
@@ -73,7 +84,7 @@ fn a_pack_is_that_of_the_document() {
         let start = offset + at * PAGE_BYTES;
         assert!(pack[start..start + PAGE_BYTES] == page(number));
         let key_at = trailer_at + 24 + 28 * at;
-        assert_eq!(pack[key_at..key_at + 28], PageKey::of(&page(number)).to_bytes());
+        assert_eq!(pack[key_at..key_at + 28], Digest::Sha1.key_of(&page(number)).to_bytes());
     }
     check_leaf(pack, trailer_at + 24 + 3 * 28, &numbers);
 }
@@ -84,7 +95,7 @@ fn check_leaf(pack: &[u8], entry_at: usize, numbers: &[u64]) {
     let leaf = &pack[offset..offset + length];
     assert_eq!((leaf[0], number::<2>(leaf, 2)), (0, 4));
     assert_eq!((number::<8>(leaf, 8), &leaf[16..72]), (0b1111 << 7, &[0; 56][..]));
-    let keys: Vec<u8> = numbers.iter().flat_map(|number| PageKey::of(&page(*number)).to_bytes()).collect();
+    let keys: Vec<u8> = numbers.iter().flat_map(|number| Digest::Sha1.key_of(&page(*number)).to_bytes()).collect();
     assert_eq!(leaf[72..], keys);
 }
 

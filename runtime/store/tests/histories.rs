@@ -203,7 +203,7 @@ fn random_histories_of_two_jobs_read_back_as_a_map_says() {
 
 #[test]
 fn random_changes_of_a_page_list_are_those_of_a_map() {
-    let key = |number: u64| if number == 0 { PageKey::ZERO } else { PageKey::from_digests([number as u8; 20], number) };
+    let key = |number: u64| if number == 0 { PageKey::ZERO } else { PageKey::from_bytes([number as u8; 28]) };
     for seed in 1..=200 {
         let random = &mut Random(seed * 0x9e37_79b9);
         let (mut list, mut map) = (PageList::new(), BTreeMap::new());

@@ -48,6 +48,16 @@ pub const ENV_JOB: &str = "CKPT_JOB";
 /// Environment variable: pid of an agent that `ckpt run` has started already, for `PR_SET_PTRACER`.
 pub const ENV_AGENT_PID: &str = "CKPT_AGENT_PID";
 
+/// Environment variable: what a store that is made for the program names its pages by, `sha1` or `blake3`.
+pub const ENV_DIGEST: &str = "CKPT_DIGEST";
+
+/// [`Control::digest`]: the user has no wish.
+pub const DIGEST_ANY: u64 = 0;
+/// [`Control::digest`]: SHA-1 and XXH3-64.
+pub const DIGEST_SHA1: u64 = 1;
+/// [`Control::digest`]: BLAKE3.
+pub const DIGEST_BLAKE3: u64 = 2;
+
 /// r12 in the stub: any call of the program; behind it the stub puts the registers back.
 pub const STUB_ANY_CALL: u64 = 0;
 /// r12 in the stub: a clone by the program. The child side leaves by `exit_group(0)`; the parent side reaps that
@@ -56,6 +66,9 @@ pub const STUB_CLONE: u64 = 1;
 /// r12 in the stub: any call of a clone of ours. Behind it the stub leaves by `exit_group(0)`, whatever the
 /// call returned: a clone must never go on as a second copy of the program.
 pub const STUB_EXPENDABLE: u64 = 2;
+
+/// Bytes of the first control blocks. Every one is at least as long; a field that an old one lacks counts as zero.
+pub const CONTROL_BYTES_MIN: usize = core::mem::offset_of!(Control, digest);
 
 /// The control block: written by libckpt.so, read by the agent.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -101,6 +114,8 @@ pub struct Control {
     pub log: [u8; PATH_BYTES],
     /// Absolute path of the `ckpt` executable.
     pub agent: [u8; PATH_BYTES],
+    /// What a new store names its pages by: [`DIGEST_ANY`], [`DIGEST_SHA1`] or [`DIGEST_BLAKE3`].
+    pub digest: u64,
 }
 
 /// The registers and signal mask with which a thread goes on if its agent disappears during an injected call.
@@ -152,7 +167,8 @@ mod tests {
         assert_eq!(offset_of!(Control, state), 16);
         assert_eq!(offset_of!(Control, stub_start), 32);
         assert_eq!(offset_of!(Control, reason), 96);
-        assert_eq!(size_of::<Control>(), 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
+        assert_eq!(CONTROL_BYTES_MIN, 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
+        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 8);
     }
 
     #[test]

@@ -1,15 +1,14 @@
 //! `ckpt restart`: brings a program back and is its parent.
 
 mod detach;
-mod selection;
 
 use std::path::PathBuf;
 
 use ckpt_store::{Store, StoreOptions};
 use clap::Args;
 
-use super::absolute;
 use super::progress_bar::{Progress, Unit};
+use super::{absolute, which_checkpoint};
 use crate::error::{Result, exit_code};
 use crate::parent::Parent;
 use crate::restore::{Rebuilt, RestoreOptions, Stage, rebuild};
@@ -74,7 +73,7 @@ fn rebuild_selected(arguments: &Arguments) -> Result<Rebuilt> {
     let dir = absolute(&arguments.dir)?;
     let trust = StoreOptions { trust_owner: arguments.trust_owner, ..StoreOptions::default() };
     let store = Store::open_with(&dir, &trust)?;
-    let id = selection::select(&dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
+    let id = which_checkpoint::select(&dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
     log::info!("restarting checkpoint {id} of {}", dir.display());
     let options = RestoreOptions { store_dir: dir, force: arguments.force };
     rebuild_with_progress(&store, id, &options)

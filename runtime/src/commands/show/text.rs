@@ -38,6 +38,7 @@ fn heading(view: &CheckpointView) -> String {
     );
     let (stop, total) = (units::milliseconds(view.stop_ms), units::milliseconds(view.total_ms));
     let _ = writeln!(text, "stopped   {stop} ms, {total} ms in all");
+    let _ = writeln!(text, "digest    {}", view.digest);
     let host = &view.host;
     let _ = writeln!(text, "host      Linux {}, {}, ckpt {}", host.kernel_release, host.processor, host.ckpt_version);
     text

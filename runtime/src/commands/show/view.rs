@@ -3,7 +3,7 @@
 //! Scripts depend on the names. Text from the program (paths, names, arguments) need not be UTF-8; what is not
 //! becomes U+FFFD.
 
-use ckpt_store::AttemptRow;
+use ckpt_store::{AttemptRow, Digest};
 use serde::Serialize;
 
 use super::names;
@@ -21,6 +21,8 @@ pub struct CheckpointView {
     pub new_bytes: u64,
     pub stop_ms: f64,
     pub total_ms: f64,
+    /// What the store names its pages by: sha1 or blake3.
+    pub digest: &'static str,
     /// The host it was taken on.
     pub host: HostView,
     pub processes: Vec<ProcessView>,
@@ -99,8 +101,8 @@ pub struct BytesView {
 }
 
 impl CheckpointView {
-    /// The view of a checkpoint's row and image.
-    pub fn new(row: &AttemptRow, image: &ProcessImage) -> CheckpointView {
+    /// The view of a checkpoint's row and image, in a store of this digest.
+    pub fn new(row: &AttemptRow, image: &ProcessImage, digest: Digest) -> CheckpointView {
         let written = row.written;
         CheckpointView {
             id: row.id,
@@ -112,13 +114,14 @@ impl CheckpointView {
             new_bytes: row.new_bytes,
             stop_ms: row.stop_ms,
             total_ms: row.total_ms,
+            digest: digest.name(),
             host: HostView {
                 kernel_release: image.host.kernel_release.clone(),
                 processor: image.host.processor.clone(),
                 ckpt_version: image.host.ckpt_version.clone(),
             },
             processes: vec![process(image)],
-            threads: image.threads.iter().map(|thread| thread_view(image.pid, thread)).collect(),
+            threads: threads(image),
             regions: image.regions.iter().enumerate().map(|(id, region)| region_view(id, region)).collect(),
             descriptors: descriptors(image),
             bytes: BytesView {
@@ -144,6 +147,11 @@ fn process(image: &ProcessImage) -> ProcessView {
     }
 }
 
+/// The threads of an image.
+pub fn threads(image: &ProcessImage) -> Vec<ThreadView> {
+    image.threads.iter().map(|thread| thread_view(image.pid, thread)).collect()
+}
+
 fn thread_view(pid: i32, thread: &ThreadImage) -> ThreadView {
     let waiting_in = thread.waiting_call.map(names::system_call);
     ThreadView { pid, tid: thread.tid, name: lossy(&thread.name), waiting_in }
@@ -160,7 +168,8 @@ fn region_view(id: usize, region: &Region) -> RegionView {
     }
 }
 
-fn kind(region: &Region) -> &'static str {
+/// What a region is, in a word.
+pub fn kind(region: &Region) -> &'static str {
     match region.backing {
         Backing::Anonymous if region.name == b"[heap]" => "heap",
         Backing::Anonymous if region.name.starts_with(b"[stack") => "stack",
@@ -171,14 +180,16 @@ fn kind(region: &Region) -> &'static str {
     }
 }
 
-fn protection(region: &Region) -> String {
+/// Its rights as in /proc/PID/maps.
+pub fn protection(region: &Region) -> String {
     let shared = matches!(region.backing, Backing::SharedFile { .. } | Backing::SharedObject { .. });
     let right = |bit, letter| if region.protection & bit != 0 { letter } else { '-' };
     let rights = [right(libc::PROT_READ, 'r'), right(libc::PROT_WRITE, 'w'), right(libc::PROT_EXEC, 'x')];
     rights.into_iter().chain([if shared { 's' } else { 'p' }]).collect()
 }
 
-fn descriptors(image: &ProcessImage) -> Vec<DescriptorView> {
+/// The descriptor table of an image.
+pub fn descriptors(image: &ProcessImage) -> Vec<DescriptorView> {
     let known = image.descriptors.iter().filter_map(|descriptor| {
         let file = image.files.get(descriptor.file as usize)?;
         let mut flags = names::open_flags(file.flags);
@@ -214,6 +225,7 @@ fn target(file: &OpenFile) -> (&'static str, String, Option<u64>) {
     }
 }
 
-fn lossy(bytes: &[u8]) -> String {
+/// Text from the program, as far as it is text.
+pub fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use super::{Attempt, Sharing};
 use crate::{
-    PageKey, PageList, PageListRef, Result, StoreError,
+    Digest, PageKey, PageList, PageListRef, Result, StoreError,
     files::PackName,
     index::Shareable,
     key_table::Place,
@@ -29,8 +29,9 @@ impl Attempt {
         // The list may name what others have sealed since this process last looked.
         self.shared.refresh()?;
         let leaves: Vec<&Leaf> = list.leaves().collect();
+        let digest = self.digest();
         leaves.par_iter().for_each(|leaf| {
-            leaf.node_key();
+            leaf.node_key(digest);
         });
         let condemned = self.find_pages(&leaves)?;
         if !condemned.is_empty() {
@@ -88,6 +89,10 @@ impl Attempt {
 }
 
 impl NodeSink for Attempt {
+    fn digest(&self) -> Digest {
+        self.shared.header.digest
+    }
+
     fn has(&self, key: &PageKey) -> bool {
         let found = || self.shared.index().shareable_node(key, self.row.id);
         let shares = || self.sharing == Sharing::WithAll && matches!(found(), Shareable::Yes | Shareable::ThisTime);

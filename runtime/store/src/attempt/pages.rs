@@ -11,7 +11,6 @@ use super::{Attempt, Sharing};
 use crate::{
     PAGE_BYTES, PageKey, Result, StoreError,
     codec::{Codec, Encoder},
-    digest::keys_of,
     format::pack::RUN_PAGES_MAX,
     index::{Index, Shareable},
     key_table::Place,
@@ -43,17 +42,17 @@ impl Attempt {
     }
 
     fn write_batches(&mut self, pages: &[u8]) -> Result<Vec<PageKey>> {
-        let digest = self.shared.digest;
+        let digest = self.shared.header.digest;
         let mut all = Vec::with_capacity(pages.len() / PAGE_BYTES);
         let mut batches = pages.chunks(self.shared.options.batch_bytes());
         let mut batch = batches.next().unwrap_or_default();
-        let mut keys = keys_of(digest, batch);
+        let mut keys = digest.keys_of(batch);
         while !batch.is_empty() {
             let next = batches.next().unwrap_or_default();
             let (stored, next_keys) = if next.is_empty() {
                 (self.write_batch(batch, &keys), Vec::new())
             } else {
-                rayon::join(|| self.write_batch(batch, &keys), || keys_of(digest, next))
+                rayon::join(|| self.write_batch(batch, &keys), || digest.keys_of(next))
             };
             stored?;
             all.append(&mut keys);

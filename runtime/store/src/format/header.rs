@@ -4,25 +4,31 @@
 //! kept for what encryption will need (key derivation and a wrapped key), behind an incompat bit.
 
 use super::{VERSION, fields::Block, fields::Fields};
-use crate::{Result, StoreError, files::Input};
+use crate::{Digest, Result, StoreError, files::Input};
 
 pub(crate) const HEADER_BYTES: usize = 512;
 const MAGIC: &[u8; 8] = b"ckptstor";
 const ENCRYPTION_BYTES: usize = 256;
-/// No incompat feature exists yet.
-const INCOMPAT_KNOWN: u64 = 0;
+/// Incompat bit: keys are made with BLAKE3, not with SHA-1 and XXH3-64.
+const INCOMPAT_BLAKE3: u64 = 1 << 0;
+const INCOMPAT_KNOWN: u64 = INCOMPAT_BLAKE3;
 
 /// What a store says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
     pub store_id: [u8; 16],
     pub created_unix_s: u64,
+    pub digest: Digest,
 }
 
 impl Header {
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let block = Block::new(MAGIC).u32(VERSION).u32(HEADER_BYTES as u32);
-        let block = block.u64(0).u64(INCOMPAT_KNOWN);
+        let incompat = match self.digest {
+            Digest::Sha1 => 0,
+            Digest::Blake3 => INCOMPAT_BLAKE3,
+        };
+        let block = block.u64(0).u64(incompat);
         block.put(&self.store_id).u64(self.created_unix_s).reserved(ENCRYPTION_BYTES).finish()
     }
 
@@ -47,6 +53,7 @@ impl Header {
         if incompat & !INCOMPAT_KNOWN != 0 {
             return unsupported("incompat feature bits", incompat & !INCOMPAT_KNOWN);
         }
-        Ok(Self { store_id: fields.take(), created_unix_s: fields.u64() })
+        let digest = if incompat & INCOMPAT_BLAKE3 == 0 { Digest::Sha1 } else { Digest::Blake3 };
+        Ok(Self { store_id: fields.take(), created_unix_s: fields.u64(), digest })
     }
 }

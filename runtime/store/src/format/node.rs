@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_node_comes_back_and_no_other_bytes_are_one() {
-        let key = PageKey::of(&[1; 4096]);
+        let key = PageKey::from_bytes([1; KEY_BYTES]);
         for (level, last) in [(0, 511), (3, 63)] {
             let children = vec![(0, key), (17, key), (last, key)];
             let bytes = encode(level, children.iter().copied());

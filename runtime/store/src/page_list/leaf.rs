@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    PageKey,
+    Digest, PageKey,
     format::node::{self, LEAF_PAGES},
 };
 
@@ -20,8 +20,8 @@ const PAGES: usize = LEAF_PAGES as usize;
 pub(crate) struct Leaf {
     present: [u64; PAGES / 64],
     keys: Vec<PageKey>,
-    /// The key of the stored form; unset again by every change.
-    node_key: OnceLock<PageKey>,
+    /// The key of the stored form, and what it was made with; unset again by every change.
+    node_key: OnceLock<(Digest, PageKey)>,
     known: KnownIn,
 }
 
@@ -45,9 +45,9 @@ impl PartialEq for Leaf {
 impl Eq for Leaf {}
 
 impl Leaf {
-    /// The leaf of a stored node whose key is `node_key`; positions are in order and keys not zero.
-    pub fn of_children(children: &[(u16, PageKey)], node_key: PageKey) -> Self {
-        let mut leaf = Self { node_key: node_key.into(), ..Self::default() };
+    /// The leaf of a stored node whose key by `digest` is `node_key`; positions are in order and keys not zero.
+    pub fn of_children(children: &[(u16, PageKey)], digest: Digest, node_key: PageKey) -> Self {
+        let mut leaf = Self { node_key: (digest, node_key).into(), ..Self::default() };
         for (page, key) in children {
             leaf.present[usize::from(*page) / 64] |= 1 << (page % 64);
             leaf.keys.push(*key);
@@ -138,8 +138,36 @@ impl Leaf {
         node::encode(0, self.iter().map(|(page, key)| (page as u16, key)))
     }
 
-    /// The key of the stored form.
-    pub fn node_key(&self) -> PageKey {
-        *self.node_key.get_or_init(|| PageKey::of_bytes(&self.encode()))
+    /// Whether both remember the same stored form. Two that are equal and do not remember may say no.
+    pub fn is_known_to_equal(&self, other: &Self) -> bool {
+        self.node_key.get().is_some() && self.node_key.get() == other.node_key.get()
+    }
+
+    /// The key of the stored form in a store of this digest. It is remembered for one digest: a list goes to one store.
+    pub fn node_key(&self, digest: Digest) -> PageKey {
+        let key = || digest.key_of_bytes(&self.encode());
+        match self.node_key.get_or_init(|| (digest, key())) {
+            (made_with, remembered) if *made_with == digest => *remembered,
+            _ => key(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remembered_key_is_never_given_out_for_the_other_digest() {
+        let mut leaf = Leaf::default();
+        leaf.set(3, PageKey::from_bytes([5; 28]));
+        let fresh = |digest: Digest| digest.key_of_bytes(&leaf.encode());
+        for (first, second) in [(Digest::Sha1, Digest::Blake3), (Digest::Blake3, Digest::Sha1)] {
+            let mut asked = leaf.clone();
+            asked.node_key.take();
+            assert_eq!([first, second, first].map(|digest| asked.node_key(digest)), [first, second, first].map(fresh));
+        }
+        let read = Leaf::of_children(&[(3, PageKey::from_bytes([5; 28]))], Digest::Blake3, fresh(Digest::Blake3));
+        assert_eq!(read.node_key(Digest::Sha1), fresh(Digest::Sha1));
     }
 }

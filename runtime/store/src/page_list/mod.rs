@@ -106,6 +106,27 @@ impl PageList {
         slice
     }
 
+    /// The pages that are others than in `before`, in order: number, key in `before`, key here. Leaves that are known to
+    /// be equal, because the two lists share them or were read from equal nodes, are passed by without a look inside.
+    pub fn changed_from<'a>(&'a self, before: &'a PageList) -> impl Iterator<Item = (u64, PageKey, PageKey)> + 'a {
+        let (mut before, mut after) = (before.leaves.iter().peekable(), self.leaves.iter().peekable());
+        let windows = std::iter::from_fn(move || {
+            let next = [before.peek(), after.peek()].into_iter().flatten().map(|(window, _)| **window).min()?;
+            let old = before.next_if(|(window, _)| **window == next).map(|(_, leaf)| leaf);
+            let new = after.next_if(|(window, _)| **window == next).map(|(_, leaf)| leaf);
+            Some((next, old, new))
+        });
+        let may_differ = |old: Option<&Arc<Leaf>>, new: Option<&Arc<Leaf>>| {
+            !old.zip(new).is_some_and(|(old, new)| Arc::ptr_eq(old, new) || old.is_known_to_equal(new))
+        };
+        windows.filter(move |(_, old, new)| may_differ(*old, *new)).flat_map(|(window, old, new)| {
+            let key = |leaf: Option<&'a Arc<Leaf>>, page| leaf.map_or(PageKey::ZERO, |leaf| leaf.get(page));
+            let pages = (0..LEAF_PAGES as usize).map(move |page| (page, key(old, page), key(new, page)));
+            let changed = pages.filter(|(_, old, new)| old != new);
+            changed.map(move |(page, old, new)| (window * LEAF_PAGES + page as u64, old, new))
+        })
+    }
+
     pub(crate) fn leaves(&self) -> impl Iterator<Item = &Leaf> {
         self.leaves.values().map(Arc::as_ref)
     }
@@ -136,9 +157,10 @@ fn windows(first: u64, pages: u64) -> impl Iterator<Item = (u64, Range<usize>)> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Digest;
 
     fn key(n: u64) -> PageKey {
-        PageKey::of_bytes(&n.to_le_bytes())
+        Digest::Sha1.key_of_bytes(&n.to_le_bytes())
     }
 
     #[test]
@@ -156,6 +178,52 @@ mod tests {
                 .collect();
             assert_eq!(slice.iter().collect::<Vec<_>>(), expected, "{first} {pages}");
         }
+    }
+
+    /// What `changed_from` must give, from plain maps.
+    fn changes(before: &PageList, after: &PageList) -> Vec<(u64, PageKey, PageKey)> {
+        let (old, new): (BTreeMap<_, _>, BTreeMap<_, _>) = (before.iter().collect(), after.iter().collect());
+        let pages: std::collections::BTreeSet<u64> = old.keys().chain(new.keys()).copied().collect();
+        let key = |map: &BTreeMap<u64, PageKey>, page: &u64| map.get(page).copied().unwrap_or(PageKey::ZERO);
+        let all = pages.into_iter().map(|page| (page, key(&old, &page), key(&new, &page)));
+        all.filter(|(_, old, new)| old != new).collect()
+    }
+
+    #[test]
+    fn the_changes_are_those_of_two_plain_maps() {
+        let mut before = PageList::new();
+        before.set_run(0, &[key(1); 2000]);
+        before.set_run(5000, &[key(2); 10]);
+        before.set(1 << 30, key(3));
+        let mut after = before.clone();
+        after.set(700, key(9));
+        after.clear_run(1023, 2);
+        after.set(9999, key(4));
+        after.clear_run(1 << 30, 1);
+        after.set(u64::MAX, key(5));
+        // Written anew with what was there: another leaf, the same pages.
+        after.set(5000, key(6));
+        after.set(5000, key(2));
+        let found: Vec<_> = after.changed_from(&before).collect();
+        assert_eq!(found, changes(&before, &after));
+        assert_eq!(found.len(), 6);
+        assert_eq!(found[0], (700, key(1), key(9)));
+        assert_eq!(before.changed_from(&after).collect::<Vec<_>>(), changes(&after, &before), "the way back");
+        let nothing = PageList::new();
+        assert_eq!(before.changed_from(&nothing).count(), 2011);
+        assert_eq!(nothing.changed_from(&before).count(), 2011);
+        assert_eq!(before.changed_from(&before).count(), 0);
+    }
+
+    #[test]
+    fn leaves_that_are_shared_or_of_equal_nodes_are_not_looked_into() {
+        // Leaves that lie about their nodes: whoever looks inside finds a difference.
+        let leaf = |fill, node_key| Arc::new(Leaf::of_children(&[(7, key(fill))], Digest::Sha1, node_key));
+        let list = |leaf: &Arc<Leaf>| PageList { leaves: BTreeMap::from([(3, leaf.clone())]) };
+        let (one, twin, other) = (leaf(1, key(100)), leaf(2, key(100)), leaf(2, key(200)));
+        assert_eq!(list(&one).changed_from(&list(&twin)).count(), 0);
+        let found: Vec<_> = list(&other).changed_from(&list(&one)).collect();
+        assert_eq!(found, [(3 * LEAF_PAGES + 7, key(1), key(2))]);
     }
 
     #[test]

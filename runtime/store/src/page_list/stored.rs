@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::{Leaf, PageList, PageListRef};
 use crate::{
-    PageKey, Result, StoreError,
+    Digest, PageKey, Result, StoreError,
     format::node::{self, FAN_OUT, LEVEL_MAX},
 };
 
@@ -17,6 +17,8 @@ const LEAVES_MAX: usize = 1 << 22;
 
 /// Where nodes are written to.
 pub(crate) trait NodeSink {
+    /// What nodes are named by there.
+    fn digest(&self) -> Digest;
     /// Whether the node is stored already.
     fn has(&self, key: &PageKey) -> bool;
     /// Stores a node.
@@ -27,7 +29,7 @@ pub(crate) trait NodeSink {
 pub(crate) fn write(list: &PageList, sink: &mut impl NodeSink) -> Result<PageListRef> {
     let mut nodes = Vec::with_capacity(list.leaves.len());
     for (window, leaf) in &list.leaves {
-        let key = leaf.node_key();
+        let key = leaf.node_key(sink.digest());
         if !sink.has(&key) {
             sink.write(key, &leaf.encode())?;
         }
@@ -48,7 +50,7 @@ fn write_level(level: u8, below: &[(u64, PageKey)], sink: &mut impl NodeSink) ->
     let mut nodes = Vec::new();
     for children in below.chunk_by(|a, b| a.0 / FAN_OUT == b.0 / FAN_OUT) {
         let node = node::encode(level, children.iter().map(|(at, key)| ((at % FAN_OUT) as u16, *key)));
-        let key = PageKey::of_bytes(&node);
+        let key = sink.digest().key_of_bytes(&node);
         if !sink.has(&key) {
             sink.write(key, &node)?;
         }
@@ -62,8 +64,13 @@ pub(crate) type ReadNodes<'a> = dyn Fn(&[PageKey]) -> Result<Vec<Vec<u8>>> + 'a;
 /// Makes the error for a node that is not what its place in the tree asks for.
 pub(crate) type Damage<'a> = dyn Fn(&PageKey, String) -> StoreError + 'a;
 
-/// Reads the list of `root`.
-pub(crate) fn read(root: &PageListRef, read_nodes: &ReadNodes<'_>, corrupt: &Damage<'_>) -> Result<PageList> {
+/// Reads the list of `root`, whose nodes are named by `digest`.
+pub(crate) fn read(
+    root: &PageListRef,
+    digest: Digest,
+    read_nodes: &ReadNodes<'_>,
+    corrupt: &Damage<'_>,
+) -> Result<PageList> {
     let mut list = PageList::new();
     if root.root.is_zero() && root.pages == 0 {
         return Ok(list);
@@ -85,8 +92,8 @@ pub(crate) fn read(root: &PageListRef, read_nodes: &ReadNodes<'_>, corrupt: &Dam
         nodes = below;
     }
     let decoded = decode_level(0, &nodes, read_nodes, corrupt)?;
-    let leaves: HashMap<_, _> =
-        decoded.into_iter().map(|(key, children)| (key, Arc::new(Leaf::of_children(&children, key)))).collect();
+    let leaf = |(key, children): (PageKey, Children)| (key, Arc::new(Leaf::of_children(&children, digest, key)));
+    let leaves: HashMap<_, _> = decoded.into_iter().map(leaf).collect();
     list.leaves = nodes.iter().map(|(window, key)| (*window, leaves[key].clone())).collect();
     let pages = list.page_count();
     if pages != root.pages || list.leaves.values().any(|leaf| leaf.page_count() == 0) {

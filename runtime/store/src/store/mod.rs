@@ -16,8 +16,7 @@ use std::{
 };
 
 use crate::{
-    Attempt, AttemptRow, AttemptStart, Result, StoreOptions,
-    digest::PagesDigest,
+    Attempt, AttemptRow, AttemptStart, Digest, Result, StoreOptions,
     files::Files,
     format::header::Header,
     index::{Index, SharedIndex},
@@ -50,7 +49,6 @@ pub(crate) struct Shared {
     pub files: Files,
     pub options: StoreOptions,
     pub header: Header,
-    pub digest: PagesDigest,
     pub open_packs: OpenPacks,
     index: SharedIndex,
 }
@@ -90,6 +88,11 @@ impl Store {
     /// The store's directory.
     pub fn dir(&self) -> &Path {
         self.shared.files.root()
+    }
+
+    /// What the store names its pages by: chosen when it was made.
+    pub fn digest(&self) -> Digest {
+        self.shared.header.digest
     }
 
     /// Begins an attempt to take a checkpoint. Cheap: the index is loaded by the first pages written.

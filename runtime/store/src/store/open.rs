@@ -8,9 +8,8 @@ use std::{path::Path, sync::Arc, time::SystemTime};
 
 use super::{Shared, Store};
 use crate::{
-    Result, StoreError, StoreOptions,
+    Digest, Result, StoreError, StoreOptions,
     backend::{Backend, Local},
-    digest::{PagesDigest, keys_of_each},
     fault,
     files::{DIRECTORIES, Files, HEADER, HEADER_NEW, LOCK},
     format::header::Header,
@@ -33,9 +32,9 @@ impl Store {
     pub fn create_or_open_on(backend: Arc<dyn Backend>, options: &StoreOptions) -> Result<Store> {
         let files = Files::new(backend);
         if read_header(&files)?.is_none() {
-            initialise(&files)?;
+            initialise(&files, options.digest)?;
         }
-        Self::open_files(files, options, keys_of_each)
+        Self::open_files(files, options)
     }
 
     /// Opens the store in `dir`.
@@ -50,15 +49,15 @@ impl Store {
 
     /// [`Store::open`] on any back end.
     pub fn open_on(backend: Arc<dyn Backend>, options: &StoreOptions) -> Result<Store> {
-        Self::open_files(Files::new(backend), options, keys_of_each)
+        Self::open_files(Files::new(backend), options)
     }
 
-    pub(super) fn open_files(files: Files, options: &StoreOptions, digest: PagesDigest) -> Result<Store> {
+    fn open_files(files: Files, options: &StoreOptions) -> Result<Store> {
         let Some(header) = read_header(&files)? else {
             return Err(StoreError::NotAStore { path: files.path(""), found: "it has no file named header".into() });
         };
         let (options, index, open_packs) = (*options, SharedIndex::default(), OpenPacks::default());
-        Ok(Store { shared: Arc::new(Shared { files, options, header, digest, open_packs, index }) })
+        Ok(Store { shared: Arc::new(Shared { files, options, header, open_packs, index }) })
     }
 }
 
@@ -66,7 +65,7 @@ fn read_header(files: &Files) -> Result<Option<Header>> {
     files.open_if_there(HEADER)?.as_ref().map(Header::read).transpose()
 }
 
-fn initialise(files: &Files) -> Result<()> {
+fn initialise(files: &Files, digest: Digest) -> Result<()> {
     refuse_other_files(files)?;
     let _lock = files.lock()?;
     if read_header(files)?.is_some() {
@@ -81,7 +80,7 @@ fn initialise(files: &Files) -> Result<()> {
     }
     files.remove(HEADER_NEW, fault::LEFTOVER_REMOVE)?;
     let mut output = files.create(HEADER_NEW, fault::HEADER_CREATE)?;
-    output.append(&new_header(files)?.encode(), fault::HEADER_WRITE)?;
+    output.append(&new_header(files, digest)?.encode(), fault::HEADER_WRITE)?;
     output.sync(fault::HEADER_SYNC)?;
     files.rename(HEADER_NEW, HEADER, fault::HEADER_RENAME)?;
     files.sync_dir("", fault::ROOT_SYNC)
@@ -102,7 +101,7 @@ fn refuse_other_files(files: &Files) -> Result<()> {
     }
 }
 
-fn new_header(files: &Files) -> Result<Header> {
+fn new_header(files: &Files, digest: Digest) -> Result<Header> {
     let mut store_id = [0; 16];
     rustix::rand::getrandom(&mut store_id, rustix::rand::GetRandomFlags::empty()).map_err(|error| StoreError::Io {
         path: files.path(HEADER),
@@ -110,5 +109,5 @@ fn new_header(files: &Files) -> Result<Header> {
         source: error.into(),
     })?;
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Ok(Header { store_id, created_unix_s: since_1970.as_secs() })
+    Ok(Header { store_id, created_unix_s: since_1970.as_secs(), digest })
 }

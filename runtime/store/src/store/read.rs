@@ -62,7 +62,8 @@ impl Store {
 
     /// The page list of `root`.
     pub fn page_list(&self, root: &PageListRef) -> Result<PageList> {
-        stored::read(root, &|keys| self.shared.read_nodes(keys), &|key, found| self.shared.corrupt_node(key, found))
+        let corrupt = |key: &PageKey, found| self.shared.corrupt_node(key, found);
+        stored::read(root, self.digest(), &|keys| self.shared.read_nodes(keys), &corrupt)
     }
 }
 
@@ -151,7 +152,7 @@ impl Shared {
     /// Refuses pages that are not the ones asked for.
     fn prove(&self, input: &Input, group: &[Wanted<'_>]) -> Result<()> {
         let pages: Vec<&Page> = group.iter().map(|wanted| &*wanted.page).collect();
-        for (wanted, found) in group.iter().zip((self.digest)(&pages)) {
+        for (wanted, found) in group.iter().zip(self.header.digest.keys_of_each(&pages)) {
             if found != wanted.key {
                 let (expected, found) = (format!("{:?}", wanted.key), format!("{found:?}"));
                 return Err(input.corrupt(wanted.run.offset, "a page's digests", expected, found));
@@ -187,7 +188,7 @@ impl Shared {
         };
         let input = self.open_packs.get(&self.files, name)?;
         let bytes = input.read(node.offset, node.bytes.into())?;
-        let found = PageKey::of_bytes(&bytes);
+        let found = self.header.digest.key_of_bytes(&bytes);
         if found != *key {
             return Err(input.corrupt(node.offset, "a node's digests", format!("{key:?}"), format!("{found:?}")));
         }

@@ -1,15 +1,18 @@
-//! Which checkpoint is meant. A choice that would be a guess is left to the user, who gets the list of jobs.
+//! Which checkpoint a command means when the user names a store, perhaps a number, perhaps a job.
+//!
+//! The rule is the same for all commands: a choice that would be a guess is left to the user, who gets the list of jobs.
+//! Jobs without a checkpoint are no choice. A job is named by its id or by its name.
 
 use std::io;
 use std::path::Path;
 
 use ckpt_store::{AttemptRow, AttemptState};
 
-use crate::commands::list::{state_word, time};
-use crate::commands::table::{Align, Table};
+use super::list::{state_word, time};
+use super::table::{Align, Table};
 use crate::error::{Error, Result};
 
-/// The id of the checkpoint to restart: `id`, or the newest sealed one of `job`, or of the only job there is.
+/// The id of the checkpoint that is meant: `id`, or the newest sealed one of `job`, or of the only job there is.
 pub fn select(dir: &Path, attempts: &[AttemptRow], id: Option<u64>, job: Option<&str>) -> Result<u64> {
     match id {
         Some(id) => by_id(dir, attempts, id, job),
@@ -22,10 +25,7 @@ fn by_id(dir: &Path, attempts: &[AttemptRow], id: u64, job: Option<&str>) -> Res
         // The store knows best how to say that it does not exist.
         return Ok(id);
     };
-    if let Some(job) = job.filter(|job| !is_of(row, job)) {
-        let message = format!("checkpoint {id} belongs to job {} ({}), not to {job}", row.job, row.name);
-        return Err(Error::Usage(message));
-    }
+    refuse_other_job(row, job)?;
     if row.state != AttemptState::Sealed {
         return Err(nothing_sealed(dir, &format!("attempt {id} is not a checkpoint: {}", fate(row))));
     }
@@ -36,16 +36,14 @@ fn newest(dir: &Path, attempts: &[AttemptRow], job: Option<&str>) -> Result<u64>
     let meant: Vec<&AttemptRow> = attempts.iter().filter(|row| job.is_none_or(|job| is_of(row, job))).collect();
     let newest_of_jobs = newest_sealed_of_each_job(&meant);
     match (newest_of_jobs.as_slice(), meant.iter().max_by_key(|row| row.id), job) {
-        ([only], _, _) => Ok(only.id),
-        ([], Some(last), _) => Err(nothing_sealed(dir, &format!("the newest attempt, {}, {}", last.id, fate(last)))),
-        ([], None, Some(job)) if !attempts.is_empty() => {
-            let every: Vec<&AttemptRow> = attempts.iter().collect();
-            let message = match newest_sealed_of_each_job(&every).as_slice() {
-                [] => format!("no job {job} in {}, and no other with a checkpoint", dir.display()),
-                others => format!("no job {job} in {}\n{}", dir.display(), jobs(others).to_string().trim_end()),
-            };
-            Err(Error::Usage(message))
+        ([only], _, _) => {
+            if let Some(damaged) = unreadable_after(attempts, only.id) {
+                log::warn!("attempt {} may be newer than checkpoint {}: {}", damaged.id, only.id, damaged.reason);
+            }
+            Ok(only.id)
         }
+        ([], Some(last), _) => Err(nothing_sealed(dir, &format!("the newest attempt, {}, {}", last.id, fate(last)))),
+        ([], None, Some(job)) if !attempts.is_empty() => Err(no_such_job(dir, attempts, job)),
         ([], None, _) => Err(nothing_sealed(dir, "no checkpoint has been taken into it")),
         (several, _, _) => {
             let dir = dir.display();
@@ -57,8 +55,46 @@ fn newest(dir: &Path, attempts: &[AttemptRow], job: Option<&str>) -> Result<u64>
     }
 }
 
+/// The attempts of `job`, or all; a job that the store has never seen is a mistake of the user's.
+pub fn attempts_of(dir: &Path, attempts: Vec<AttemptRow>, job: Option<&str>) -> Result<Vec<AttemptRow>> {
+    let Some(job) = job else { return Ok(attempts) };
+    if !attempts.is_empty() && !attempts.iter().any(|row| is_of(row, job)) {
+        return Err(no_such_job(dir, &attempts, job));
+    }
+    Ok(attempts.into_iter().filter(|row| is_of(row, job)).collect())
+}
+
+/// An error if `row` is known to be of another job than `job`.
+pub fn refuse_other_job(row: &AttemptRow, job: Option<&str>) -> Result<()> {
+    match job {
+        Some(job) if !is_of(row, job) => {
+            let message = format!("checkpoint {} belongs to job {} ({}), not to {job}", row.id, row.job, row.name);
+            Err(Error::Usage(message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the record is too damaged to say whose it is.
+pub fn is_unreadable(row: &AttemptRow) -> bool {
+    row.job.is_empty()
+}
+
+/// To go back to older memory in silence would be a guess too.
+fn unreadable_after(attempts: &[AttemptRow], id: u64) -> Option<&AttemptRow> {
+    attempts.iter().find(|row| row.id > id && is_unreadable(row))
+}
+
 fn is_of(row: &AttemptRow, job: &str) -> bool {
     row.job == job || row.name == job
+}
+
+fn no_such_job(dir: &Path, attempts: &[AttemptRow], job: &str) -> Error {
+    let every: Vec<&AttemptRow> = attempts.iter().collect();
+    Error::Usage(match newest_sealed_of_each_job(&every).as_slice() {
+        [] => format!("no job {job} in {}, and no other with a checkpoint", dir.display()),
+        others => format!("no job {job} in {}\n{}", dir.display(), jobs(others).to_string().trim_end()),
+    })
 }
 
 /// Ascending by id, so the job that was checkpointed last comes last.
@@ -141,6 +177,28 @@ mod tests {
         let (code, message) = choose(&attempts, None, Some("cold")).unwrap_err();
         assert_eq!(code, USAGE);
         assert!(message.contains("no job cold") && message.contains("heat"), "{message}");
+    }
+
+    #[test]
+    fn the_attempts_of_a_job_are_those_with_its_id_or_name() {
+        let attempts = vec![attempt(1, "a", "heat", Sealed), attempt(2, "b", "jacobi", Failed)];
+        let ids = |job| {
+            let found = attempts_of(Path::new("/store"), attempts.clone(), job);
+            found.map(|rows| rows.iter().map(|row| row.id).collect::<Vec<_>>()).map_err(|error| error.exit_code())
+        };
+        assert_eq!(ids(None), Ok(vec![1, 2]));
+        assert_eq!(ids(Some("heat")), Ok(vec![1]));
+        assert_eq!(ids(Some("b")), Ok(vec![2]));
+        assert_eq!(ids(Some("cold")), Err(USAGE));
+        assert_eq!(attempts_of(Path::new("/store"), Vec::new(), Some("heat")).unwrap(), [], "nothing was attempted");
+    }
+
+    #[test]
+    fn a_newer_attempt_that_cannot_be_read_is_noticed() {
+        let attempts = [attempt(1, "", "", Failed), attempt(2, "a", "heat", Sealed), attempt(3, "", "", Failed)];
+        assert_eq!(choose(&attempts, None, None), Ok(2));
+        assert_eq!(unreadable_after(&attempts, 2).map(|row| row.id), Some(3));
+        assert_eq!(unreadable_after(&attempts[..2], 2), None);
     }
 
     #[test]

@@ -1,0 +1,59 @@
+//! The program's store: opened, or made the way the user wants it.
+//!
+//! What a store names its pages by is settled when it is made. A user who asks for something else later is told, since
+//! the checkpoints are good either way and refusing them would help nobody.
+
+use std::path::Path;
+
+use ckpt_store::{Digest, Store, StoreOptions};
+use ckpt_wire::{Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1};
+
+use crate::error::{Error, Result};
+
+/// What the program's user wants a new store to name its pages by, if anything.
+pub fn wanted_digest(control: &Control) -> Result<Option<Digest>> {
+    match control.digest {
+        DIGEST_ANY => Ok(None),
+        DIGEST_SHA1 => Ok(Some(Digest::Sha1)),
+        DIGEST_BLAKE3 => Ok(Some(Digest::Blake3)),
+        unknown => Err(Error::environment(
+            "making the store",
+            format!("libckpt.so asks for digest {unknown}, which this ckpt does not know"),
+            "use the ckpt that belongs to it",
+        )),
+    }
+}
+
+/// Opens the store in `directory`, or makes it with the digest that is wanted.
+pub fn open_store(directory: &Path, wanted: Option<Digest>) -> Result<Store> {
+    let options = StoreOptions { digest: wanted.unwrap_or_default(), ..StoreOptions::default() };
+    Ok(Store::create_or_open_with(directory, &options)?)
+}
+
+/// What to tell a user whose wish came too late for `store`.
+pub fn digest_warning(store: &Store, wanted: Option<Digest>) -> Option<String> {
+    let (kept, wanted) = (store.digest(), wanted?);
+    (kept != wanted).then(|| {
+        let dir = store.dir().display();
+        format!("{dir} was made with digest {kept} and keeps it; for {wanted} name a directory without a store")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_store_gets_the_digest_that_is_wanted_and_keeps_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        let made = open_store(&path, Some(Digest::Blake3)).unwrap();
+        assert_eq!((made.digest(), digest_warning(&made, Some(Digest::Blake3))), (Digest::Blake3, None));
+        let opened = open_store(&path, Some(Digest::Sha1)).unwrap();
+        assert_eq!(opened.digest(), Digest::Blake3);
+        let warning = digest_warning(&opened, Some(Digest::Sha1)).unwrap();
+        assert!(warning.contains("digest blake3 and keeps it; for sha1"), "{warning}");
+        assert_eq!(digest_warning(&open_store(&path, None).unwrap(), None), None, "who has no wish is told nothing");
+        assert_eq!(open_store(&dir.path().join("other"), None).unwrap().digest(), Digest::Sha1);
+    }
+}

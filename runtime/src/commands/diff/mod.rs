@@ -1,0 +1,66 @@
+//! `ckpt diff`: what changed between two checkpoints, by region.
+//!
+//! Page lists are compared and no page is read: two pages are the same when their keys are. Regions are matched by the
+//! addresses they cover, since that is what the program's pointers mean.
+
+mod regions;
+mod text;
+mod view;
+
+use std::path::PathBuf;
+
+use ckpt_store::Store;
+use clap::Args;
+
+use super::{print, print_json, which_checkpoint};
+use crate::error::{Result, exit_code};
+use crate::image;
+use view::DiffView;
+
+/// Show what changed from one checkpoint to another, by region
+#[derive(Args)]
+#[command(after_help = "\
+A page has changed, or was added where all was zero or nothing was mapped, or is gone, zero or not mapped
+now. A region is changed (pages, protection or what is mapped), resized (it covers other addresses: grown,
+shrunk, split or joined), only in A, only in B, or the same.
+
+Examples:
+  ckpt diff ckpt-store 1 2
+  ckpt diff ckpt-store 1 2 --all       unchanged regions too
+  ckpt diff ckpt-store 1 2 --json | jq .totals.pages_changed
+
+The exit code is 0 whether or not something differs.")]
+pub struct Arguments {
+    /// The store
+    dir: PathBuf,
+    /// The checkpoint to start from
+    a: u64,
+    /// The checkpoint to compare with it; it may be older, or another job's
+    b: u64,
+    /// Show the regions that are the same, too
+    #[arg(long)]
+    all: bool,
+    /// One JSON object, for scripts
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn execute(arguments: &Arguments) -> Result<u8> {
+    let store = Store::open(&arguments.dir)?;
+    let attempts = store.attempts()?;
+    let sealed = |id| {
+        let manifest = store.manifest(which_checkpoint::select(&arguments.dir, &attempts, Some(id), None)?)?;
+        let image = image::decode(id, &manifest.state)?;
+        Ok::<_, crate::error::Error>((manifest.row, image))
+    };
+    let (a, b) = (sealed(arguments.a)?, sealed(arguments.b)?);
+    let regions = regions::compare(&a.1.regions, &b.1.regions, &|list| Ok(store.page_list(list)?))?;
+    let view = DiffView::new((&a.0, &a.1), (&b.0, &b.1), &regions, arguments.all);
+    if arguments.json {
+        print_json(&view)?
+    } else {
+        print(&text::render(&view))?
+    }
+    Ok(exit_code::DONE)
+}

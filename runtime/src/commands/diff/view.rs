@@ -1,0 +1,153 @@
+//! Two checkpoints as `ckpt diff` presents them: the same fields in JSON and for people.
+//!
+//! Scripts depend on the names. `a` and `b` are the checkpoints in the order of the command line.
+
+use ckpt_store::AttemptRow;
+use serde::Serialize;
+
+use super::regions::{RegionDiff, State};
+use crate::commands::show::view::{DescriptorView, ThreadView, descriptors, kind, lossy, protection, threads};
+use crate::image::{ProcessImage, Region};
+
+/// Everything that differs.
+#[derive(Serialize)]
+pub struct DiffView {
+    pub a: CheckpointView,
+    pub b: CheckpointView,
+    /// Whether both are of one job.
+    pub same_job: bool,
+    /// Ascending by address; those that are the same only where they were asked for.
+    pub regions: Vec<RegionView>,
+    pub totals: Totals,
+    /// Threads by their tid.
+    pub threads_only_in_a: Vec<ThreadView>,
+    pub threads_only_in_b: Vec<ThreadView>,
+    /// Descriptors by number, kind and target; one that leads elsewhere is in both lists.
+    pub descriptors_only_in_a: Vec<DescriptorView>,
+    pub descriptors_only_in_b: Vec<DescriptorView>,
+}
+
+/// Which checkpoint.
+#[derive(Serialize)]
+pub struct CheckpointView {
+    pub id: u64,
+    pub job: String,
+    pub name: String,
+    pub sealed_unix_s: Option<u64>,
+}
+
+/// A region. What belongs to one checkpoint is null where it has nothing there.
+#[derive(Serialize)]
+pub struct RegionView {
+    /// Hexadecimal, with 0x: in b or, failing that, in a.
+    pub address: String,
+    /// Bytes of all regions of a that lie where the one of b does.
+    pub bytes_a: Option<u64>,
+    pub bytes_b: Option<u64>,
+    /// As `ckpt show` has it, of b or, failing that, of a.
+    pub kind: &'static str,
+    pub name: String,
+    /// As in /proc/PID/maps: `rw-p`; of the first region where there are several.
+    pub protection_a: Option<String>,
+    pub protection_b: Option<String>,
+    /// same, changed, resized, only_in_a or only_in_b.
+    pub state: State,
+    /// Pages with other content.
+    pub pages_changed: u64,
+    /// Pages with content that were zero or not mapped.
+    pub pages_added: u64,
+    /// Pages that had content and are zero or not mapped.
+    pub pages_gone: u64,
+}
+
+/// Sums over all regions, shown or not.
+#[derive(Default, Serialize)]
+pub struct Totals {
+    pub regions_same: u64,
+    pub regions_changed: u64,
+    pub regions_resized: u64,
+    pub regions_only_in_a: u64,
+    pub regions_only_in_b: u64,
+    pub pages_changed: u64,
+    pub pages_added: u64,
+    pub pages_gone: u64,
+}
+
+impl DiffView {
+    /// The view of two checkpoints and the comparison of their regions; `all` keeps the regions that are the same.
+    pub fn new(
+        (a_row, a): (&AttemptRow, &ProcessImage),
+        (b_row, b): (&AttemptRow, &ProcessImage),
+        regions: &[RegionDiff<'_>],
+        all: bool,
+    ) -> DiffView {
+        let shown = regions.iter().filter(|diff| all || diff.state() != State::Same);
+        DiffView {
+            a: CheckpointView::of(a_row),
+            b: CheckpointView::of(b_row),
+            same_job: a_row.job == b_row.job,
+            regions: shown.map(RegionView::of).collect(),
+            totals: Totals::of(regions),
+            threads_only_in_a: only_in(threads(a), &threads(b), |thread| thread.tid),
+            threads_only_in_b: only_in(threads(b), &threads(a), |thread| thread.tid),
+            descriptors_only_in_a: only_in(descriptors(a), &descriptors(b), identity),
+            descriptors_only_in_b: only_in(descriptors(b), &descriptors(a), identity),
+        }
+    }
+}
+
+impl CheckpointView {
+    fn of(row: &AttemptRow) -> CheckpointView {
+        CheckpointView { id: row.id, job: row.job.clone(), name: row.name.clone(), sealed_unix_s: row.sealed_unix_s }
+    }
+}
+
+impl RegionView {
+    fn of(diff: &RegionDiff<'_>) -> RegionView {
+        let first = diff.before.first();
+        let shown = diff.after.or(first);
+        RegionView {
+            address: format!("{:#x}", diff.address()),
+            bytes_a: first.map(|_| diff.before.iter().map(|region| region.bytes).sum()),
+            bytes_b: diff.after.map(|region| region.bytes),
+            kind: shown.map_or("", kind),
+            name: shown.map(|region: &Region| lossy(&region.name)).unwrap_or_default(),
+            protection_a: first.map(protection),
+            protection_b: diff.after.map(protection),
+            state: diff.state(),
+            pages_changed: diff.pages.changed,
+            pages_added: diff.pages.added,
+            pages_gone: diff.pages.gone,
+        }
+    }
+}
+
+impl Totals {
+    fn of(regions: &[RegionDiff<'_>]) -> Totals {
+        let mut totals = Totals::default();
+        for diff in regions {
+            *match diff.state() {
+                State::Same => &mut totals.regions_same,
+                State::Changed => &mut totals.regions_changed,
+                State::Resized => &mut totals.regions_resized,
+                State::OnlyInA => &mut totals.regions_only_in_a,
+                State::OnlyInB => &mut totals.regions_only_in_b,
+            } += 1;
+            totals.pages_changed += diff.pages.changed;
+            totals.pages_added += diff.pages.added;
+            totals.pages_gone += diff.pages.gone;
+        }
+        totals
+    }
+}
+
+/// The descriptors' identity: what must be equal for one to be the same.
+fn identity(descriptor: &DescriptorView) -> (i32, &'static str, String) {
+    (descriptor.number, descriptor.kind, descriptor.target.clone())
+}
+
+/// What `these` have and `those` do not, by `identity`.
+fn only_in<T, I: Ord>(these: Vec<T>, those: &[T], identity: impl Fn(&T) -> I) -> Vec<T> {
+    let there: std::collections::BTreeSet<I> = those.iter().map(&identity).collect();
+    these.into_iter().filter(|one| !there.contains(&identity(one))).collect()
+}
