@@ -51,6 +51,12 @@ pub fn apply(settings: &Settings<'_>, control: &mut Control) -> Result<(), Reaso
         Some(b"blake3") => DIGEST_BLAKE3,
         Some(text) => return Err(unreadable(b"CKPT_DIGEST", text, b"sha1 or blake3")),
     };
+    control.keep = match settings.keep {
+        None => 0,
+        Some(text) => parse_decimal(text)
+            .filter(|&keep| keep > 0)
+            .ok_or_else(|| unreadable(b"CKPT_KEEP", text, b"a number from 1 on"))?,
+    };
     write_absolute(b"CKPT_DIR", &mut control.dir, settings.dir.unwrap_or(DIR_DEFAULT))?;
     if let Some(path) = settings.log {
         write_absolute(b"CKPT_LOG", &mut control.log, path)?;

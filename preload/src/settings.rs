@@ -2,7 +2,9 @@
 
 use core::ffi::c_char;
 
-use ckpt_wire::{ENV_AGENT, ENV_AGENT_PID, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_JOB, ENV_LOG, ENV_NAME, ENV_SIGNAL};
+use ckpt_wire::{
+    ENV_AGENT, ENV_AGENT_PID, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_JOB, ENV_KEEP, ENV_LOG, ENV_NAME, ENV_SIGNAL,
+};
 
 /// The values of our variables, each field the one of its name; an empty value counts as none.
 #[derive(Default)]
@@ -15,6 +17,7 @@ pub struct Settings<'a> {
     pub name: Option<&'a [u8]>,
     pub job: Option<&'a [u8]>,
     pub agent_pid: Option<&'a [u8]>,
+    pub keep: Option<&'a [u8]>,
     pub digest: Option<&'a [u8]>,
 }
 
@@ -45,6 +48,7 @@ impl<'a> Settings<'a> {
             (ENV_NAME, &mut self.name),
             (ENV_JOB, &mut self.job),
             (ENV_AGENT_PID, &mut self.agent_pid),
+            (ENV_KEEP, &mut self.keep),
             (ENV_DIGEST, &mut self.digest),
         ]
         .into_iter()

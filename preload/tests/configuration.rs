@@ -51,6 +51,7 @@ fn without_variables_the_defaults_stand() {
     assert_eq!(control["agent_pid"], "0");
     assert_eq!(control["interval_ms"], "0");
     assert_eq!(control["digest"], "0");
+    assert_eq!(control["keep"], "0");
     assert_eq!(control["generation"], "0");
     assert_eq!(control["name"], "control");
     assert_eq!(control["log"], "");
@@ -99,6 +100,14 @@ fn relative_paths_are_resolved_against_the_directory_of_the_start() {
     assert_eq!(Path::new(&control["agent"]), root.join("bin/ckpt"));
     let control = control_of(support::preloaded(&program).current_dir("/"));
     assert_eq!(control["dir"], "/ckpt-store");
+}
+
+#[test]
+fn what_is_kept_is_a_number_from_one_on() {
+    assert_eq!(control_with(&[("CKPT_KEEP", "3")])["keep"], "3");
+    for wrong in ["0", "-1", "all", "3x"] {
+        assert!(refusal_with("CKPT_KEEP", wrong).starts_with("CKPT_KEEP: cannot read"), "{wrong}");
+    }
 }
 
 #[test]

@@ -36,6 +36,7 @@ int main(int argc, char **argv)
     printf("log %s\n", control + 96 + 256 + 4096);
     printf("agent %s\n", control + 96 + 256 + 2 * 4096);
     printf("digest %lu\n", *(const uint64_t *)(control + 96 + 256 + 3 * 4096));
+    printf("keep %lu\n", *(const uint64_t *)(control + 96 + 256 + 3 * 4096 + 8));
     printf("end\n");
     fflush(stdout);
     while (getchar() != EOF)

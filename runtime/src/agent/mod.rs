@@ -11,6 +11,7 @@ mod client;
 mod open_store;
 mod protocol;
 mod restart_script;
+mod retention;
 mod server;
 
 pub use client::{AwaitingProgram, request_checkpoint, start};

@@ -15,6 +15,7 @@ use super::address::{Address, refuse_strangers};
 use super::open_store::{digest_warning, open_store, wanted_digest};
 use super::protocol::{Reply, Request, receive, send};
 use super::restart_script::write_restart_script;
+use super::retention::Retention;
 use super::{AgentOptions, CheckpointRequest, Trigger, client};
 use crate::capture::{self, Event, Lineage, Program};
 use crate::error::{Error, Result};
@@ -34,6 +35,7 @@ struct Agent {
     store: Store,
     lineage: Lineage,
     interval: Option<Duration>,
+    retention: Retention,
     executable: PathBuf,
 }
 
@@ -55,7 +57,8 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     let interval = (control.interval_ms > 0).then(|| Duration::from_millis(control.interval_ms));
     let executable =
         std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
-    let mut agent = Agent { program, image: control.job, store, lineage: Lineage::default(), interval, executable };
+    let (lineage, retention) = (Lineage::default(), Retention::new(control.keep));
+    let mut agent = Agent { program, image: control.job, store, lineage, interval, retention, executable };
     log::info!("serving process {}", agent.program.pid);
     if let Some(warning) = digest_warning(&agent.store, digest) {
         log::warn!("{warning}");
@@ -223,6 +226,7 @@ impl Agent {
                 if let Err(error) = write_restart_script(self.store.dir(), &self.executable) {
                     log::warn!("{error}");
                 }
+                self.retention.after(&row, &self.store);
                 reply(&Reply::Sealed { id: row.id }, true);
             }
             Err(error) => {

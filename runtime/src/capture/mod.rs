@@ -26,7 +26,7 @@ mod write;
 use std::cell::Cell;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use ckpt_store::{AttemptEnd, AttemptRow, AttemptStart, Store};
+use ckpt_store::{Attempt, AttemptEnd, AttemptRow, AttemptStart, Store};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -111,6 +111,9 @@ fn attempt(
         started_unix_ms: since_epoch.as_millis() as u64,
         processes: 1,
     })?;
+    if let Err(error) = attempt.check_room() {
+        return Err(failed(attempt, error.into(), 0.0));
+    }
     let stop_ms = Cell::new(0.0);
     let mut events = |event| {
         if let Event::Resumed { stop_ms: stopped_ms, .. } = event {
@@ -141,14 +144,16 @@ fn attempt(
             }
             Ok(row)
         }
-        Err(error) => {
-            // The reason matters more than that it could not be written down (a full disk, say).
-            if let Err(unrecorded) = attempt.fail(&error.to_string(), stop_ms.get()) {
-                log::warn!("recording a failed attempt: {unrecorded}");
-            }
-            Err(error)
-        }
+        Err(error) => Err(failed(attempt, error, stop_ms.get())),
     }
+}
+
+/// Ends an attempt, and gives the error back: it matters more than that it could not be written down (a full disk, say).
+fn failed(attempt: Attempt, error: Error, stop_ms: f64) -> Error {
+    if let Err(unrecorded) = attempt.fail(&error.to_string(), stop_ms) {
+        log::warn!("recording a failed attempt: {unrecorded}");
+    }
+    error
 }
 
 /// Ends the program, which has been stopped since it was captured.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ckpt_store::{AttemptState, Copied, PAGE_BYTES, Store};
+use ckpt_store::{AttemptState, Copied, PAGE_BYTES, Store, StoreOptions};
 use clap::Args;
 use serde::Serialize;
 
@@ -41,7 +41,8 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     let (dir, id) = directory_and_number(&arguments.from);
     let from = Store::open(&dir)?;
     let ids = chosen(&from, &dir, id, arguments.job.as_deref())?;
-    let to = Store::create_or_open(&arguments.to)?;
+    let options = StoreOptions { digest: from.digest(), ..StoreOptions::default() };
+    let to = Store::create_or_open_with(&arguments.to, &options)?;
     let mut progress = Progress::start();
     let mut lines = Vec::new();
     for id in ids {

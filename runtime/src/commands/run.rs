@@ -1,12 +1,13 @@
 //! `ckpt run`: starts a program under libckpt.so and is its parent.
 
 use std::ffi::{OsStr, OsString};
+use std::num::NonZeroU32;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ckpt_store::{Digest, Store};
-use ckpt_wire::{ENV_AGENT_PID, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_NAME, TEXT_BYTES};
+use ckpt_wire::{ENV_AGENT_PID, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_KEEP, ENV_NAME, TEXT_BYTES};
 use clap::Args;
 
 use super::interval::check_interval;
@@ -40,6 +41,9 @@ pub struct Arguments {
     /// What a new store names its pages by: sha1 (with XXH3-64) or blake3 [default: $CKPT_DIGEST or sha1]
     #[arg(long, value_parser = check_digest)]
     digest: Option<Digest>,
+    /// How many checkpoints stay; older ones of this job are dropped when a new one is sealed [default: $CKPT_KEEP or all]
+    #[arg(long)]
+    keep: Option<NonZeroU32>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -78,6 +82,9 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     }
     if let Some(interval) = &arguments.interval {
         command.env(ENV_INTERVAL, interval);
+    }
+    if let Some(keep) = arguments.keep {
+        command.env(ENV_KEEP, keep.to_string());
     }
     start(command, program, agent)
 }

@@ -7,6 +7,8 @@
 
 use std::{io, path::PathBuf};
 
+use crate::Digest;
+
 /// A result whose error is a [`StoreError`].
 pub type Result<T> = std::result::Result<T, StoreError>;
 
@@ -57,6 +59,26 @@ pub enum StoreError {
         path: PathBuf,
         /// What is there instead.
         found: String,
+    },
+    /// Two stores name their pages by different digests.
+    #[error("{path} names its pages by {found} and the other store by {needed}; copy into a directory without a store")]
+    OtherDigest {
+        /// The store to copy to.
+        path: PathBuf,
+        /// Its digest.
+        found: Digest,
+        /// The digest of the store to copy from.
+        needed: Digest,
+    },
+    /// The file system is nearly full.
+    #[error("{path} has {free_bytes} bytes of room left and needs {needed_bytes}; drop checkpoints (`ckpt prune`), make room or use another directory")]
+    NoRoom {
+        /// The store.
+        path: PathBuf,
+        /// Bytes that can still be written there.
+        free_bytes: u64,
+        /// Bytes about to be written, and what is left for others.
+        needed_bytes: u64,
     },
     /// The store uses something that this version does not know.
     #[error("{path} uses {feature} {found}, which this version cannot read; use the version of ckpt that wrote it")]

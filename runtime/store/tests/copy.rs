@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ckpt_store::{AttemptState, Store, StoreError, StoreOptions, backend::Memory};
+use ckpt_store::{AttemptState, Digest, Store, StoreError, StoreOptions, backend::Memory};
 
 mod story;
 use story::{checkpoint, pages, read_back};
@@ -61,4 +61,15 @@ fn damage_does_not_travel() {
     assert!(to.attempts().unwrap().iter().all(|row| row.state == AttemptState::Failed));
     let missing = from.copy_checkpoint(5, &to, &mut |_| ()).unwrap_err();
     assert!(matches!(missing, StoreError::NoSuchCheckpoint { id: 5, newest: Some(1), .. }), "{missing}");
+}
+
+#[test]
+fn stores_of_different_digests_do_not_mix() {
+    let (_, from) = store();
+    let row = checkpoint(&from, "a", &[1]).unwrap();
+    let options = StoreOptions { digest: Digest::Blake3, ..StoreOptions::default() };
+    let to = Store::create_or_open_on(Arc::new(Memory::default()), &options).unwrap();
+    let error = from.copy_checkpoint(row.id, &to, &mut |_| ()).unwrap_err();
+    assert!(matches!(error, StoreError::OtherDigest { found: Digest::Blake3, needed: Digest::Sha1, .. }), "{error}");
+    assert_eq!(to.attempts().unwrap().len(), 0);
 }

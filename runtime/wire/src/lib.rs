@@ -51,6 +51,9 @@ pub const ENV_AGENT_PID: &str = "CKPT_AGENT_PID";
 /// Environment variable: what a store that is made for the program names its pages by, `sha1` or `blake3`.
 pub const ENV_DIGEST: &str = "CKPT_DIGEST";
 
+/// Environment variable: how many of the job's checkpoints stay when a new one is sealed (default: all).
+pub const ENV_KEEP: &str = "CKPT_KEEP";
+
 /// [`Control::digest`]: the user has no wish.
 pub const DIGEST_ANY: u64 = 0;
 /// [`Control::digest`]: SHA-1 and XXH3-64.
@@ -116,6 +119,8 @@ pub struct Control {
     pub agent: [u8; PATH_BYTES],
     /// What a new store names its pages by: [`DIGEST_ANY`], [`DIGEST_SHA1`] or [`DIGEST_BLAKE3`].
     pub digest: u64,
+    /// How many of the job's checkpoints stay when a new one is sealed; 0 for all.
+    pub keep: u64,
 }
 
 /// The registers and signal mask with which a thread goes on if its agent disappears during an injected call.

@@ -7,6 +7,7 @@
 pub(crate) mod begin;
 mod lists;
 mod pages;
+mod room;
 pub(crate) mod row;
 mod seal;
 

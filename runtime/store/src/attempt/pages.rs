@@ -7,7 +7,7 @@ use std::{borrow::Cow, collections::HashSet};
 
 use rayon::prelude::*;
 
-use super::{Attempt, Sharing};
+use super::{Attempt, Sharing, room::check_room};
 use crate::{
     PAGE_BYTES, PageKey, Result, StoreError,
     codec::{Codec, Encoder},
@@ -69,6 +69,7 @@ impl Attempt {
         let compression = self.shared.options.compression;
         let encode = |encoder: &mut Encoder, numbers: &[usize]| encode_run(encoder, batch, numbers);
         let runs: Vec<_> = new.par_chunks(RUN_PAGES_MAX).map_init(|| Encoder::new(compression), encode).collect();
+        check_room(&self.shared.files, runs.iter().map(|run| run.stored.len()).sum())?;
         let mut counts = self.counts;
         let writer = self.writer()?;
         for (run, numbers) in runs.iter().zip(new.chunks(RUN_PAGES_MAX)) {

@@ -16,7 +16,7 @@ use std::{
 
 use rustix::fs::OFlags;
 
-use super::{Backend, ReadFile, WriteFile};
+use super::{Backend, ReadFile, Room, WriteFile};
 use crate::{Result, StoreError};
 
 /// A directory whose time of change is younger than this may change again without the time changing.
@@ -167,6 +167,12 @@ impl Backend for Local {
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    fn room(&self) -> io::Result<Option<Room>> {
+        let found = rustix::fs::statvfs(&self.root)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Ok(Some(Room { free_bytes: bytes(found.f_bavail), total_bytes: bytes(found.f_blocks) }))
     }
 
     fn is_held(&self, name: &str) -> io::Result<bool> {

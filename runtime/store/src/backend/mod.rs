@@ -37,8 +37,21 @@ pub trait Backend: Send + Sync + fmt::Debug {
     fn stamp(&self, dir: &str) -> io::Result<Option<u64>>;
     /// Takes the exclusive lock of that name, creating its file; `None` when somebody else has it.
     fn try_lock(&self, name: &str) -> io::Result<Option<Box<dyn Send + Sync>>>;
+    /// How much can still be written; `None` where nobody can tell.
+    fn room(&self) -> io::Result<Option<Room>> {
+        Ok(None)
+    }
     /// Whether a live process has called [`WriteFile::hold`] on this file and not closed it.
     fn is_held(&self, name: &str) -> io::Result<bool>;
+}
+
+/// The room of a file system, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// What this user can still write.
+    pub free_bytes: u64,
+    /// All of it.
+    pub total_bytes: u64,
 }
 
 /// A file that its one writer appends to.

@@ -18,7 +18,7 @@ pub(crate) use names::{
 
 use crate::{
     Result, StoreError,
-    backend::{Backend, ReadFile, WriteFile},
+    backend::{Backend, ReadFile, Room, WriteFile},
     fault::{self, Point},
 };
 
@@ -153,6 +153,11 @@ impl Files {
             }
             std::thread::sleep(LOCK_POLL);
         }
+    }
+
+    /// How much can still be written, where that can be told.
+    pub fn room(&self) -> Result<Option<Room>> {
+        self.backend.room().map_err(self.io("", "ask for the room in"))
     }
 
     /// Whether the writer of this attempt lives. A row file that is gone has no living writer any more.

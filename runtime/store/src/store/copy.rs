@@ -5,7 +5,7 @@
 
 use super::{Shared, Store};
 use crate::{
-    Attempt, AttemptEnd, AttemptRow, AttemptStart, PAGE_BYTES, PageKey, PageList, Result,
+    Attempt, AttemptEnd, AttemptRow, AttemptStart, PAGE_BYTES, PageKey, PageList, Result, StoreError,
     files::Kind,
     format::manifest::{self, Contents},
 };
@@ -35,6 +35,10 @@ impl Store {
     ///
     /// `progress` is told how many more pages are done: in all, as many as the checkpoint's lists have.
     pub fn copy_checkpoint(&self, id: u64, to: &Store, progress: &mut dyn FnMut(u64)) -> Result<Copied> {
+        if self.digest() != to.digest() {
+            let (path, found, needed) = (to.dir().into(), to.digest(), self.digest());
+            return Err(StoreError::OtherDigest { path, found, needed });
+        }
         let original = self.original(id)?;
         if let Some(row) = to.found_copy(&original)? {
             progress(original.contents.roots.iter().map(|root| root.pages).sum());
