@@ -8,7 +8,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use super::{Attempt, row::AttemptRow, row::AttemptStart};
 use crate::{
-    Result, fault,
+    Result, StoreError, fault,
     files::{ATTEMPTS, Files, Kind, MANIFESTS, PackName},
     format,
     store::Shared,
@@ -20,7 +20,7 @@ pub(crate) fn begin(shared: &Arc<Shared>, start: AttemptStart) -> Result<Attempt
     let _lock = files.lock()?;
     let found = Found::look(files)?;
     found.remove_leftovers(files)?;
-    let row = AttemptRow::begun(found.highest_id() + 1, start);
+    let row = AttemptRow::begun(found.next_id(files)?, start);
     let encoded = format::row::encode(&row)?;
     let (new, writing) = (Kind::RowNew.name(row.id), Kind::Writing.name(row.id));
     let mut output = files.create(&new, fault::ROW_CREATE)?;
@@ -53,9 +53,17 @@ impl Found {
         Ok(Self { packs, rows, manifests, live })
     }
 
-    fn highest_id(&self) -> u64 {
+    fn next_id(&self, files: &Files) -> Result<u64> {
         let packs = self.packs.iter().map(|pack| pack.attempt);
-        packs.chain(self.rows.iter().chain(&self.manifests).map(|(id, _)| *id)).max().unwrap_or(0)
+        let highest = packs.chain(self.rows.iter().chain(&self.manifests).map(|(id, _)| *id)).max().unwrap_or(0);
+        // No store gets that far: somebody made a file of that name.
+        highest.checked_add(1).ok_or_else(|| StoreError::Corrupt {
+            path: files.path(""),
+            offset: 0,
+            what: "the highest number in a file's name",
+            expected: format!("less than {}", u64::MAX),
+            found: highest.to_string(),
+        })
     }
 
     /// Removes what nobody writes any more and no checkpoint has. The row of a dead attempt stays.

@@ -62,14 +62,12 @@ impl Store {
 
     /// The page list of `root`.
     pub fn page_list(&self, root: &PageListRef) -> Result<PageList> {
-        let corrupt = |key: &PageKey, found| StoreError::Corrupt {
-            path: self.shared.files.path(PACKS),
-            offset: 0,
-            what: "a page list",
-            expected: format!("node {}", key.hex()),
-            found,
-        };
-        stored::read(root, &|keys| self.shared.read_nodes(keys), &corrupt)
+        stored::read(root, &|keys| self.shared.read_nodes(keys), &self.shared.damaged_list())
+    }
+
+    /// The nodes of the page list of `root`; `None` for a list of zeros.
+    pub(super) fn page_list_tree(&self, root: &PageListRef) -> Result<Option<stored::Tree>> {
+        stored::Tree::read(root, &|keys| self.shared.read_nodes(keys), &self.shared.damaged_list())
     }
 }
 
@@ -150,6 +148,17 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Makes the error for a node that is not what its place in a page list asks for.
+    fn damaged_list(&self) -> impl Fn(&PageKey, String) -> StoreError {
+        |key, found| StoreError::Corrupt {
+            path: self.files.path(PACKS),
+            offset: 0,
+            what: "a page list",
+            expected: format!("node {}", key.hex()),
+            found,
+        }
     }
 
     /// The bytes of nodes, proved by their digests.
