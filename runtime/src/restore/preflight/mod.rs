@@ -7,7 +7,7 @@
 mod files;
 mod identity;
 mod machine;
-mod shape;
+pub mod shape;
 
 use super::host::Machine;
 use crate::error::Result;
