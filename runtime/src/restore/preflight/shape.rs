@@ -244,6 +244,29 @@ mod tests {
         image
     }
 
+    const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/store/fuzz/corpus/image");
+
+    #[test]
+    fn the_saved_inputs_of_the_fuzz_target_are_decoded_or_refused() {
+        let inputs: Vec<_> = std::fs::read_dir(CORPUS).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(!inputs.is_empty());
+        for input in inputs {
+            let bytes = std::fs::read(input).unwrap();
+            let _ = crate::image::decode(1, &bytes).and_then(|image| check(1, &image));
+        }
+    }
+
+    /// `cargo test -p ckpt --lib -- --ignored write_seed_of_the_image` writes the input that fuzzing begins with.
+    #[test]
+    #[ignore = "writes the first input of the fuzz target `image`; to be run when the image has changed"]
+    fn write_seed_of_the_image() {
+        let mut image = sound();
+        image.threads.iter_mut().for_each(|thread| thread.extended_state.truncate(EXTENDED_STATE_BYTES_MIN));
+        check(1, &image).unwrap();
+        std::fs::create_dir_all(CORPUS).unwrap();
+        std::fs::write(std::path::Path::new(CORPUS).join("two-threads"), crate::image::encode(&image)).unwrap();
+    }
+
     #[test]
     fn what_makes_no_sense_is_refused_and_named() {
         check(1, &sound()).unwrap();
