@@ -3,9 +3,8 @@
 //! Files are 0600 and directories 0700: a checkpoint holds the whole memory of a program. Nothing is opened through a
 //! symbolic link, nothing but regular files is read, and what others could have put there is refused: the directory, its
 //! subdirectories and every file must belong to the effective user, or to an owner of the directory whom the caller
-//! trusts. Locks are flock(2): they belong to an open file and end
-//! with its last descriptor, so a crash releases them. A child that is forked without exec keeps them: do not fork
-//! while an attempt is open.
+//! trusts. Locks are flock(2): they belong to an open file and end with its last descriptor, so a crash releases them.
+//! A child that is forked without exec keeps them: do not fork while an attempt is open.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -161,7 +160,7 @@ impl Backend for Local {
     }
 
     fn sync_dir(&self, dir: &str) -> io::Result<()> {
-        // As a directory: that of a FIFO would wait for its writer.
+        // As a directory: to open a FIFO in its place would wait for a writer.
         OpenOptions::new().read(true).custom_flags(OFlags::DIRECTORY.bits() as i32).open(self.path(dir))?.sync_all()
     }
 

@@ -204,3 +204,49 @@ fn decode_level(
     }
     Ok(decoded)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Written(HashMap<PageKey, Vec<u8>>);
+
+    impl NodeSink for Written {
+        fn has(&self, key: &PageKey) -> bool {
+            self.0.contains_key(key)
+        }
+
+        fn write(&mut self, key: PageKey, node: &[u8]) -> Result<()> {
+            self.0.insert(key, node.to_vec());
+            Ok(())
+        }
+    }
+
+    /// A list of `leaves` leaves, of which all but `different` are the same.
+    fn repeating(leaves: u64, different: u64) -> PageList {
+        let leaf = |number: u64| {
+            let mut leaf = Leaf::default();
+            leaf.set(0, PageKey::of_bytes(&number.to_le_bytes()));
+            Arc::new(leaf)
+        };
+        let same = leaf(0);
+        let at = |window| (window, if window < different { leaf(window + 1) } else { same.clone() });
+        PageList { leaves: (0..leaves).map(at).collect() }
+    }
+
+    #[test]
+    fn a_list_is_read_back_exactly_when_it_was_written_however_often_it_repeats_itself() {
+        let most = LEAVES_OF_ANY_LIST;
+        let enough = most / PLACES_OF_A_LEAF;
+        for (leaves, different, is_written) in [(most, 0, true), (most + 1, 0, false), (most + 64, enough, true)] {
+            let (list, mut written) = (repeating(leaves, different), Written::default());
+            let root = write(&list, &mut written);
+            assert_eq!(root.is_ok(), is_written, "{leaves} {different}");
+            let Ok(root) = root else { continue };
+            let nodes = |keys: &[PageKey]| Ok(keys.iter().map(|key| written.0[key].clone()).collect());
+            let damage = |_: &PageKey, found| StoreError::NotAStore { path: "test".into(), found };
+            assert!(read(&root, &nodes, &damage).unwrap() == list);
+        }
+    }
+}
