@@ -33,7 +33,7 @@ fn refused(alone: &Alone, what: &str, files: &FileMap, id: u64) {
     let found = used(alone, what, files);
     let pages = &found.pages.iter().find(|(other, _)| *other == id).unwrap().1;
     let verified = &found.verified.iter().find(|(other, _)| *other == id).unwrap().1;
-    assert!(pages.as_ref().is_err_and(StoreError::is_corrupt), "{what}: {pages:?}");
+    assert!(pages.as_ref().is_err_and(StoreError::is_corrupt), "{what}: {:?}", pages.as_ref().err());
     assert!(verified.as_ref().is_err_and(StoreError::is_corrupt), "{what}: {verified:?}");
     found.errors().for_each(|error| assert!(error.is_corrupt(), "{what}: {error}"));
 }
