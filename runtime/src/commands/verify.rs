@@ -11,7 +11,7 @@ use super::progress_bar::{Progress, Unit};
 use super::table::{Align, Table};
 use super::{print, print_json, which_checkpoint};
 use crate::error::{Error, Result, exit_code};
-use crate::{image, units};
+use crate::{image, restore, units};
 
 /// Read checkpoints whole, and say which are damaged and where
 #[derive(Args)]
@@ -123,8 +123,9 @@ fn verdicts(store: &Store, rows: &[AttemptRow], ids: &[u64]) -> Result<Vec<Verdi
 /// What is wrong with checkpoint `id`, and where; `None` when it is whole.
 fn damage(verifier: &mut Verifier<'_>, id: u64, verified: &mut dyn FnMut(u64)) -> Result<Option<String>> {
     let whole = verifier.checkpoint(id, verified).map_err(Error::from);
-    match whole.and_then(|manifest| image::decode(id, &manifest.state)) {
-        Ok(_) => Ok(None),
+    let image = whole.and_then(|manifest| image::decode(id, &manifest.state));
+    match image.and_then(|image| restore::check_shape(id, &image)) {
+        Ok(()) => Ok(None),
         Err(error) if error.exit_code() == exit_code::CORRUPT => Ok(Some(error.to_string())),
         Err(error) => Err(error),
     }

@@ -21,14 +21,12 @@ pub fn first_difference(
     digest: Digest,
 ) -> io::Result<Option<u64>> {
     let size = file.metadata()?.len();
-    let exists = |page: u64, size: u64| identity.offset + page * PAGE < size;
-    let pages = region.bytes / PAGE;
+    let existing = |size: u64| (region.bytes / PAGE).min(size.saturating_sub(identity.offset).div_ceil(PAGE));
     // A page of the program's own needs the file underneath as well, or touching it would be a bus error.
-    let moved = (0..pages).find(|&page| exists(page, size) != exists(page, identity.size));
-    if let Some(page) = moved {
-        return Ok(Some(identity.offset + page * PAGE));
+    let (end, then) = (existing(size), existing(identity.size));
+    if end != then {
+        return Ok(Some(identity.offset + end.min(then) * PAGE));
     }
-    let end = pages.min(size.saturating_sub(identity.offset).div_ceil(PAGE));
     for range in foreign_pages(&region.own_pages, end) {
         if let Some(page) = first_different_page(file, identity.offset, range, list, digest)? {
             return Ok(Some(identity.offset + page * PAGE));

@@ -36,6 +36,8 @@ mod threads;
 mod tiles;
 mod xstate;
 
+pub use preflight::shape::check as check_shape;
+
 use std::path::PathBuf;
 
 use ckpt_store::Store;

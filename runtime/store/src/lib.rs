@@ -49,6 +49,8 @@ mod error;
 pub mod fault;
 mod files;
 mod format;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod index;
 mod key_table;
 mod options;

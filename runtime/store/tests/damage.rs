@@ -1,12 +1,21 @@
 //! Damage anywhere is found: the same data or `Corrupt`, never other data and never a panic.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use ckpt_store::{AttemptRow, Result, Store, StoreError, StoreOptions, backend::Memory};
+use ckpt_store::{
+    AttemptRow, AttemptState, Result, Store, StoreError, StoreOptions,
+    backend::Memory,
+    fuzzing::{self, Found},
+};
 
+mod measured;
 mod story;
-use story::{checkpoint, pages, read_back, start};
+use story::{checkpoint, read_back, start};
 
 const FIRST: [u64; 4] = [1, 2, 0, 3];
 const SECOND: [u64; 3] = [2, 5, 3];
@@ -41,26 +50,55 @@ fn check(files: &BTreeMap<String, Vec<u8>>, whole: &Everything, place: &str) {
     }
 }
 
-#[test]
-fn every_flipped_byte_gives_the_same_data_or_corrupt() {
-    let files = small_store();
-    let whole = read_everything(&files).unwrap();
-    assert_eq!((&whole.1, &whole.2), (&pages(&FIRST), &pages(&SECOND)));
-    for (name, bytes) in &files {
-        for at in 0..bytes.len() {
-            // Raw pages and padding are long and all alike.
-            if bytes.len() > 8192 && at % 4096 > 700 && at + 2000 < bytes.len() && at % 13 != 0 {
-                continue;
+/// The pages of every checkpoint, or that they are damaged.
+fn check_found(found: &Found, whole: &Found, place: &str) {
+    for ((id, pages), (_, before)) in found.pages.iter().zip(&whole.pages) {
+        match pages {
+            Ok(pages) => assert!(pages == before.as_ref().unwrap(), "{place}: other pages in checkpoint {id}"),
+            Err(_) => {
+                assert!(found.verified.iter().any(|(other, verified)| other == id && verified.is_err()), "{place}")
             }
+        }
+    }
+    let damaged = |row: &AttemptRow| row.state == AttemptState::Failed && row.reason.contains("corrupt");
+    let (rows, before) = (found.rows.as_ref().unwrap(), whole.rows.as_ref().unwrap());
+    assert_eq!(rows.len(), before.len(), "{place}");
+    assert!(rows.iter().zip(before).all(|(a, b)| a == b || damaged(a)), "{place}: {rows:?}");
+    found.errors().for_each(|error| assert!(error.is_corrupt(), "{place}: {error}"));
+}
+
+/// What is done to the byte at `at` of a file: one bit or all, each of them somewhere, and in records three of them.
+fn flips(at: usize, bytes: &[u8]) -> Vec<u8> {
+    let is_record = bytes.len() < 4096 || at + 700 > bytes.len();
+    let one = [1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0xff][at % 9];
+    if is_record { vec![one, one ^ 0xff, 0x80 >> (at % 8)] } else { vec![one] }
+}
+
+#[test]
+fn every_byte_flipped_gives_the_same_data_or_corrupt_in_bounded_time_and_memory() {
+    let alone = measured::alone();
+    let files = fuzzing::small_store().unwrap();
+    let whole = fuzzing::use_all(&files).unwrap();
+    assert_eq!((whole.errors().count(), whole.pages.len()), (0, 3));
+    for (name, bytes) in &files {
+        for (at, flip) in (0..bytes.len()).flat_map(|at| flips(at, bytes).into_iter().map(move |flip| (at, flip))) {
+            let place = format!("{name} byte {at} ^ {flip:#x}");
             let mut damaged = files.clone();
-            damaged.get_mut(name).unwrap()[at] ^= 1 << (at % 8);
-            check(&damaged, &whole, &format!("{name} byte {at}"));
+            damaged.get_mut(name).unwrap()[at] ^= flip;
+            let begun = Instant::now();
+            match measured::within_bounds(&alone, &place, || fuzzing::use_all(&damaged)) {
+                Ok(found) => check_found(&found, &whole, &place),
+                Err(StoreError::Corrupt { .. } | StoreError::NotAStore { .. }) => assert_eq!(name, "header"),
+                Err(error) => panic!("{place}: {error}"),
+            }
+            assert!(begun.elapsed() < Duration::from_secs(10), "{place} took {:?}", begun.elapsed());
         }
     }
 }
 
 #[test]
 fn every_shorter_file_gives_the_same_data_or_corrupt() {
+    let _alone = measured::alone();
     let files = small_store();
     let whole = read_everything(&files).unwrap();
     for (name, bytes) in &files {
@@ -74,15 +112,17 @@ fn every_shorter_file_gives_the_same_data_or_corrupt() {
 
 #[test]
 fn a_missing_pack_is_corrupt_and_the_other_checkpoint_reads_on() {
+    let _alone = measured::alone();
     let mut files = small_store();
     files.remove("packs/0000000002-0000.pack").unwrap();
     let store = Store::open_on(Arc::new(Memory::of_files(&files)), &StoreOptions::default()).unwrap();
-    assert!(read_back(&store, 1, 4).unwrap() == pages(&FIRST));
+    assert!(read_back(&store, 1, 4).unwrap() == story::pages(&FIRST));
     assert!(read_back(&store, 2, 3).unwrap_err().is_corrupt());
 }
 
 #[test]
 fn files_exchanged_for_each_other_are_corrupt() {
+    let _alone = measured::alone();
     let files = small_store();
     for (a, b) in [
         ("packs/0000000001-0000.pack", "packs/0000000002-0000.pack"),
@@ -98,6 +138,7 @@ fn files_exchanged_for_each_other_are_corrupt() {
 
 #[test]
 fn a_newer_format_and_unknown_features_are_refused_by_name() {
+    let _alone = measured::alone();
     let files = small_store();
     for (at, bit) in [(8, 1), (24, 4)] {
         let mut newer = files.clone();

@@ -6,8 +6,9 @@
 
 mod files;
 mod identity;
+mod kernel_limits;
 mod machine;
-mod shape;
+pub mod shape;
 
 use super::host::Machine;
 use crate::error::Result;
@@ -17,6 +18,7 @@ use crate::image::ProcessImage;
 pub fn check(id: u64, image: &ProcessImage, machine: &Machine, force: bool) -> Result<()> {
     shape::check(id, image)?;
     machine::check(image, machine, force)?;
+    kernel_limits::check(image)?;
     identity::check(image)?;
     files::check(image, force)
 }

@@ -1,14 +1,32 @@
 //! An image must make sense by itself before anything believes its indices and addresses.
+//!
+//! It may come from anybody. Whatever passes here can be added up without passing the end of a number, and names only
+//! what the image has. What the host and the kernel refuse is their affair: that happens to a half-built process, which
+//! is then killed.
+
+use std::collections::HashSet;
 
 use crate::error::{Error, Result};
-use crate::image::{Backing, FileKind, ProcessImage};
-use crate::ptrace::Registers;
+use crate::image::{Backing, FileIdentity, FileKind, ProcessImage, Region, ThreadImage};
+use crate::ptrace::{Registers, SIGINFO_BYTES};
 use crate::restore::ranges::HIGHEST;
 
 /// Bytes of the extended state's legacy area and header, less than which no kernel takes.
 const EXTENDED_STATE_BYTES_MIN: usize = 576;
+/// And more than which no processor has.
+const EXTENDED_STATE_BYTES_MAX: usize = 64 << 10;
+/// Process and thread ids end here on every kernel (PID_MAX_LIMIT).
+const ID_MAX: i32 = 1 << 22;
+/// Far more descriptors than a kernel can keep a table of.
+const DESCRIPTOR_MAX: i32 = 1 << 28;
+/// The largest offset in a file.
+const OFFSET_MAX: u64 = i64::MAX as u64;
+const PROTECTION: i32 = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
 
 /// Checks the relations within the image of checkpoint `id`.
+///
+/// # Errors
+/// [`Error::BadImage`] with the first that cannot be.
 pub fn check(id: u64, image: &ProcessImage) -> Result<()> {
     match flaw(image) {
         Some(why) => Err(Error::BadImage { id, why }),
@@ -17,7 +35,11 @@ pub fn check(id: u64, image: &ProcessImage) -> Result<()> {
 }
 
 fn flaw(image: &ProcessImage) -> Option<String> {
-    threads_flaw(image).or_else(|| descriptors_flaw(image)).or_else(|| regions_flaw(image))
+    threads_flaw(image)
+        .or_else(|| descriptors_flaw(image))
+        .or_else(|| files_flaw(image))
+        .or_else(|| mappings_flaw(image))
+        .or_else(|| image.regions.iter().find_map(|region| region_flaw(image, region)))
 }
 
 fn threads_flaw(image: &ProcessImage) -> Option<String> {
@@ -25,13 +47,34 @@ fn threads_flaw(image: &ProcessImage) -> Option<String> {
     if main.tid != image.pid {
         return Some(format!("the first thread is {}, the process {}", main.tid, image.pid));
     }
-    for thread in &image.threads {
-        if thread.registers.len() != Registers::WORDS || thread.extended_state.len() < EXTENDED_STATE_BYTES_MIN {
-            return Some(format!("the registers of thread {} are incomplete", thread.tid));
-        }
+    let mut seen = HashSet::new();
+    if let Some(twice) = image.threads.iter().find(|thread| !seen.insert(thread.tid)) {
+        return Some(format!("there are two threads {}", twice.tid));
+    }
+    if let Some(flaw) = image.threads.iter().find_map(thread_flaw) {
+        return Some(flaw);
+    }
+    if image.queued_signals.iter().any(|signal| signal.len() != SIGINFO_BYTES) {
+        return Some("a signal queued for the process is incomplete".into());
     }
     let wrong = image.signal_actions.iter().find(|action| !(1..=64).contains(&action.signal))?;
     Some(format!("there is no signal {}", wrong.signal))
+}
+
+fn thread_flaw(thread: &ThreadImage) -> Option<String> {
+    let tid = thread.tid;
+    if !(1..=ID_MAX).contains(&tid) {
+        return Some(format!("no thread has the id {tid}"));
+    }
+    let state = EXTENDED_STATE_BYTES_MIN..=EXTENDED_STATE_BYTES_MAX;
+    if thread.registers.len() != Registers::WORDS || !state.contains(&thread.extended_state.len()) {
+        return Some(format!("the registers of thread {tid} are incomplete"));
+    }
+    if thread.queued_signals.iter().any(|signal| signal.len() != SIGINFO_BYTES) {
+        return Some(format!("a signal queued for thread {tid} is incomplete"));
+    }
+    let rseq = thread.rseq.as_ref().filter(|rseq| rseq.address >= HIGHEST)?;
+    Some(format!("the rseq of thread {tid} is at {:#x}, which is no address of a program", rseq.address))
 }
 
 fn descriptors_flaw(image: &ProcessImage) -> Option<String> {
@@ -40,20 +83,28 @@ fn descriptors_flaw(image: &ProcessImage) -> Option<String> {
     if numbers.first().is_some_and(|&lowest| lowest < 0) || numbers.windows(2).any(|pair| pair[0] == pair[1]) {
         return Some("a descriptor's number is negative or occurs twice".into());
     }
-    if let Some(lost) = image.descriptors.iter().find(|descriptor| descriptor.file as usize >= image.files.len()) {
-        return Some(format!("descriptor {} leads nowhere", lost.number));
+    if let Some(highest) = numbers.last().filter(|highest| **highest > DESCRIPTOR_MAX) {
+        return Some(format!("there is no descriptor {highest}"));
     }
+    let lost = image.descriptors.iter().find(|descriptor| descriptor.file as usize >= image.files.len())?;
+    Some(format!("descriptor {} leads nowhere", lost.number))
+}
+
+fn files_flaw(image: &ProcessImage) -> Option<String> {
     image.files.iter().find_map(|file| match file.kind {
         FileKind::Pipe { pipe } if pipe as usize >= image.pipes.len() => Some(format!("pipe {pipe} is missing")),
         FileKind::Standard { stream, .. } if !(0..=2).contains(&stream) => {
             Some(format!("{stream} is not a standard stream"))
         }
+        FileKind::Regular { size, offset, .. } if size.max(offset) > OFFSET_MAX => {
+            Some(format!("no file has {size} bytes or the offset {offset}"))
+        }
         _ => None,
     })
 }
 
-fn regions_flaw(image: &ProcessImage) -> Option<String> {
-    let page = u64::from(image.host.page_bytes.max(1));
+fn mappings_flaw(image: &ProcessImage) -> Option<String> {
+    let page = page_bytes(image);
     let specials = image.special_mappings.iter().map(|mapping| (mapping.address, mapping.bytes));
     let mut spans: Vec<(u64, u64)> =
         image.regions.iter().map(|region| (region.address, region.bytes)).chain(specials).collect();
@@ -68,17 +119,199 @@ fn regions_flaw(image: &ProcessImage) -> Option<String> {
             _ => return Some(format!("the mapping at {address:#x} is impossible or overlaps another")),
         }
     }
-    image.regions.iter().find_map(|region| {
-        let outside = region
-            .own_pages
-            .iter()
-            .any(|own| own.first.checked_add(own.count).is_none_or(|end| end > region.bytes / page));
-        match region.backing {
-            Backing::SharedObject { object, .. } if object as usize >= image.shared_objects.len() => {
-                Some(format!("shared object {object} is missing"))
-            }
-            _ if outside => Some(format!("the mapping at {:#x} owns pages outside itself", region.address)),
-            _ => None,
+    let mut names = HashSet::new();
+    if let Some(twice) = image.special_mappings.iter().find(|mapping| !names.insert(&mapping.name)) {
+        return Some(format!("there are two {}", twice.name));
+    }
+    let outside = image.control >= HIGHEST;
+    outside.then(|| format!("the control block is at {:#x}, which is no address of a program", image.control))
+}
+
+fn page_bytes(image: &ProcessImage) -> u64 {
+    image.host.page_bytes.max(1).into()
+}
+
+fn region_flaw(image: &ProcessImage, region: &Region) -> Option<String> {
+    let page = page_bytes(image);
+    let pages = region.bytes / page;
+    let flaw = |what: &str| Some(format!("the mapping at {:#x} {what}", region.address));
+    if region.protection & !PROTECTION != 0 {
+        return flaw("has a protection that there is not");
+    }
+    if region.pages.page_count() > pages {
+        return flaw("has more pages than it is long");
+    }
+    let mut free_from = 0;
+    for own in &region.own_pages {
+        match own.first.checked_add(own.count).filter(|end| *end <= pages && own.first >= free_from) {
+            Some(end) => free_from = end,
+            None => return flaw("owns pages outside itself, or twice"),
         }
-    })
+    }
+    match &region.backing {
+        Backing::Anonymous => None,
+        Backing::PrivateFile(file) | Backing::SharedFile { file, .. } => {
+            if fits_file(file, region.bytes, page) {
+                None
+            } else {
+                flaw("lies where no file has bytes")
+            }
+        }
+        Backing::SharedObject { object, offset } => match image.shared_objects.get(*object as usize) {
+            None => Some(format!("shared object {object} is missing")),
+            Some(object) => {
+                let end = offset.checked_add(region.bytes).filter(|end| *end <= object.bytes.min(OFFSET_MAX));
+                if end.is_some() && offset % page == 0 { None } else { flaw("lies outside its shared object") }
+            }
+        },
+    }
+}
+
+fn fits_file(file: &FileIdentity, bytes: u64, page: u64) -> bool {
+    let end = file.offset.checked_add(bytes).filter(|end| *end <= OFFSET_MAX);
+    end.is_some() && file.offset.is_multiple_of(page) && file.size <= OFFSET_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use ckpt_store::{PageKey, PageList, Store};
+    use serde_bytes::ByteBuf;
+
+    use super::*;
+    use crate::image::{Descriptor, OpenFile, PageRange, Rseq, SharedObject};
+    use crate::restore::host::Machine;
+    use crate::restore::sample::{self, ScratchDir};
+
+    /// The root of a list of three pages.
+    fn three_pages() -> ckpt_store::PageListRef {
+        let dir = ScratchDir::new();
+        let store = Store::create_or_open(&dir.path().join("store")).unwrap();
+        let start = ckpt_store::AttemptStart {
+            job: "j".into(),
+            name: "n".into(),
+            trigger: "test".into(),
+            started_unix_ms: 0,
+            processes: 1,
+        };
+        let mut attempt = store.begin(start).unwrap();
+        let mut list = PageList::new();
+        list.set_run(0, &attempt.write_pages(&[7; 3 * 4096]).unwrap());
+        assert_ne!(list.get(2), PageKey::ZERO);
+        attempt.write_page_list(&list).unwrap()
+    }
+
+    fn region(address: u64, backing: Backing) -> Region {
+        Region {
+            address,
+            bytes: 0x4000,
+            protection: libc::PROT_READ,
+            backing,
+            advice: crate::image::Advice::default(),
+            name: Vec::new(),
+            pages: three_pages(),
+            own_pages: Vec::new(),
+        }
+    }
+
+    fn file(offset: u64) -> FileIdentity {
+        let path = b"/bin/true".to_vec();
+        FileIdentity { path, deleted: false, device: (0, 0), inode: 1, size: 0x4000, mode: 0, offset }
+    }
+
+    /// An image with one of everything that is looked at, and sound.
+    fn sound() -> ProcessImage {
+        let mut image = sample::image(&Machine::this().unwrap());
+        image.regions = vec![
+            region(0x1000_0000, Backing::Anonymous),
+            region(0x1000_4000, Backing::PrivateFile(file(0x1000))),
+            region(0x1000_8000, Backing::SharedObject { object: 0, offset: 0x1000 }),
+        ];
+        image.regions[1].own_pages = vec![PageRange { first: 0, count: 2 }, PageRange { first: 3, count: 1 }];
+        image.shared_objects = vec![SharedObject { name: Vec::new(), bytes: 0x5000 }];
+        let kind = FileKind::Regular {
+            path: b"/bin/true".to_vec(),
+            device: (0, 0),
+            inode: 1,
+            size: 10,
+            offset: 5,
+            modified_ns: 0,
+        };
+        image.files = vec![OpenFile { kind, flags: 0 }];
+        image.descriptors = vec![Descriptor { number: 3, file: 0, close_on_exec: false }];
+        image.queued_signals = vec![ByteBuf::from(vec![0; 128])];
+        image.threads.push(sample::thread(300_001));
+        image.threads[1].rseq = Some(Rseq { address: 0x1000_0000, bytes: 32, signature: 0 });
+        image
+    }
+
+    const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/store/fuzz/corpus/image");
+
+    #[test]
+    fn the_saved_inputs_of_the_fuzz_target_are_decoded_or_refused() {
+        let inputs: Vec<_> = std::fs::read_dir(CORPUS).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(!inputs.is_empty());
+        for input in inputs {
+            let bytes = std::fs::read(input).unwrap();
+            let _ = crate::image::decode(1, &bytes).and_then(|image| check(1, &image));
+        }
+    }
+
+    /// `cargo test -p ckpt --lib -- --ignored write_seed_of_the_image` writes the input that fuzzing begins with.
+    #[test]
+    #[ignore = "writes the first input of the fuzz target `image`; to be run when the image has changed"]
+    fn write_seed_of_the_image() {
+        let mut image = sound();
+        image.threads.iter_mut().for_each(|thread| thread.extended_state.truncate(EXTENDED_STATE_BYTES_MIN));
+        check(1, &image).unwrap();
+        std::fs::create_dir_all(CORPUS).unwrap();
+        std::fs::write(std::path::Path::new(CORPUS).join("two-threads"), crate::image::encode(&image)).unwrap();
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_and_named() {
+        check(1, &sound()).unwrap();
+        type Change = fn(&mut ProcessImage);
+        let cases: [(&str, Change); 27] = [
+            ("no threads", |image| image.threads.clear()),
+            ("the first thread is", |image| image.threads.swap(0, 1)),
+            ("two threads 300000", |image| image.threads[1].tid = 300_000),
+            ("no thread has the id -1", |image| image.threads[1].tid = -1),
+            ("no thread has the id", |image| image.threads[1].tid = i32::MAX),
+            ("registers of thread", |image| image.threads[1].registers.push(0)),
+            ("registers of thread", |image| image.threads[1].extended_state.resize(1 << 20, 0)),
+            ("signal queued for thread", |image| image.threads[1].queued_signals = vec![ByteBuf::from(vec![0; 4])]),
+            ("signal queued for the process", |image| image.queued_signals[0].push(0)),
+            ("the rseq of thread", |image| image.threads[1].rseq.as_mut().unwrap().address = u64::MAX - 8),
+            ("occurs twice", |image| image.descriptors.push(image.descriptors[0])),
+            ("no descriptor 2147483647", |image| image.descriptors[0].number = i32::MAX),
+            ("leads nowhere", |image| image.descriptors[0].file = 1),
+            ("pipe 0 is missing", |image| image.files[0].kind = FileKind::Pipe { pipe: 0 }),
+            ("no file has", |image| match &mut image.files[0].kind {
+                FileKind::Regular { size, .. } => *size = u64::MAX,
+                _ => unreachable!(),
+            }),
+            ("overlaps another", |image| image.regions[1].address -= 0x1000),
+            ("impossible", |image| image.regions[2].address = HIGHEST - 0x1000),
+            ("impossible", |image| image.regions[2].bytes = u64::MAX - 0xfff),
+            ("impossible", |image| image.regions[2].bytes = 0),
+            ("there are two [v", |image| {
+                let mut twin = image.special_mappings[0].clone();
+                twin.address = 0x2000_0000;
+                image.special_mappings.push(twin);
+            }),
+            ("the control block", |image| image.control = u64::MAX - 4),
+            ("a protection", |image| image.regions[0].protection = 1 << 24),
+            ("more pages than it is long", |image| image.regions[0].bytes = 0x2000),
+            ("owns pages", |image| image.regions[1].own_pages[1] = PageRange { first: 1, count: 1 }),
+            ("owns pages", |image| image.regions[1].own_pages[1].count = u64::MAX),
+            ("no file has bytes", |image| image.regions[1].backing = Backing::PrivateFile(file(u64::MAX - 0xfff))),
+            ("outside its shared object", |image| image.shared_objects[0].bytes = 0x4000),
+        ];
+        for (expected, change) in cases {
+            let mut image = sound();
+            change(&mut image);
+            let message = check(1, &image).unwrap_err().to_string();
+            assert!(message.contains(expected), "{expected}: {message}");
+        }
+    }
 }

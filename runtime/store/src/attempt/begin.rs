@@ -8,7 +8,7 @@ use std::{collections::HashSet, sync::Arc, time::SystemTime};
 
 use super::{Attempt, Sharing, row::AttemptRow, row::AttemptStart};
 use crate::{
-    Result, fault,
+    Result, StoreError, fault,
     files::{ATTEMPTS, Files, Kind, MANIFESTS, PackName},
     format,
     store::Shared,
@@ -37,7 +37,7 @@ fn begin_as(shared: &Arc<Shared>, start: AttemptStart, sharing: Sharing) -> Resu
     let _lock = files.lock()?;
     let found = Found::look(files)?;
     found.remove_leftovers(files)?;
-    let row = AttemptRow::begun(found.highest_id() + 1, start);
+    let row = AttemptRow::begun(found.next_id(files)?, start);
     let encoded = format::row::encode(&row)?;
     let (new, writing) = (Kind::RowNew.name(row.id), Kind::Writing.name(row.id));
     let mut output = files.create(&new, fault::ROW_CREATE)?;
@@ -74,6 +74,18 @@ impl Found {
     pub fn highest_id(&self) -> u64 {
         let packs = self.packs.iter().map(|pack| pack.attempt);
         packs.chain(self.rows.iter().chain(&self.manifests).map(|(id, _)| *id)).max().unwrap_or(0)
+    }
+
+    fn next_id(&self, files: &Files) -> Result<u64> {
+        let highest = self.highest_id();
+        // No store gets that far: somebody made a file of that name.
+        highest.checked_add(1).ok_or_else(|| StoreError::Corrupt {
+            path: files.path(""),
+            offset: 0,
+            what: "the highest number in a file's name",
+            expected: format!("less than {}", u64::MAX),
+            found: highest.to_string(),
+        })
     }
 
     /// Removes what nobody writes any more and no checkpoint has. The row of a dead attempt stays.

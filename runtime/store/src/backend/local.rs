@@ -1,10 +1,10 @@
 //! A directory on a local file system.
 //!
-//! Files are 0600 and directories 0700: a checkpoint holds the whole memory of a program. No file is opened through a
-//! symbolic link, and what others could have put there is refused: the directory and its subdirectories must belong to
-//! the effective user, unless the caller trusts their owner. Locks are flock(2): they belong to an open file and end
-//! with its last descriptor, so a crash releases them. A child that is forked without exec keeps them: do not fork
-//! while an attempt is open.
+//! Files are 0600 and directories 0700: a checkpoint holds the whole memory of a program. Nothing is opened through a
+//! symbolic link, nothing but regular files is read, and what others could have put there is refused: the directory, its
+//! subdirectories and every file must belong to the effective user, or to an owner of the directory whom the caller
+//! trusts. Locks are flock(2): they belong to an open file and end with its last descriptor, so a crash releases them.
+//! A child that is forked without exec keeps them: do not fork while an attempt is open.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -26,6 +26,8 @@ const STAMP_SETTLES: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Local {
     root: PathBuf,
+    /// Who may own what is in it: the effective user, and whoever owns the directory.
+    owners: [u32; 2],
 }
 
 impl Local {
@@ -43,13 +45,13 @@ impl Local {
             return Err(StoreError::NotAStore { path: root.to_path_buf(), found: "a file, not a directory".into() });
         }
         let root = root.canonicalize().map_err(|error| io("resolve", error))?;
-        if !trust_owner {
-            check_owner(&root, &found)?;
-            for dir in crate::files::DIRECTORIES {
-                check_directory(&root.join(dir))?;
-            }
+        let user = rustix::process::geteuid().as_raw();
+        let opened = Self { root, owners: [user, if trust_owner { found.uid() } else { user }] };
+        opened.check_owner(&opened.root, &found)?;
+        for dir in crate::files::DIRECTORIES {
+            opened.check_directory(&opened.root.join(dir))?;
         }
-        Ok(Self { root })
+        Ok(opened)
     }
 
     /// Creates `root`, for its owner alone, where nothing is there yet, and then opens it.
@@ -79,23 +81,35 @@ impl Local {
     fn path(&self, name: &str) -> PathBuf {
         if name.is_empty() { self.root.clone() } else { self.root.join(name) }
     }
-}
 
-fn check_owner(path: &Path, found: &fs::Metadata) -> Result<()> {
-    let user = rustix::process::geteuid().as_raw();
-    if found.uid() == user {
-        return Ok(());
+    fn check_owner(&self, path: &Path, found: &fs::Metadata) -> Result<()> {
+        if self.owners.contains(&found.uid()) {
+            return Ok(());
+        }
+        Err(StoreError::ForeignOwner { path: path.to_path_buf(), owner: found.uid(), user: self.owners[0] })
     }
-    Err(StoreError::ForeignOwner { path: path.to_path_buf(), owner: found.uid(), user })
-}
 
-/// A part of the store that exists is a directory itself, not a link to one, and ours.
-fn check_directory(path: &Path) -> Result<()> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if found.is_dir() => check_owner(path, &found),
-        Ok(_) => Err(StoreError::NotAStore { path: path.to_path_buf(), found: "not a directory".into() }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(StoreError::Io { path: path.to_path_buf(), operation: "look at", source }),
+    /// A part of the store that exists is a directory itself, not a link to one, and ours.
+    fn check_directory(&self, path: &Path) -> Result<()> {
+        match fs::symlink_metadata(path) {
+            Ok(found) if found.is_dir() => self.check_owner(path, &found),
+            Ok(_) => Err(StoreError::NotAStore { path: path.to_path_buf(), found: "not a directory".into() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(source) => Err(StoreError::Io { path: path.to_path_buf(), operation: "look at", source }),
+        }
+    }
+
+    /// Opens a file that may be there already: a regular one, and ours. The error of another owner goes inside that of
+    /// the system, where [`crate::files`] finds it.
+    fn open_ours(&self, options: &OpenOptions, name: &str) -> io::Result<File> {
+        let path = self.path(name);
+        let file = options.open(&path)?;
+        let found = file.metadata()?;
+        if !found.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        self.check_owner(&path, &found).map_err(io::Error::other)?;
+        Ok(file)
     }
 }
 
@@ -116,11 +130,7 @@ impl Backend for Local {
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn ReadFile>> {
-        let file = options().read(true).open(self.path(name))?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
-        Ok(Box::new(LocalFile(file)))
+        Ok(Box::new(LocalFile(self.open_ours(options().read(true), name)?)))
     }
 
     fn create_dir(&self, name: &str) -> io::Result<()> {
@@ -150,7 +160,8 @@ impl Backend for Local {
     }
 
     fn sync_dir(&self, dir: &str) -> io::Result<()> {
-        File::open(self.path(dir))?.sync_all()
+        // As a directory: to open a FIFO in its place would wait for a writer.
+        OpenOptions::new().read(true).custom_flags(OFlags::DIRECTORY.bits() as i32).open(self.path(dir))?.sync_all()
     }
 
     fn stamp(&self, dir: &str) -> io::Result<Option<u64>> {
@@ -161,7 +172,7 @@ impl Backend for Local {
     }
 
     fn try_lock(&self, name: &str) -> io::Result<Option<Box<dyn Send + Sync>>> {
-        let file = options().read(true).write(true).create(true).truncate(false).open(self.path(name))?;
+        let file = self.open_ours(options().read(true).write(true).create(true).truncate(false), name)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Box::new(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -176,7 +187,7 @@ impl Backend for Local {
     }
 
     fn is_held(&self, name: &str) -> io::Result<bool> {
-        match options().read(true).open(self.path(name))?.try_lock_shared() {
+        match self.open_ours(options().read(true), name)?.try_lock_shared() {
             Ok(()) => Ok(false),
             Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(error)) => Err(error),

@@ -48,7 +48,10 @@ impl Files {
     }
 
     fn io<'a>(&'a self, name: &'a str, operation: &'static str) -> impl FnOnce(io::Error) -> StoreError + 'a {
-        move |source| StoreError::Io { path: self.path(name), operation, source }
+        move |source| match source.downcast::<StoreError>() {
+            Ok(refused) => refused,
+            Err(source) => StoreError::Io { path: self.path(name), operation, source },
+        }
     }
 
     pub fn create(&self, name: &str, point: Point) -> Result<Output> {
@@ -109,12 +112,7 @@ impl Files {
 
     /// The attempts' files in `dir`, in order of their numbers. Other names are not ours and are passed by.
     pub fn list_kinds(&self, dir: &'static str) -> Result<Vec<(u64, Kind)>> {
-        let parse = |name: &String| {
-            let (id, end) = name.split_once('.')?;
-            let (id, kind) = (id.parse().ok()?, Kind::of(dir, end)?);
-            kind.name(id).ends_with(name.as_str()).then_some((id, kind))
-        };
-        let mut found: Vec<_> = self.list(dir)?.iter().filter_map(parse).collect();
+        let mut found: Vec<_> = self.list(dir)?.iter().filter_map(|name| Kind::parse(dir, name)).collect();
         found.sort_by_key(|(id, _)| *id);
         Ok(found)
     }

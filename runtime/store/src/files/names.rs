@@ -69,7 +69,14 @@ impl Kind {
         format!("{dir}/{id:010}.{end}")
     }
 
-    pub fn of(dir: &str, end: &str) -> Option<Self> {
+    /// The attempt and the kind of the file `name` in `dir`.
+    pub fn parse(dir: &str, name: &str) -> Option<(u64, Self)> {
+        let (id, end) = name.split_once('.')?;
+        let (id, kind) = (id.parse().ok()?, Self::of(dir, end)?);
+        (kind.name(id).strip_prefix(dir)? == format!("/{name}")).then_some((id, kind))
+    }
+
+    fn of(dir: &str, end: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.parts() == (dir, end))
     }
 }
@@ -89,7 +96,7 @@ impl PackName {
     pub fn parse(name: &str) -> Option<Self> {
         let (attempt, sequence) = name.strip_suffix(".pack")?.split_once('-')?;
         let found = Self { attempt: attempt.parse().ok()?, sequence: sequence.parse().ok()? };
-        found.name().ends_with(name).then_some(found)
+        (found.name().strip_prefix(PACKS)? == format!("/{name}")).then_some(found)
     }
 }
 
@@ -102,8 +109,25 @@ mod tests {
         let name = PackName { attempt: 12, sequence: 3 };
         assert_eq!(name.name(), "packs/0000000012-0003.pack");
         assert_eq!(PackName::parse("0000000012-0003.pack"), Some(name));
-        for other in ["12-3.pack", "0000000012-0003.pack2", "0000000012.pack", "+000000012-0003.pack", "x"] {
+        for other in [
+            "12-3.pack",
+            "12-0003.pack",
+            "000000012-0003.pack",
+            "0000000012-0003.pack2",
+            "0000000012.pack",
+            "+000000012-0003.pack",
+            "x",
+        ] {
             assert_eq!(PackName::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_name_with_fewer_zeros_than_the_store_writes_is_not_that_of_a_manifest() {
+        assert_eq!(Kind::parse(MANIFESTS, "0000000007.manifest"), Some((7, Kind::Manifest)));
+        assert_eq!(Kind::parse(MANIFESTS, "12345678901.new"), Some((12345678901, Kind::ManifestNew)));
+        for other in ["7.manifest", "00000000007.manifest", "+000000007.manifest", "0000000007.failed", "manifest"] {
+            assert_eq!(Kind::parse(MANIFESTS, other), None, "{other}");
         }
     }
 }

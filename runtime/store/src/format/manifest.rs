@@ -85,8 +85,15 @@ fn read_head(input: &Input, store_id: &[u8; 16], id: u64) -> Result<Head> {
         contents: (fields.u32(), fields.u32()),
         state: (fields.u64(), fields.u32()),
     };
-    let length = [head.row.0.into(), head.contents.0.into(), head.state.0];
-    let length = length.into_iter().fold(HEAD_BYTES as u64, u64::saturating_add);
+    let parts = [
+        (40, "the row's length", head.row.0.into(), row::ROW_BYTES_MAX),
+        (48, "the contents' length", head.contents.0.into(), CONTENTS_BYTES_MAX),
+        (56, "the state's length", head.state.0, STATE_BYTES_MAX),
+    ];
+    if let Some((at, what, found, max)) = parts.into_iter().find(|(_, _, found, max)| found > max) {
+        return Err(input.corrupt(at, what, format!("{max} bytes or less"), found.to_string()));
+    }
+    let length = HEAD_BYTES as u64 + parts.into_iter().map(|(_, _, bytes, _)| bytes).sum::<u64>();
     if length != input.length() {
         let found = format!("{} bytes", input.length());
         return Err(input.corrupt(40, "the manifest's length", format!("{length} bytes"), found));

@@ -12,6 +12,12 @@ pub(crate) const LEAF_PAGES: u64 = 512;
 pub(crate) const FAN_OUT: u64 = 64;
 /// A node of this level covers every page number there is.
 pub(crate) const LEVEL_MAX: u8 = 10;
+/// Children that a node of the highest level has, at most: together they cover 2^64 pages.
+const TOP_CHILDREN: u16 = 2;
+const _: () =
+    assert!(LEAF_PAGES as u128 * (FAN_OUT as u128).pow(LEVEL_MAX as u32 - 1) * TOP_CHILDREN as u128 == 1 << 64);
+/// An encoded node, at least: that of one child.
+pub(crate) const NODE_BYTES_MIN: u64 = HEAD_BYTES as u64 + FAN_OUT / 8 + KEY_BYTES as u64;
 
 const HEAD_BYTES: usize = 8;
 
@@ -51,9 +57,15 @@ pub(crate) fn decode(level: u8, bytes: &[u8]) -> Result<Vec<(u16, PageKey)>, &'s
         return Err("a bitmap of another number of children");
     }
     let positions = (0..bitmap.len() as u16 * 64).filter(|at| bitmap[*at as usize / 64] >> (at % 64) & 1 == 1);
+    if count == 0 {
+        return Err("a node without children");
+    }
     let children: Vec<_> = positions.map(|at| (at, PageKey::from_bytes(fields.take()))).collect();
     if children.iter().any(|(_, key)| key.is_zero()) {
         return Err("a child that is zero");
+    }
+    if level == LEVEL_MAX && children.iter().any(|(at, _)| *at >= TOP_CHILDREN) {
+        return Err("a child behind the last page number there is");
     }
     Ok(children)
 }
@@ -74,5 +86,13 @@ mod tests {
                 assert!(decode(level, &bytes[..length]).is_err());
             }
         }
+    }
+
+    #[test]
+    fn a_node_without_children_and_one_beyond_the_last_page_number_are_refused() {
+        let key = crate::Digest::Sha1.key_of(&[1; 4096]);
+        assert!(decode(0, &encode(0, [].into_iter())).is_err());
+        let top = |at| decode(LEVEL_MAX, &encode(LEVEL_MAX, [(at, key)].into_iter()));
+        assert_eq!((top(1).is_ok(), top(2).is_ok()), (true, false));
     }
 }

@@ -7,6 +7,7 @@
 use super::{
     VERSION,
     fields::{Block, Fields, check, read_block},
+    node::NODE_BYTES_MIN,
 };
 use crate::{PAGE_BYTES, PageKey, Result, codec::Codec, files::Input, files::PackName, page_key::KEY_BYTES};
 
@@ -18,14 +19,16 @@ pub(crate) const RUN_PAGES_MAX: usize = 64;
 pub(crate) const PACK_BYTES_MAX: u64 = 1 << 30;
 /// See [`PACK_BYTES_MAX`]; it keeps trailers below 32 MiB.
 pub(crate) const PACK_PAGES_MAX: usize = 1 << 20;
+/// Pages that a reader takes a pack to have, at most: what a writer adds behind [`PACK_PAGES_MAX`] is far less.
+const TRAILER_PAGES_MAX: u64 = 2 * PACK_PAGES_MAX as u64;
 /// An encoded node, at most.
 pub(crate) const NODE_BYTES_MAX: usize = 1 << 14;
 
 const MAGIC: &[u8; 8] = b"ckptpack";
 const MAGIC_END: &[u8; 8] = b"ckptpend";
-const RUN_BYTES: u64 = 24;
+pub(crate) const RUN_BYTES: u64 = 24;
 const NODE_PLACE_BYTES: u64 = KEY_BYTES as u64 + 12;
-const FOOTER_BYTES: u64 = 64;
+pub(crate) const FOOTER_BYTES: u64 = 64;
 
 /// Where a page run lies and how it is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,38 +108,43 @@ pub(crate) fn read_trailer(input: &Input, store_id: &[u8; 16], name: PackName) -
         let expected = format!("{footer_at} less {bytes}");
         return Err(input.corrupt(footer_at, "the trailer's place", expected, trailer_at.to_string()));
     }
+    if runs > pages || pages > TRAILER_PAGES_MAX || nodes > trailer_at / NODE_BYTES_MIN {
+        let expected = format!("{TRAILER_PAGES_MAX} pages or less, in runs, and nodes that fit in {trailer_at} bytes");
+        return Err(input.corrupt(footer_at + 20, "the counts", expected, format!("{runs}, {pages}, {nodes}")));
+    }
     let encoded = input.read(trailer_at, bytes)?;
     check(input, trailer_at, "the trailer's checksum", crc, &encoded)?;
     decode_trailer(input, trailer_at, &encoded, [runs, pages, nodes])
 }
 
 fn decode_trailer(input: &Input, trailer_at: u64, encoded: &[u8], [runs, pages, nodes]: [u64; 3]) -> Result<Trailer> {
+    let misplaced = |what, found| input.corrupt(trailer_at, what, "inside the pack, behind the one before it", found);
     let mut fields = Fields(encoded);
     let mut trailer = Trailer { runs: Vec::new(), page_keys: Vec::new(), nodes: Vec::new(), node_keys: Vec::new() };
-    let mut pages_in_runs = 0;
-    for _ in 0..runs {
-        let run = decode_run(&mut fields, trailer_at);
-        let run = run.ok_or_else(|| input.corrupt(trailer_at, "a page run's place", "inside the pack", "outside"))?;
-        pages_in_runs += u64::from(run.pages);
-        trailer.runs.push(run);
+    let mut room = Room { from: PACK_HEADER_BYTES as u64, end: trailer_at };
+    for number in 0..runs {
+        let run = decode_run(&mut fields).filter(|run| room.take(run.offset, run.stored_bytes));
+        trailer.runs.push(run.ok_or_else(|| misplaced("a page run's place", format!("that of run {number}")))?);
     }
+    let pages_in_runs: u64 = trailer.runs.iter().map(|run| u64::from(run.pages)).sum();
     if pages_in_runs != pages {
         let (expected, found) = (pages.to_string(), pages_in_runs.to_string());
         return Err(input.corrupt(trailer_at, "the pages in all runs", expected, found));
     }
     trailer.page_keys = (0..pages).map(|_| PageKey::from_bytes(fields.take())).collect();
+    let mut room = Room { from: PACK_HEADER_BYTES as u64, end: trailer_at };
     for _ in 0..nodes {
         trailer.node_keys.push(PageKey::from_bytes(fields.take()));
         let node = NodePlace { offset: fields.u64(), bytes: fields.u32() };
-        if node.bytes as usize > NODE_BYTES_MAX || !inside(node.offset, node.bytes, trailer_at) {
-            return Err(input.corrupt(trailer_at, "a node's place", "inside the pack", format!("{node:?}")));
+        if node.bytes as usize > NODE_BYTES_MAX || !room.take(node.offset, node.bytes) {
+            return Err(misplaced("a node's place", format!("{node:?}")));
         }
         trailer.nodes.push(node);
     }
     Ok(trailer)
 }
 
-fn decode_run(fields: &mut Fields<'_>, trailer_at: u64) -> Option<Run> {
+fn decode_run(fields: &mut Fields<'_>) -> Option<Run> {
     let (offset, stored_bytes, crc, pages) = (fields.u64(), fields.u32(), fields.u32(), fields.u16());
     let codec = Codec::from_number(fields.u8())?;
     let _reserved: [u8; 5] = fields.take();
@@ -145,10 +153,22 @@ fn decode_run(fields: &mut Fields<'_>, trailer_at: u64) -> Option<Run> {
         Codec::Raw => stored_bytes == raw_bytes && offset.is_multiple_of(PAGE_BYTES as u64),
         _ => stored_bytes < raw_bytes,
     };
-    let sound = shape && (1..=RUN_PAGES_MAX as u16).contains(&pages) && inside(offset, stored_bytes, trailer_at);
+    let sound = shape && (1..=RUN_PAGES_MAX as u16).contains(&pages);
     sound.then_some(Run { offset, stored_bytes, crc, pages, codec })
 }
 
-fn inside(offset: u64, bytes: u32, trailer_at: u64) -> bool {
-    offset >= PACK_HEADER_BYTES as u64 && offset.checked_add(bytes.into()).is_some_and(|end| end <= trailer_at)
+/// What is left of the room between header page and trailer. Pieces come in the order in which they were written, so
+/// none shares a byte with another, and there cannot be more of them than the file has room for.
+struct Room {
+    from: u64,
+    end: u64,
+}
+
+impl Room {
+    /// Takes the next piece; `false` when it does not lie in what is left.
+    fn take(&mut self, offset: u64, bytes: u32) -> bool {
+        let end = offset.checked_add(bytes.into()).filter(|end| bytes > 0 && offset >= self.from && *end <= self.end);
+        self.from = end.unwrap_or(self.from);
+        end.is_some()
+    }
 }

@@ -23,7 +23,7 @@ pub struct PageList {
 }
 
 /// A stored page list: its root. Small, for the state of a manifest.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PageListRef {
     pub(crate) root: PageKey,
     pub(crate) level: u8,

@@ -1,19 +1,33 @@
 //! Page lists in the store: trees of nodes found by their digest.
 //!
 //! Writing goes from the leaves up and skips every node the store has; reading goes from the root down, one level at a
-//! time. The digest of a node proves its bytes, but not that a tree is sound: a hostile store can share one node so
-//! often that the list has no end, so leaves are counted and equal ones are kept once.
+//! time, each node once. The digest of a node proves its bytes, but not that a tree is sound: ten levels that share one
+//! node in all places are a list without end from 3 KiB of file. So what a tree amounts to is counted from its nodes,
+//! before anything is made of it that is larger than they are.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{Leaf, PageList, PageListRef};
 use crate::{
-    Digest, PageKey, Result, StoreError,
-    format::node::{self, FAN_OUT, LEVEL_MAX},
+    Digest, PAGE_BYTES, PageKey, Result, StoreError,
+    format::node::{self, FAN_OUT, LEAF_PAGES, LEVEL_MAX},
 };
 
-/// Leaves in one list, at most: 8 TiB of memory that is not zero.
-const LEAVES_MAX: usize = 1 << 22;
+/// Bytes of memory that a leaf covers.
+const LEAF_BYTES: u64 = LEAF_PAGES * PAGE_BYTES as u64;
+
+/// A list may have this many leaves whatever they are: 2 TiB of memory that is not zero, a list of 36 MiB.
+const LEAVES_OF_ANY_LIST: u64 = 1 << 20;
+/// And it may have more when they differ: each leaf in so many places on average, at most.
+const PLACES_OF_A_LEAF: u64 = 64;
+
+/// Leaves that a list of `distinct` different ones has, at most. The same when it is written and when it is read.
+fn leaves_max(distinct: usize) -> u64 {
+    LEAVES_OF_ANY_LIST.max(PLACES_OF_A_LEAF * distinct as u64)
+}
 
 /// Where nodes are written to.
 pub(crate) trait NodeSink {
@@ -27,6 +41,7 @@ pub(crate) trait NodeSink {
 
 /// Writes the nodes of `list` that the sink does not have.
 pub(crate) fn write(list: &PageList, sink: &mut impl NodeSink) -> Result<PageListRef> {
+    check_repetition(list, sink.digest())?;
     let mut nodes = Vec::with_capacity(list.leaves.len());
     for (window, leaf) in &list.leaves {
         let key = leaf.node_key(sink.digest());
@@ -42,6 +57,17 @@ pub(crate) fn write(list: &PageList, sink: &mut impl NodeSink) -> Result<PageLis
     }
     let root = nodes.first().map_or(PageKey::ZERO, |(_, key)| *key);
     Ok(PageListRef { root, level, pages: list.page_count() })
+}
+
+/// A list that could not be read back is not written.
+fn check_repetition(list: &PageList, digest: Digest) -> Result<()> {
+    let leaves = list.leaves.len() as u64;
+    if leaves <= leaves_max(0) {
+        return Ok(());
+    }
+    let distinct: HashSet<PageKey> = list.leaves().map(|leaf| leaf.node_key(digest)).collect();
+    let (found, max) = (leaves * LEAF_BYTES, leaves_max(distinct.len()) * LEAF_BYTES);
+    if found <= max { Ok(()) } else { Err(StoreError::TooLarge { what: "a region that repeats itself", found, max }) }
 }
 
 type Positions = Vec<(u64, PageKey)>;
@@ -64,6 +90,15 @@ pub(crate) type ReadNodes<'a> = dyn Fn(&[PageKey]) -> Result<Vec<Vec<u8>>> + 'a;
 /// Makes the error for a node that is not what its place in the tree asks for.
 pub(crate) type Damage<'a> = dyn Fn(&PageKey, String) -> StoreError + 'a;
 
+/// The nodes of a list that has any, each once however many places it has.
+pub(crate) struct Tree {
+    root: PageListRef,
+    /// By level, leaves first.
+    levels: Vec<HashMap<PageKey, Children>>,
+}
+
+type Children = Vec<(u16, PageKey)>;
+
 /// Reads the list of `root`, whose nodes are named by `digest`.
 pub(crate) fn read(
     root: &PageListRef,
@@ -71,49 +106,102 @@ pub(crate) fn read(
     read_nodes: &ReadNodes<'_>,
     corrupt: &Damage<'_>,
 ) -> Result<PageList> {
-    let mut list = PageList::new();
-    if root.root.is_zero() && root.pages == 0 {
-        return Ok(list);
-    }
-    if root.level > LEVEL_MAX {
-        return Err(corrupt(&root.root, format!("a tree of {} levels", root.level)));
-    }
-    let mut nodes: Positions = vec![(0, root.root)];
-    for level in (1..=root.level).rev() {
-        let decoded = decode_level(level, &nodes, read_nodes, corrupt)?;
-        let mut below = Vec::new();
-        for (position, key) in &nodes {
-            let children = &decoded[key];
-            below.extend(children.iter().map(|(at, key)| (position.wrapping_mul(FAN_OUT) + u64::from(*at), *key)));
-            if below.len() > LEAVES_MAX {
-                return Err(corrupt(&root.root, "more leaves than any list has".into()));
-            }
-        }
-        nodes = below;
-    }
-    let decoded = decode_level(0, &nodes, read_nodes, corrupt)?;
-    let leaf = |(key, children): (PageKey, Children)| (key, Arc::new(Leaf::of_children(&children, digest, key)));
-    let leaves: HashMap<_, _> = decoded.into_iter().map(leaf).collect();
-    list.leaves = nodes.iter().map(|(window, key)| (*window, leaves[key].clone())).collect();
-    let pages = list.page_count();
-    if pages != root.pages || list.leaves.values().any(|leaf| leaf.page_count() == 0) {
-        return Err(corrupt(&root.root, format!("a list of {pages} pages, not of {}", root.pages)));
-    }
-    Ok(list)
+    let tree = Tree::read(root, read_nodes, corrupt)?;
+    Ok(tree.map_or_else(PageList::new, |tree| tree.into_list(digest)))
 }
 
-type Children = Vec<(u16, PageKey)>;
+impl Tree {
+    /// Reads the nodes of `root`, and proves that they are a list of as many pages as it says, and one of those that
+    /// are written. `None` for a list of zeros.
+    pub fn read(root: &PageListRef, read_nodes: &ReadNodes<'_>, corrupt: &Damage<'_>) -> Result<Option<Self>> {
+        if root.root.is_zero() && root.pages == 0 {
+            return Ok(None);
+        }
+        if root.level > LEVEL_MAX {
+            return Err(corrupt(&root.root, format!("a tree of {} levels", root.level)));
+        }
+        let mut levels = Vec::new();
+        let mut keys = vec![root.root];
+        for level in (0..=root.level).rev() {
+            let nodes = decode_level(level, &keys, read_nodes, corrupt)?;
+            if level > 0 {
+                keys = children_of(&nodes);
+            }
+            levels.push(nodes);
+        }
+        levels.reverse();
+        let tree = Self { root: root.clone(), levels };
+        let (leaves, pages) = tree.count();
+        if pages != root.pages {
+            return Err(corrupt(&root.root, format!("a list of {pages} pages, not of {}", root.pages)));
+        }
+        if leaves > leaves_max(tree.levels[0].len()) {
+            let found = format!("a list that repeats {} leaves in {leaves} places", tree.levels[0].len());
+            return Err(corrupt(&root.root, found));
+        }
+        Ok(Some(tree))
+    }
 
-/// The children of every node of a level, each node read once.
+    /// The leaves and the pages of the list; a number without meaning when there are more than can be.
+    fn count(&self) -> (u64, u64) {
+        let leaf = |children: &Children| (1, children.len() as u64);
+        let mut below: HashMap<_, _> = self.levels[0].iter().map(|(key, children)| (*key, leaf(children))).collect();
+        for nodes in &self.levels[1..] {
+            let sum = |children: &Children| {
+                let counts = children.iter().map(|(_, key)| below[key]);
+                counts.fold((0, 0), |a: (u64, u64), b| (a.0.saturating_add(b.0), a.1.saturating_add(b.1)))
+            };
+            below = nodes.iter().map(|(key, children)| (*key, sum(children))).collect();
+        }
+        below[&self.root.root]
+    }
+
+    /// The pages of the list that are not zero, in order, those of each leaf only in its first place.
+    pub fn pages(&self) -> impl Iterator<Item = PageKey> {
+        let (mut seen, mut leaves) = (HashSet::new(), Vec::new());
+        self.walk(self.root.level, 0, &self.root.root, &mut |_, key| {
+            if seen.insert(*key) {
+                leaves.push(&self.levels[0][key]);
+            }
+        });
+        leaves.into_iter().flatten().map(|(_, key)| *key)
+    }
+
+    fn into_list(mut self, digest: Digest) -> PageList {
+        let leaves = std::mem::take(&mut self.levels[0]).into_iter();
+        let leaves: HashMap<_, _> =
+            leaves.map(|(key, children)| (key, Arc::new(Leaf::of_children(&children, digest, key)))).collect();
+        let mut places = Vec::new();
+        self.walk(self.root.level, 0, &self.root.root, &mut |window, key| places.push((window, leaves[key].clone())));
+        PageList { leaves: places.into_iter().collect() }
+    }
+
+    /// Tells `leaf` every place of a leaf below the node `key`, in order.
+    fn walk(&self, level: u8, position: u64, key: &PageKey, leaf: &mut impl FnMut(u64, &PageKey)) {
+        if level == 0 {
+            return leaf(position, key);
+        }
+        for (at, child) in &self.levels[usize::from(level)][key] {
+            self.walk(level - 1, position * FAN_OUT + u64::from(*at), child, leaf);
+        }
+    }
+}
+
+/// The keys that these nodes name, each once.
+fn children_of(nodes: &HashMap<PageKey, Children>) -> Vec<PageKey> {
+    let mut keys: Vec<PageKey> = nodes.values().flatten().map(|(_, key)| *key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+/// The children of each node of a level.
 fn decode_level(
     level: u8,
-    nodes: &[(u64, PageKey)],
+    keys: &[PageKey],
     read_nodes: &ReadNodes<'_>,
     corrupt: &Damage<'_>,
 ) -> Result<HashMap<PageKey, Children>> {
-    let mut keys: Vec<PageKey> = nodes.iter().map(|(_, key)| *key).collect();
-    keys.sort_unstable();
-    keys.dedup();
     let mut decoded = HashMap::with_capacity(keys.len());
     for keys in keys.chunks(1 << 10) {
         for (key, bytes) in keys.iter().zip(read_nodes(keys)?) {
@@ -145,14 +233,64 @@ pub(crate) fn walk(
     if root.level > LEVEL_MAX {
         return Err(corrupt(&root.root, format!("a tree of {} levels", root.level)));
     }
-    let mut nodes = vec![(0, root.root)];
+    let mut keys = vec![root.root];
     for level in (0..=root.level).rev() {
-        nodes.retain(|(_, key)| walk.enters(key));
-        let decoded = decode_level(level, &nodes, read_nodes, corrupt)?;
-        for (node, children) in &decoded {
+        keys.retain(|key| walk.enters(key));
+        let nodes = decode_level(level, &keys, read_nodes, corrupt)?;
+        for (node, children) in &nodes {
             walk.passes(node, if level == 0 { children } else { &[] });
         }
-        nodes = decoded.into_values().flatten().map(|(_, key)| (0, key)).collect();
+        keys = children_of(&nodes);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Written(HashMap<PageKey, Vec<u8>>);
+
+    impl NodeSink for Written {
+        fn digest(&self) -> Digest {
+            Digest::Sha1
+        }
+
+        fn has(&self, key: &PageKey) -> bool {
+            self.0.contains_key(key)
+        }
+
+        fn write(&mut self, key: PageKey, node: &[u8]) -> Result<()> {
+            self.0.insert(key, node.to_vec());
+            Ok(())
+        }
+    }
+
+    /// A list of `leaves` leaves, of which all but `different` are the same.
+    fn repeating(leaves: u64, different: u64) -> PageList {
+        let leaf = |number: u64| {
+            let mut leaf = Leaf::default();
+            leaf.set(0, Digest::Sha1.key_of_bytes(&number.to_le_bytes()));
+            Arc::new(leaf)
+        };
+        let same = leaf(0);
+        let at = |window| (window, if window < different { leaf(window + 1) } else { same.clone() });
+        PageList { leaves: (0..leaves).map(at).collect() }
+    }
+
+    #[test]
+    fn a_list_is_read_back_exactly_when_it_was_written_however_often_it_repeats_itself() {
+        let most = LEAVES_OF_ANY_LIST;
+        let enough = most / PLACES_OF_A_LEAF;
+        for (leaves, different, is_written) in [(most, 0, true), (most + 1, 0, false), (most + 64, enough, true)] {
+            let (list, mut written) = (repeating(leaves, different), Written::default());
+            let root = write(&list, &mut written);
+            assert_eq!(root.is_ok(), is_written, "{leaves} {different}");
+            let Ok(root) = root else { continue };
+            let nodes = |keys: &[PageKey]| Ok(keys.iter().map(|key| written.0[key].clone()).collect());
+            let damage = |_: &PageKey, found| StoreError::NotAStore { path: "test".into(), found };
+            assert!(read(&root, Digest::Sha1, &nodes, &damage).unwrap() == list);
+        }
+    }
 }

@@ -62,8 +62,12 @@ impl Store {
 
     /// The page list of `root`.
     pub fn page_list(&self, root: &PageListRef) -> Result<PageList> {
-        let corrupt = |key: &PageKey, found| self.shared.corrupt_node(key, found);
-        stored::read(root, self.digest(), &|keys| self.shared.read_nodes(keys), &corrupt)
+        stored::read(root, self.digest(), &|keys| self.shared.read_nodes(keys), &self.shared.damaged_list())
+    }
+
+    /// The nodes of the page list of `root`; `None` for a list of zeros.
+    pub(super) fn page_list_tree(&self, root: &PageListRef) -> Result<Option<stored::Tree>> {
+        stored::Tree::read(root, &|keys| self.shared.read_nodes(keys), &self.shared.damaged_list())
     }
 }
 
@@ -161,9 +165,9 @@ impl Shared {
         Ok(())
     }
 
-    /// The error for a node that is not what its place in a tree asks for.
-    pub(super) fn corrupt_node(&self, key: &PageKey, found: String) -> StoreError {
-        StoreError::Corrupt {
+    /// Makes the error for a node that is not what its place in a page list asks for.
+    pub(super) fn damaged_list(&self) -> impl Fn(&PageKey, String) -> StoreError {
+        |key, found| StoreError::Corrupt {
             path: self.files.path(PACKS),
             offset: 0,
             what: "a page list",

@@ -15,7 +15,7 @@ const WINDOW_PAGES: usize = 1 << 13;
 pub struct Verifier<'a> {
     store: &'a Store,
     proved: Marks,
-    proved_lists: HashSet<PageKey>,
+    proved_lists: HashSet<PageListRef>,
     /// Where pages are read to.
     room: Vec<u8>,
 }
@@ -59,26 +59,30 @@ impl Verifier<'_> {
     }
 
     fn list(&mut self, root: &PageListRef, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        if self.proved_lists.contains(&root.root) {
+        if self.proved_lists.contains(root) {
             progress(root.pages);
             return Ok(());
         }
-        let list = self.store.page_list(root)?;
-        let mut keys = Vec::with_capacity(WINDOW_PAGES);
-        for (_, key) in list.iter() {
-            keys.push(key);
-            if keys.len() == WINDOW_PAGES {
-                self.pages(&mut keys, progress)?;
+        let mut left = root.pages;
+        if let Some(tree) = self.store.page_list_tree(root)? {
+            let mut keys = Vec::with_capacity(WINDOW_PAGES);
+            for key in tree.pages() {
+                keys.push(key);
+                if keys.len() == WINDOW_PAGES {
+                    self.pages(&mut keys)?;
+                    progress(WINDOW_PAGES as u64);
+                    left -= WINDOW_PAGES as u64;
+                }
             }
+            self.pages(&mut keys)?;
         }
-        self.pages(&mut keys, progress)?;
-        self.proved_lists.insert(root.root);
+        self.proved_lists.insert(root.clone());
+        progress(left);
         Ok(())
     }
 
     /// Proves the pages of `keys`, and leaves it empty.
-    fn pages(&mut self, keys: &mut Vec<PageKey>, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        let count = keys.len() as u64;
+    fn pages(&mut self, keys: &mut Vec<PageKey>) -> Result<()> {
         let shared = &self.store.shared;
         // What has no place is kept: reading it tells why.
         let place = |key: &PageKey| shared.index().page(key);
@@ -86,7 +90,6 @@ impl Verifier<'_> {
         self.store.read_pages(keys, &mut self.room[..keys.len() * PAGE_BYTES])?;
         keys.iter().filter_map(place).for_each(|place| self.proved.insert(place));
         keys.clear();
-        progress(count);
         Ok(())
     }
 }

@@ -40,7 +40,7 @@ impl Reach {
         let input = shared.files.open(&Kind::Manifest.name(id))?;
         let (_, contents, _) = manifest::read(&input, &shared.header.store_id, id)?;
         let read_nodes = |keys: &[PageKey]| shared.read_nodes(keys);
-        let corrupt = |key: &PageKey, found| shared.corrupt_node(key, found);
+        let corrupt = shared.damaged_list();
         for root in &contents.roots {
             stored::walk(root, &read_nodes, &corrupt, &mut Marking { shared, reach: self })?;
         }
