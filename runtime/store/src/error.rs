@@ -5,7 +5,10 @@
 //! file that ends too early is damage too, not an I/O error. Misuse by the caller has variants of its own, so that no
 //! caller needs to read a message.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 /// A result whose error is a [`StoreError`].
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -80,6 +83,14 @@ pub enum StoreError {
         /// The effective user id of this process.
         user: u32,
     },
+    /// What the place can promise is not enough for a store.
+    #[error("{path} cannot hold a store: {why}; choose another directory (--dir or CKPT_DIR)")]
+    Unsuitable {
+        /// The directory.
+        path: PathBuf,
+        /// What is missing.
+        why: String,
+    },
     /// Another process kept the store locked for too long.
     #[error("{path} stayed locked for {waited_ms} ms; see which process holds it (lslocks) and try again")]
     Locked {
@@ -136,6 +147,11 @@ fn newest_sentence(newest: &Option<u64>) -> String {
 }
 
 impl StoreError {
+    /// An [`StoreError::Unsuitable`] for the reason that a back end gave.
+    pub(crate) fn unsuitable(path: &Path, why: &io::Error) -> Self {
+        Self::Unsuitable { path: path.into(), why: why.to_string() }
+    }
+
     /// Whether the error says that stored bytes are damaged (exit code 3).
     pub fn is_corrupt(&self) -> bool {
         matches!(self, Self::Corrupt { .. })

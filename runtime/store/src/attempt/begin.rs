@@ -59,24 +59,38 @@ impl Found {
     }
 
     /// Removes what nobody writes any more and no checkpoint has. The row of a dead attempt stays.
+    ///
+    /// Packs go last, after another look at what is sealed: where a writer can be taken for dead and live on (a lease),
+    /// its last step is to rename its manifest, and that fails once the manifest is gone.
     fn remove_leftovers(&self, files: &Files) -> Result<()> {
-        let sealed = |id: &u64| self.manifests.contains(&(*id, Kind::Manifest));
-        for pack in &self.packs {
-            if !self.live.contains(&pack.attempt) && !sealed(&pack.attempt) {
-                files.remove(&pack.name(), fault::LEFTOVER_REMOVE)?;
-            }
-        }
+        let mut half_written = false;
         for (id, kind) in self.rows.iter().chain(&self.manifests) {
-            let leftover = match kind {
-                Kind::RowNew => true,
-                Kind::Failing | Kind::ManifestNew => !self.live.contains(id),
-                Kind::Writing => !self.live.contains(id) && (sealed(id) || self.rows.contains(&(*id, Kind::Failed))),
-                Kind::Manifest | Kind::Failed => false,
-            };
-            if leftover {
+            if self.is_leftover(*id, *kind) {
+                half_written |= *kind == Kind::ManifestNew;
                 files.remove(&kind.name(*id), fault::LEFTOVER_REMOVE)?;
             }
         }
+        let sealed = if half_written { files.list_sealed()? } else { Vec::new() };
+        for pack in &self.packs {
+            let counts = self.is_sealed(pack.attempt) || sealed.contains(&pack.attempt);
+            if !self.live.contains(&pack.attempt) && !counts {
+                files.remove(&pack.name(), fault::LEFTOVER_REMOVE)?;
+            }
+        }
         Ok(())
+    }
+
+    fn is_sealed(&self, id: u64) -> bool {
+        self.manifests.contains(&(id, Kind::Manifest))
+    }
+
+    fn is_leftover(&self, id: u64, kind: Kind) -> bool {
+        let dead = !self.live.contains(&id);
+        match kind {
+            Kind::RowNew => true,
+            Kind::Failing | Kind::ManifestNew => dead,
+            Kind::Writing => dead && (self.is_sealed(id) || self.rows.contains(&(id, Kind::Failed))),
+            Kind::Manifest | Kind::Failed => false,
+        }
     }
 }

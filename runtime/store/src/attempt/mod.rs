@@ -30,7 +30,7 @@ pub struct Attempt {
     /// As it was begun; completed at the end.
     row: AttemptRow,
     /// Held open: its lock says that this attempt lives.
-    _row_file: Output,
+    row_file: Output,
     /// New pages and nodes; their places count this attempt's packs.
     pages: KeyTable,
     nodes: KeyTable,
@@ -60,7 +60,7 @@ impl Attempt {
         Self {
             shared,
             row,
-            _row_file: row_file,
+            row_file,
             pages: KeyTable::default(),
             nodes: KeyTable::default(),
             writer: None,
