@@ -66,3 +66,31 @@ fn every_story_comes_true_in_memory_and_through_a_faulty_back_end_that_is_merely
         Place::of(Faulty::new(memory.clone(), faults), memory)
     });
 }
+
+#[cfg(feature = "object-store")]
+mod objects {
+    use std::{sync::Arc, time::Duration};
+
+    use ckpt_store::backend::object::Object;
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    const LEASE: Option<Duration> = Some(Duration::from_secs(5));
+
+    fn in_memory() -> Place {
+        let store = Arc::new(InMemory::new());
+        let object = || Object::on(store.clone(), "objects:", "some/prefix", LEASE).unwrap();
+        Place::of(object(), object())
+    }
+
+    #[test]
+    fn an_object_store_in_memory_keeps_every_promise() {
+        checks::run_all(&|_| in_memory());
+    }
+
+    #[test]
+    fn every_story_comes_true_in_an_object_store_in_memory() {
+        stories::run_all(&|_| in_memory());
+    }
+}

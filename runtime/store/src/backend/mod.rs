@@ -22,6 +22,8 @@ mod faulty;
 pub(crate) mod file_system;
 mod local;
 mod memory;
+#[cfg(feature = "object-store")]
+pub mod object;
 
 use std::{fmt, io, path::Path};
 
