@@ -17,7 +17,7 @@ use super::restart_script::write_restart_script;
 use super::{AgentOptions, CheckpointRequest, Trigger, client};
 use crate::capture::{self, Event, Lineage, Program};
 use crate::error::{Error, Result};
-use crate::logging;
+use crate::{location, logging};
 
 /// What the agent writes to its standard output once it listens.
 pub const READY: &[u8] = b"ready\n";
@@ -41,6 +41,7 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     let program = if options.is_starting { wait_for(options.pid)? } else { Program::find(options.pid)? };
     let control = program.control()?;
     let directory = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
+    location::refuse_url_in(&directory)?;
     let store = Store::create_or_open(&directory)?;
     start_log(&directory, ckpt_wire::text(&control.log));
 

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use ckpt_store::{AttemptRow, AttemptState, Store};
+use ckpt_store::{AttemptRow, AttemptState};
 use clap::Args;
 use serde::Serialize;
 
 use super::table::{Align, Table};
 use super::{print, print_json};
 use crate::error::{Result, exit_code};
-use crate::units;
+use crate::{location, units};
 
 /// List the checkpoints of a store, failed attempts included
 #[derive(Args)]
@@ -18,7 +18,7 @@ Examples:
   ckpt list ckpt-store
   ckpt list ckpt-store --json | jq '.[-1].id'")]
 pub struct Arguments {
-    /// The store
+    /// The store: a directory, or s3://BUCKET/PREFIX
     dir: PathBuf,
     /// One JSON array, for scripts
     #[arg(long)]
@@ -27,7 +27,7 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
-    let mut rows = Store::open(&arguments.dir)?.attempts()?;
+    let mut rows = location::open(&arguments.dir)?.attempts()?;
     rows.sort_by_key(|row| row.id);
     if arguments.json {
         print_json(&rows.iter().map(ListedAttempt::from).collect::<Vec<_>>())?;

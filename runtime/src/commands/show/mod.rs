@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::{print, print_json};
 use crate::error::{Error, Result, exit_code};
-use crate::image;
+use crate::{image, location};
 use view::CheckpointView;
 
 /// Show what is in a checkpoint: processes, threads, memory, descriptors
@@ -22,7 +22,7 @@ Examples:
   ckpt show ckpt-store 3
   ckpt show ckpt-store --json | jq '.regions[] | select(.kind == \"heap\")'")]
 pub struct Arguments {
-    /// The store
+    /// The store: a directory, or s3://BUCKET/PREFIX
     dir: PathBuf,
     /// The checkpoint [default: the newest sealed one of all jobs]
     id: Option<u64>,
@@ -33,7 +33,7 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
-    let store = Store::open(&arguments.dir)?;
+    let store = location::open(&arguments.dir)?;
     let id = match arguments.id {
         Some(id) => id,
         None => newest(&store, arguments)?,

@@ -1,5 +1,7 @@
 //! An S3 server of the test's own: moto in a process, on a port that it chooses, ended by its pid.
 
+#![allow(dead_code, reason = "every test file uses a part of it")]
+
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
@@ -8,8 +10,7 @@ use std::{
     time::Duration,
 };
 
-use ckpt_store::backend::object::Object;
-use object_store::aws::AmazonS3Builder;
+use ckpt_store::backend::object::{AmazonS3Builder, Object};
 
 pub const BUCKET: &str = "bucket";
 
@@ -57,6 +58,7 @@ impl Server {
         ]
     }
 
+    /// The back end for a prefix of the bucket.
     pub fn open(&self, prefix: &str, lease: Duration) -> Object {
         let mut service = AmazonS3Builder::new();
         for (name, value) in self.environment() {
@@ -102,6 +104,6 @@ fn skip(why: &str) {
     println!("skipped: {why}");
     if let Some(path) = std::env::var_os("CKPT_TESTS_SKIPPED") {
         let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
-        writeln!(file.unwrap(), "object_server::{test}: {why}").unwrap();
+        writeln!(file.unwrap(), "{test}: {why}").unwrap();
     }
 }

@@ -39,6 +39,7 @@ use std::{
     time::Duration,
 };
 
+pub use object_store::aws::AmazonS3Builder;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, path::Path as ObjectPath};
 use tokio::runtime::Runtime;
 
@@ -198,11 +199,10 @@ impl Backend for Object {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.0.wait(self.0.store.delete(&self.0.path(name)))?;
-        if locked(&self.0.watch).forget(name) {
-            self.0.wait(self.0.store.delete(&self.0.lease_path(name))).or_else(not_there_is_fine)?;
-        }
-        Ok(())
+        locked(&self.0.watch).forget(name);
+        // The lease first: what a crash leaves in between reads as held by nobody, and is removed again.
+        self.0.wait(self.0.store.delete(&self.0.lease_path(name))).or_else(not_there_is_fine)?;
+        self.0.wait(self.0.store.delete(&self.0.path(name)))
     }
 
     fn sync_dir(&self, _dir: &str) -> io::Result<()> {

@@ -62,9 +62,8 @@ impl Watch {
         Verdict::Unsure
     }
 
-    /// Whether anything was known of it.
-    pub fn forget(&mut self, name: &str) -> bool {
-        self.0.remove(name).is_some()
+    pub fn forget(&mut self, name: &str) {
+        self.0.remove(name);
     }
 }
 
