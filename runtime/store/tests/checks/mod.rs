@@ -247,7 +247,7 @@ fn a_hold_goes_along_with_a_rename(place: &Place) {
 }
 
 fn a_large_file_is_read_back_at_any_offset(place: &Place) {
-    let bytes: Vec<u8> = (0..21 << 20).map(|at: u32| (at / 3 ^ at >> 13) as u8).collect();
+    let bytes: Vec<u8> = (0..21 << 20).map(|at: u32| ((at / 3) ^ (at >> 13)) as u8).collect();
     let mut file = place.first.create("packs/a").unwrap();
     let (start, rest) = bytes.split_at(5000);
     file.append(start).unwrap();
