@@ -65,7 +65,7 @@ pub fn open(text: &Path) -> Result<Store> {
     Location::of(text)?.open(&StoreOptions::default())
 }
 
-/// Refuses a path that libckpt.so made absolute from a URL (`/work/s3://bucket`).
+/// Refuses a path that libckpt.so made absolute from a URL (`/home/x/s3://bucket`).
 pub fn refuse_url_in(path: &Path) -> Result<()> {
     let bytes = path.as_os_str().as_bytes();
     let Some(at) = bytes.windows(3).position(|three| three == b"://") else { return Ok(()) };
