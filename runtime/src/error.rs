@@ -174,9 +174,12 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Store(StoreError::Corrupt { .. }) | Error::BadImage { .. } => exit_code::CORRUPT,
-            Error::Store(StoreError::Io { .. } | StoreError::NoRoom { .. } | StoreError::ForeignOwner { .. }) => {
-                exit_code::ENVIRONMENT
-            }
+            Error::Store(
+                StoreError::Io { .. }
+                | StoreError::NoRoom { .. }
+                | StoreError::ForeignOwner { .. }
+                | StoreError::Unsuitable { .. },
+            ) => exit_code::ENVIRONMENT,
             Error::Unsupported { .. } => exit_code::UNSUPPORTED,
             Error::Environment { .. } | Error::NotPreloaded { .. } => exit_code::ENVIRONMENT,
             Error::Ptrace { source: Errno::EPERM, .. } => exit_code::ENVIRONMENT,

@@ -14,6 +14,7 @@ pub mod error;
 pub mod fault;
 pub mod host;
 pub mod image;
+pub mod location;
 pub mod logging;
 pub mod parent;
 pub mod proc;

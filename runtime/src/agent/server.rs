@@ -19,7 +19,7 @@ use super::retention::Retention;
 use super::{AgentOptions, CheckpointRequest, Trigger, client};
 use crate::capture::{self, Event, Lineage, Program};
 use crate::error::{Error, Result};
-use crate::logging;
+use crate::{location, logging};
 
 /// What the agent writes to its standard output once it listens.
 pub const READY: &[u8] = b"ready\n";
@@ -44,6 +44,7 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     let program = if options.is_starting { wait_for(options.pid)? } else { Program::find(options.pid)? };
     let control = program.control()?;
     let directory = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
+    location::refuse_url_in(&directory)?;
     let digest = wanted_digest(&control)?;
     let store = open_store(&directory, digest)?;
     start_log(&directory, ckpt_wire::text(&control.log));

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use ckpt_store::{AttemptRow, AttemptState, Store};
+use ckpt_store::{AttemptRow, AttemptState};
 use clap::Args;
 use serde::Serialize;
 
 use super::table::{Align, Table};
 use super::{print, print_json, which_checkpoint};
 use crate::error::{Result, exit_code};
-use crate::units;
+use crate::{location, units};
 
 /// List the checkpoints of a store, failed attempts included
 #[derive(Args)]
@@ -19,7 +19,7 @@ Examples:
   ckpt list ckpt-store --job heat
   ckpt list ckpt-store --json | jq '.[-1].id'")]
 pub struct Arguments {
-    /// The store
+    /// The store: a directory, or s3://BUCKET/PREFIX
     dir: PathBuf,
     /// The attempts of this job alone, by its id or name
     #[arg(long)]
@@ -31,7 +31,7 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
-    let attempts = Store::open(&arguments.dir)?.attempts()?;
+    let attempts = location::open(&arguments.dir)?.attempts()?;
     let mut rows = which_checkpoint::attempts_of(&arguments.dir, attempts, arguments.job.as_deref())?;
     rows.sort_by_key(|row| row.id);
     if arguments.json {

@@ -14,6 +14,7 @@ use super::interval::check_interval;
 use super::{absolute, executable, installation};
 use crate::agent::{AwaitingProgram, digest_warning};
 use crate::error::{Error, Result};
+use crate::location::Location;
 use crate::parent::Parent;
 
 const DIR_DEFAULT: &str = "ckpt-store";
@@ -66,10 +67,10 @@ fn check_digest(name: &str) -> Result<Digest, String> {
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     let program = &arguments.command[0];
     executable::check(program)?;
+    let dir = store_dir(arguments.dir.as_deref())?;
     let mut command = Command::new(program);
     command.args(&arguments.command[1..]);
     command.env("LD_PRELOAD", preload_list(&installation::library()?, std::env::var_os("LD_PRELOAD")));
-    let dir = store_dir(arguments.dir.as_deref())?;
     if let Some(digest) = &arguments.digest {
         command.env(ENV_DIGEST, digest.name());
     }
@@ -120,13 +121,13 @@ fn preload_list(library: &Path, others: Option<OsString>) -> OsString {
 }
 
 /// The store's absolute path, from the option, the environment or the default.
-fn store_dir(option: Option<&Path>) -> Result<PathBuf> {
+pub(super) fn store_dir(option: Option<&Path>) -> Result<PathBuf> {
     if option.is_some_and(|dir| dir.as_os_str().is_empty()) {
         return Err(Error::Usage("--dir needs the path of a directory".to_owned()));
     }
     let environment = std::env::var_os(ENV_DIR).filter(|dir| !dir.is_empty()).map(PathBuf::from);
     let dir = option.map(Path::to_owned).or(environment).unwrap_or_else(|| PathBuf::from(DIR_DEFAULT));
-    let dir = absolute(&dir)?;
+    let dir = absolute(&Location::of(&dir)?.into_directory()?)?;
     if dir.exists() && !dir.is_dir() {
         return Err(Error::Usage(format!("{} is not a directory; --dir names the store", dir.display())));
     }
@@ -151,6 +152,8 @@ mod tests {
         assert!(store_dir(Some(Path::new("x"))).unwrap().is_absolute());
         assert!(matches!(store_dir(Some(Path::new("/dev/null"))), Err(Error::Usage(_))));
         assert!(matches!(store_dir(Some(Path::new(""))), Err(Error::Usage(_))));
+        assert!(matches!(store_dir(Some(Path::new("s3://bucket/x"))), Err(Error::Usage(_))));
+        assert_eq!(store_dir(Some(Path::new("file:///a/b"))).unwrap(), Path::new("/a/b"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::progress_bar::{Progress, Unit};
 use super::table::{Align, Table};
 use super::{print, print_json, which_checkpoint};
 use crate::error::{Error, Result, exit_code};
-use crate::{image, restore, units};
+use crate::{image, location, restore, units};
 
 /// Read checkpoints whole, and say which are damaged and where
 #[derive(Args)]
@@ -24,7 +24,7 @@ Examples:
 
 The exit code is 0 when all are whole and 3 when one is damaged.")]
 pub struct Arguments {
-    /// The store
+    /// The store: a directory, or s3://BUCKET/PREFIX
     dir: PathBuf,
     /// The checkpoint [default: every one]
     id: Option<u64>,
@@ -38,7 +38,7 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
-    let store = Store::open(&arguments.dir)?;
+    let store = location::open(&arguments.dir)?;
     let rows = store.attempts()?;
     let ids = asked_for(arguments, &rows, store.sealed()?)?;
     let verdicts = verdicts(&store, &rows, &ids)?;

@@ -5,7 +5,10 @@
 //! file that ends too early is damage too, not an I/O error. Misuse by the caller has variants of its own, so that no
 //! caller needs to read a message.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use crate::Digest;
 
@@ -71,7 +74,9 @@ pub enum StoreError {
         needed: Digest,
     },
     /// The file system is nearly full.
-    #[error("{path} has {free_bytes} bytes of room left and needs {needed_bytes}; drop checkpoints (`ckpt prune`), make room or use another directory")]
+    #[error(
+        "{path} has {free_bytes} bytes of room left and needs {needed_bytes}; drop checkpoints (`ckpt prune`), make room or use another directory"
+    )]
     NoRoom {
         /// The store.
         path: PathBuf,
@@ -101,6 +106,14 @@ pub enum StoreError {
         owner: u32,
         /// The effective user id of this process.
         user: u32,
+    },
+    /// What the place can promise is not enough for a store.
+    #[error("{path} cannot hold a store: {why}; choose another directory (--dir or CKPT_DIR)")]
+    Unsuitable {
+        /// The directory.
+        path: PathBuf,
+        /// What is missing.
+        why: String,
     },
     /// Another process kept the store locked for too long.
     #[error("{path} stayed locked for {waited_ms} ms; see which process holds it (lslocks) and try again")]
@@ -161,6 +174,11 @@ impl StoreError {
     /// Whether a file was not there.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// An [`StoreError::Unsuitable`] for the reason that a back end gave.
+    pub(crate) fn unsuitable(path: &Path, why: &io::Error) -> Self {
+        Self::Unsuitable { path: path.into(), why: why.to_string() }
     }
 
     /// Whether the error says that stored bytes are damaged (exit code 3).

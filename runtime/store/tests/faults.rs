@@ -1,18 +1,11 @@
 //! A refusal of the system at any operation is a clear error, and the earlier checkpoint stays as it was.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-use std::{
-    io,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-};
+use std::sync::Arc;
 
 use ckpt_store::{
     AttemptState, Store, StoreError, StoreOptions,
-    backend::{Backend, Memory, ReadFile, WriteFile},
+    backend::{Faults, Faulty, Memory, Operation},
 };
 
 mod story;
@@ -20,107 +13,25 @@ use story::{checkpoint, end, pages, read_back, start};
 
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
-
-/// Counts the operations that change something and fails one of them, or all from it on.
-#[derive(Debug)]
-struct Faults {
-    done: AtomicUsize,
-    fails_at: AtomicUsize,
-    goes_on: bool,
-    errno: i32,
-}
-
-impl Faults {
-    fn pass(&self) -> io::Result<()> {
-        let at = self.done.fetch_add(1, SeqCst);
-        let fails_at = self.fails_at.load(SeqCst);
-        let fails = at == fails_at || (self.goes_on && at > fails_at);
-        if fails { Err(io::Error::from_raw_os_error(self.errno)) } else { Ok(()) }
-    }
-}
-
-#[derive(Debug)]
-struct Faulty {
-    inner: Memory,
-    faults: Arc<Faults>,
-}
-
-impl Backend for Faulty {
-    fn root(&self) -> &Path {
-        self.inner.root()
-    }
-    fn create(&self, name: &str) -> io::Result<Box<dyn WriteFile>> {
-        self.faults.pass()?;
-        Ok(Box::new(FaultyFile(self.inner.create(name)?, self.faults.clone())))
-    }
-    fn open(&self, name: &str) -> io::Result<Box<dyn ReadFile>> {
-        self.inner.open(name)
-    }
-    fn create_dir(&self, name: &str) -> io::Result<()> {
-        self.faults.pass()?;
-        self.inner.create_dir(name)
-    }
-    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
-        self.inner.list(dir)
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.faults.pass()?;
-        self.inner.rename(from, to)
-    }
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.inner.remove(name)
-    }
-    fn sync_dir(&self, dir: &str) -> io::Result<()> {
-        self.faults.pass()?;
-        self.inner.sync_dir(dir)
-    }
-    fn stamp(&self, dir: &str) -> io::Result<Option<u64>> {
-        self.inner.stamp(dir)
-    }
-    fn try_lock(&self, name: &str) -> io::Result<Option<Box<dyn Send + Sync>>> {
-        self.faults.pass()?;
-        self.inner.try_lock(name)
-    }
-    fn is_held(&self, name: &str) -> io::Result<bool> {
-        self.inner.is_held(name)
-    }
-}
-
-struct FaultyFile(Box<dyn WriteFile>, Arc<Faults>);
-
-impl WriteFile for FaultyFile {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if let Err(error) = self.1.pass() {
-            self.0.append(&bytes[..bytes.len() / 3])?; // a full disk takes a part
-            return Err(error);
-        }
-        self.0.append(bytes)
-    }
-    fn sync(&mut self) -> io::Result<()> {
-        self.1.pass()?;
-        self.0.sync()
-    }
-    fn hold(&mut self) -> io::Result<()> {
-        self.1.pass()?;
-        self.0.hold()
-    }
-}
+const EDQUOT: i32 = 122;
+const EROFS: i32 = 30;
 
 /// Fails the second checkpoint at its `at`-th operation; false when it has fewer.
 fn second_checkpoint_fails_at(at: usize, goes_on: bool, errno: i32) -> bool {
     let memory = Memory::default();
     let plain = Store::create_or_open_on(Arc::new(memory.clone()), &StoreOptions::default()).unwrap();
     let first = checkpoint(&plain, "a", &[1, 2, 3]).unwrap();
-    let faults = Arc::new(Faults { done: 0.into(), fails_at: at.into(), goes_on, errno });
-    let faulty = Faulty { inner: memory.clone(), faults: faults.clone() };
+    let faults = Faults::default();
+    let faulty = Faulty::new(memory.clone(), faults.clone());
     let store = Store::open_on(Arc::new(faulty), &StoreOptions::default()).unwrap();
+    faults.fail_at(at, goes_on, errno);
     let numbers = [1, 4, 5, 6];
     let second = checkpoint(&store, "a", &numbers);
-    let reached = faults.done.load(SeqCst) > at;
+    let reached = faults.done() > at;
     if reached {
         check_error(&second, errno, at);
     }
-    faults.fails_at.store(usize::MAX, SeqCst);
+    faults.clear();
     let place = format!("operation {at}, on and on: {goes_on}");
     for store in [&store, &Store::open_on(Arc::new(memory.clone()), &StoreOptions::default()).unwrap()] {
         assert!(read_back(store, first.id, 3).unwrap() == pages(&[1, 2, 3]), "{place}");
@@ -156,7 +67,7 @@ fn no_space_is_lost(memory: &Memory, place: &str) {
 
 #[test]
 fn a_full_or_failing_disk_at_every_operation_leaves_the_earlier_checkpoint() {
-    for errno in [ENOSPC, EIO] {
+    for errno in [ENOSPC, EIO, EDQUOT, EROFS] {
         for goes_on in [false, true] {
             let failed = (0..).take_while(|at| second_checkpoint_fails_at(*at, goes_on, errno)).count();
             assert!(failed > 12, "only {failed} operations failed");
@@ -166,15 +77,29 @@ fn a_full_or_failing_disk_at_every_operation_leaves_the_earlier_checkpoint() {
 
 #[test]
 fn an_attempt_after_a_failed_write_cannot_be_sealed_and_says_why() {
-    let faults = Arc::new(Faults { done: 0.into(), fails_at: usize::MAX.into(), goes_on: true, errno: ENOSPC });
-    let faulty = Faulty { inner: Memory::default(), faults: faults.clone() };
+    let faults = Faults::default();
+    let faulty = Faulty::new(Memory::default(), faults.clone());
     let store = Store::create_or_open_on(Arc::new(faulty), &StoreOptions::default()).unwrap();
     let mut attempt = store.begin(start("a")).unwrap();
-    faults.fails_at.store(0, SeqCst);
+    faults.fail_at(0, true, ENOSPC);
     attempt.write_pages(&pages(&[1])).unwrap_err();
-    faults.fails_at.store(usize::MAX, SeqCst);
+    faults.clear();
     assert!(matches!(attempt.write_pages(&pages(&[2])).unwrap_err(), StoreError::AttemptBroken { .. }));
     assert!(matches!(attempt.seal(end(), b"").unwrap_err(), StoreError::AttemptBroken { .. }));
     let row = &store.attempts().unwrap()[0];
     assert!(row.state == AttemptState::Failed && row.reason.contains("No space left"), "{row:?}");
+}
+
+#[test]
+fn an_attempt_that_was_taken_for_dead_is_not_published() {
+    let (memory, faults) = (Memory::default(), Faults::default());
+    let faulty = Faulty::new(memory.clone(), faults.clone());
+    let store = Store::create_or_open_on(Arc::new(faulty), &StoreOptions::default()).unwrap();
+    faults.fail_every(Operation::CheckHold, EIO);
+    let error = checkpoint(&store, "a", &[1, 3]).unwrap_err();
+    assert!(error.to_string().starts_with("cannot keep the lock of"), "{error}");
+    assert_eq!(store.newest_sealed(None).unwrap(), None);
+    no_space_is_lost(&memory, "after the attempt");
+    faults.clear();
+    checkpoint(&store, "a", &[1, 3]).unwrap();
 }

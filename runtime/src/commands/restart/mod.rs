@@ -5,11 +5,14 @@ mod detach;
 use std::path::PathBuf;
 
 use ckpt_store::{Store, StoreOptions};
+use ckpt_wire::ENV_DIR;
 use clap::Args;
 
 use super::progress_bar::{Progress, Unit};
+use super::run::store_dir;
 use super::{absolute, which_checkpoint};
-use crate::error::{Result, exit_code};
+use crate::error::{Error, Result, exit_code};
+use crate::location::Location;
 use crate::parent::Parent;
 use crate::restore::{Rebuilt, RestoreOptions, Stage, rebuild};
 
@@ -29,10 +32,15 @@ Examples:
   ckpt restart ckpt-store
   ckpt restart ckpt-store --id 3
   ckpt restart ckpt-store --job heat
+  ckpt restart s3://bucket/heat --dir /scratch/heat
   pid=$(ckpt restart ckpt-store --detach)")]
 pub struct Arguments {
-    /// The store
+    /// The store: a directory, or s3://BUCKET/PREFIX
+    #[arg(value_name = "DIR")]
     dir: PathBuf,
+    /// The directory for the program's next checkpoints [default: the store, if it is a directory, or $CKPT_DIR]
+    #[arg(long = "dir", value_name = "NEXT_DIR")]
+    next_dir: Option<PathBuf>,
     /// The checkpoint [default: the newest sealed one]
     #[arg(long)]
     id: Option<u64>,
@@ -70,13 +78,34 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
 
 /// Rebuilds the chosen checkpoint. The store is closed again: its descriptors are of no use to a parent.
 fn rebuild_selected(arguments: &Arguments) -> Result<Rebuilt> {
-    let dir = absolute(&arguments.dir)?;
+    let location = Location::of(&arguments.dir)?;
+    let store_dir = next_store_dir(arguments, &location)?;
     let trust = StoreOptions { trust_owner: arguments.trust_owner, ..StoreOptions::default() };
-    let store = Store::open_with(&dir, &trust)?;
-    let id = which_checkpoint::select(&dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
+    let store = location.open(&trust)?;
+    let dir = &arguments.dir;
+    let id = which_checkpoint::select(dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
     log::info!("restarting checkpoint {id} of {}", dir.display());
-    let options = RestoreOptions { store_dir: dir, force: arguments.force };
+    let options = RestoreOptions { store_dir, force: arguments.force };
     rebuild_with_progress(&store, id, &options)
+}
+
+/// Where the program's next checkpoints go: into the store it comes from, if that is a directory. From a URL the choice
+/// is the user's, and there is no default: a directory of the program's first host may not even exist on this one.
+fn next_store_dir(arguments: &Arguments, location: &Location) -> Result<PathBuf> {
+    match (location, &arguments.next_dir) {
+        (Location::Directory(dir), None) => absolute(dir),
+        (Location::Url(url), None) if std::env::var_os(ENV_DIR).is_none_or(|dir| dir.is_empty()) => {
+            Err(Error::Usage(format!(
+                "{url} cannot hold the program's next checkpoints; name a local directory for them with --dir or CKPT_DIR"
+            )))
+        }
+        (_, next) => {
+            let dir = store_dir(next.as_deref())?;
+            // The program is told the path only if it is there.
+            Store::create_or_open(&dir)?;
+            Ok(dir)
+        }
+    }
 }
 
 fn rebuild_with_progress(store: &Store, id: u64, options: &RestoreOptions) -> Result<Rebuilt> {

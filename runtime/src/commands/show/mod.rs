@@ -6,12 +6,11 @@ pub(super) mod view;
 
 use std::path::PathBuf;
 
-use ckpt_store::Store;
 use clap::Args;
 
 use super::{print, print_json, which_checkpoint};
 use crate::error::{Result, exit_code};
-use crate::image;
+use crate::{image, location};
 use view::CheckpointView;
 
 /// Show what is in a checkpoint: processes, threads, memory, descriptors
@@ -23,7 +22,7 @@ Examples:
   ckpt show ckpt-store --job heat
   ckpt show ckpt-store --json | jq '.regions[] | select(.kind == \"heap\")'")]
 pub struct Arguments {
-    /// The store
+    /// The store: a directory, or s3://BUCKET/PREFIX
     dir: PathBuf,
     /// The checkpoint [default: the newest sealed one]
     id: Option<u64>,
@@ -37,7 +36,7 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
-    let store = Store::open(&arguments.dir)?;
+    let store = location::open(&arguments.dir)?;
     let id = which_checkpoint::select(&arguments.dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
     let manifest = store.manifest(id)?;
     let image = image::decode(id, &manifest.state)?;

@@ -89,27 +89,42 @@ impl Found {
     }
 
     /// Removes what nobody writes any more and no checkpoint has. The row of a dead attempt stays.
+    ///
+    /// Packs go last, after another look at what is sealed: where a writer can be taken for dead and live on (a lease),
+    /// its last step is to rename its manifest, and that fails once the manifest is gone.
     fn remove_leftovers(&self, files: &Files) -> Result<()> {
-        let there: HashSet<&(u64, Kind)> = self.manifests.iter().collect();
-        let ended = |id: &u64, kinds: &[Kind]| kinds.iter().any(|kind| there.contains(&(*id, *kind)));
-        let sealed = |id: &u64| ended(id, &[Kind::Manifest, Kind::Retired]);
-        for pack in &self.packs {
-            if !self.live.contains(&pack.attempt) && !sealed(&pack.attempt) {
-                files.remove(&pack.name(), fault::LEFTOVER_REMOVE)?;
+        let mut ended = ended(&self.manifests);
+        let mut half_written = false;
+        for (id, kind) in self.rows.iter().chain(&self.manifests) {
+            if self.is_leftover(*id, *kind, &ended) {
+                half_written |= *kind == Kind::ManifestNew;
+                files.remove(&kind.name(*id), fault::LEFTOVER_REMOVE)?;
             }
         }
-        for (id, kind) in self.rows.iter().chain(&self.manifests) {
-            let leftover = match kind {
-                Kind::RowNew => true,
-                Kind::Condemning => true,
-                Kind::Failing | Kind::ManifestNew => !self.live.contains(id),
-                Kind::Writing => !self.live.contains(id) && (sealed(id) || self.rows.contains(&(*id, Kind::Failed))),
-                Kind::Manifest | Kind::Retired | Kind::Condemned | Kind::Failed => false,
-            };
-            if leftover {
-                files.remove(&kind.name(*id), fault::LEFTOVER_REMOVE)?;
+        if half_written {
+            ended.extend(self::ended(&files.list_kinds(MANIFESTS)?));
+        }
+        for pack in &self.packs {
+            if !self.live.contains(&pack.attempt) && !ended.contains(&pack.attempt) {
+                files.remove(&pack.name(), fault::LEFTOVER_REMOVE)?;
             }
         }
         Ok(())
     }
+
+    fn is_leftover(&self, id: u64, kind: Kind, ended: &HashSet<u64>) -> bool {
+        let dead = !self.live.contains(&id);
+        match kind {
+            Kind::RowNew | Kind::Condemning => true,
+            Kind::Failing | Kind::ManifestNew => dead,
+            Kind::Writing => dead && (ended.contains(&id) || self.rows.contains(&(id, Kind::Failed))),
+            Kind::Manifest | Kind::Retired | Kind::Condemned | Kind::Failed => false,
+        }
+    }
+}
+
+/// The attempts whose packs count.
+fn ended(manifests: &[(u64, Kind)]) -> HashSet<u64> {
+    let ended = manifests.iter().filter(|(_, kind)| matches!(kind, Kind::Manifest | Kind::Retired));
+    ended.map(|(id, _)| *id).collect()
 }

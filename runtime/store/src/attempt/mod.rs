@@ -32,7 +32,7 @@ pub struct Attempt {
     row: AttemptRow,
     sharing: Sharing,
     /// Held open: its lock says that this attempt lives.
-    _row_file: Output,
+    row_file: Output,
     /// New pages and nodes; their places count this attempt's packs.
     pages: KeyTable,
     nodes: KeyTable,
@@ -72,7 +72,7 @@ impl Attempt {
             shared,
             row,
             sharing,
-            _row_file: row_file,
+            row_file,
             pages: KeyTable::default(),
             nodes: KeyTable::default(),
             writer: None,

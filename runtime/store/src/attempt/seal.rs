@@ -97,6 +97,8 @@ impl Attempt {
     }
 
     fn publish(&mut self, kind: Kind) -> Result<()> {
+        // Whoever takes us for dead removes our packs.
+        self.row_file.check_hold()?;
         let files = &self.shared.files;
         let (new, sealed) = (Kind::ManifestNew.name(self.row.id), kind.name(self.row.id));
         self.stage = Stage::Published;

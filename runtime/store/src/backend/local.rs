@@ -16,7 +16,7 @@ use std::{
 
 use rustix::fs::OFlags;
 
-use super::{Backend, ReadFile, Room, WriteFile};
+use super::{Backend, ReadFile, Room, WriteFile, file_system};
 use crate::{Result, StoreError};
 
 /// A directory whose time of change is younger than this may change again without the time changing.
@@ -64,6 +64,10 @@ impl Local {
         }
         crate::fault::point(crate::fault::DIRECTORY_CREATE);
         let opened = Self::open(root, trust_owner)?;
+        file_system::check(&opened.root).map_err(|error| match error.kind() {
+            io::ErrorKind::Unsupported => StoreError::unsuitable(root, &error),
+            _ => io("look at the file system of", error),
+        })?;
         if fs::read_dir(&opened.root).map_err(|error| io("list", error))?.next().is_none() {
             // An empty directory that was made with a wider mode: it is about to hold the memory of programs.
             let private = fs::set_permissions(&opened.root, fs::Permissions::from_mode(0o700));
@@ -172,11 +176,12 @@ impl Backend for Local {
     }
 
     fn try_lock(&self, name: &str) -> io::Result<Option<Box<dyn Send + Sync>>> {
+        file_system::check(&self.root)?;
         let file = self.open_ours(options().read(true).write(true).create(true).truncate(false), name)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Box::new(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
+            Err(TryLockError::Error(error)) => Err(file_system::lock_error(&self.root, error)),
         }
     }
 

@@ -3,15 +3,31 @@
 //! All I/O goes through these three traits, so that a test can run a store in memory, keep apart what is visible and
 //! what is durable, and fail any operation. Names are relative paths of one or two parts ("header", "packs/NAME").
 //!
-//! What the store relies on: `rename` replaces a name at once and for every process; a file's bytes are durable after
-//! `sync`, its name after `sync_dir` of its directory; a hold and a lock end with the process that has them, however it
-//! ends. A back end that cannot promise one of these cannot hold a store.
+//! What the store relies on, and a back end must keep (tests/conformance.rs tries each):
+//!
+//! - `create` is exclusive: of two who create one name, one gets `AlreadyExists`.
+//! - A name appears by `rename` at once and with all its bytes. The store never renames to a name that is taken; a back
+//!   end may replace what has it or answer `AlreadyExists`. A crash in between may leave both names.
+//! - A file's bytes are seen by others after `sync` or `hold`, and durable after `sync`; its name is durable after
+//!   `sync_dir` of its directory. Nothing is appended after either.
+//! - A lock and a hold end with the process that has them, however it ends. They may end later (a lease), or even be
+//!   lost while the process lives: `check_hold` tells, and the store asks right before it publishes.
+//! - A hold goes along when its holder renames the file.
+//! - What is not there is `NotFound`, except that `remove` may succeed. Nothing else is `NotFound`.
+//! - `stamp` never stays the same when a name has changed.
+//!
+//! A back end that cannot promise one of these cannot hold a store.
 
+mod faulty;
+pub(crate) mod file_system;
 mod local;
 mod memory;
+#[cfg(feature = "object-store")]
+pub mod object;
 
 use std::{fmt, io, path::Path};
 
+pub use faulty::{Faults, Faulty, Operation};
 pub use local::Local;
 pub use memory::{Memory, Step, Survives};
 
@@ -27,21 +43,23 @@ pub trait Backend: Send + Sync + fmt::Debug {
     fn create_dir(&self, name: &str) -> io::Result<()>;
     /// The names in a directory ("" is the root), in no order.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
-    /// Gives a file another name at once, replacing what had it.
+    /// Gives a file another name at once.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes a file's name. Those who have it open can read on.
+    /// Removes a file's name. Those who have it open read on, or get `NotFound` where the bytes go with the name.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes the names in a directory durable ("" is the root).
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
     /// A value that changes whenever a name in `dir` does; `None` when that cannot be told right now.
     fn stamp(&self, dir: &str) -> io::Result<Option<u64>>;
-    /// Takes the exclusive lock of that name, creating its file; `None` when somebody else has it.
+    /// Takes the exclusive lock of that name, creating its file; `None` when somebody else has it. `Unsupported` where
+    /// locks do not work.
     fn try_lock(&self, name: &str) -> io::Result<Option<Box<dyn Send + Sync>>>;
     /// How much can still be written; `None` where nobody can tell.
     fn room(&self) -> io::Result<Option<Room>> {
         Ok(None)
     }
-    /// Whether a live process has called [`WriteFile::hold`] on this file and not closed it.
+    /// Whether a live process has called [`WriteFile::hold`] on this file and not closed it. May take as long as a
+    /// back end needs to be sure. Once this has said no, [`WriteFile::check_hold`] says no too.
     fn is_held(&self, name: &str) -> io::Result<bool>;
 }
 
@@ -62,6 +80,11 @@ pub trait WriteFile: Send + Sync {
     fn sync(&mut self) -> io::Result<()>;
     /// Shows others that this file's writer lives, until this value is dropped or the process ends.
     fn hold(&mut self) -> io::Result<()>;
+    /// An error if the hold was lost, so that others may take this writer for dead. Where a hold is a lock that only its
+    /// process can end, there is nothing to ask.
+    fn check_hold(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A file that does not change.

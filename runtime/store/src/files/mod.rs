@@ -23,7 +23,9 @@ use crate::{
 };
 
 const LOCK_WAIT: Duration = Duration::from_secs(30);
+/// The first pause before the lock is tried again. Each is twice as long as the one before, up to `LOCK_POLL_MAX`.
 const LOCK_POLL: Duration = Duration::from_millis(2);
+const LOCK_POLL_MAX: Duration = Duration::from_millis(64);
 
 /// Held as long as it is kept.
 pub(crate) type Lock = Box<dyn Send + Sync>;
@@ -141,15 +143,22 @@ impl Files {
 
     fn lock_of(&self, name: &str) -> Result<Lock> {
         let begun = Instant::now();
+        let mut pause = LOCK_POLL;
         loop {
-            if let Some(lock) = self.backend.try_lock(name).map_err(self.io(name, "lock"))? {
-                return Ok(lock);
+            match self.backend.try_lock(name) {
+                Ok(Some(lock)) => return Ok(lock),
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                    return Err(StoreError::unsuitable(self.root(), &error));
+                }
+                Err(error) => return Err(self.io(name, "lock")(error)),
             }
             if begun.elapsed() > LOCK_WAIT {
                 let waited_ms = begun.elapsed().as_millis() as u64;
                 return Err(StoreError::Locked { path: self.path(name), waited_ms });
             }
-            std::thread::sleep(LOCK_POLL);
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LOCK_POLL_MAX);
         }
     }
 
@@ -193,6 +202,11 @@ impl Output {
 
     pub fn hold(&mut self) -> Result<()> {
         self.file.hold().map_err(|error| self.io("lock", error))
+    }
+
+    /// An error if others may take this writer for dead.
+    pub fn check_hold(&self) -> Result<()> {
+        self.file.check_hold().map_err(|error| self.io("keep the lock of", error))
     }
 }
 
