@@ -16,7 +16,7 @@ use crate::{
     PageKey, Result, StoreError,
     files::{Files, MANIFESTS, PACKS, PackName},
     format::pack::Trailer,
-    key_table::{KeyTable, Place},
+    key_table::{Entry, KeyTable, Place},
     pack::{self, Pack},
 };
 
@@ -100,13 +100,9 @@ impl Index {
 
     fn add_pack(&mut self, name: PackName, trailer: Trailer) {
         let pack = self.packs.len() as u32;
-        self.pages.reserve(trailer.page_keys.len());
-        for (item, key) in pack::page_items(&trailer.runs).zip(trailer.page_keys) {
-            self.pages.insert(key, Place { pack, item });
-        }
-        for (item, key) in (0..).zip(trailer.node_keys) {
-            self.nodes.insert(key, Place { pack, item });
-        }
+        let entry = |(item, key)| Entry { key, place: Place { pack, item } };
+        self.pages.insert_many(pack::page_items(&trailer.runs).zip(trailer.page_keys).map(entry));
+        self.nodes.insert_many((0..).zip(trailer.node_keys).map(entry));
         self.packs.push(Arc::new(Pack { name, runs: trailer.runs, nodes: trailer.nodes }));
     }
 
@@ -116,14 +112,12 @@ impl Index {
             return; // a refresh was quicker
         }
         let first = self.packs.len() as u32;
-        let moved = |place: Place| Place { pack: first + place.pack, item: place.item };
-        self.pages.reserve(pages.len());
-        for entry in pages.entries_from(0) {
-            self.pages.insert(entry.key, moved(entry.place));
-        }
-        for entry in nodes.entries_from(0) {
-            self.nodes.insert(entry.key, moved(entry.place));
-        }
+        let moved = |entry: &Entry| {
+            let Entry { key, place } = *entry;
+            Entry { key, place: Place { pack: first + place.pack, item: place.item } }
+        };
+        self.pages.insert_many(pages.entries_from(0).map(moved));
+        self.nodes.insert_many(nodes.entries_from(0).map(moved));
         self.known.extend(packs.iter().map(|pack| pack.name));
         self.packs.extend(packs.into_iter().map(Arc::new));
     }

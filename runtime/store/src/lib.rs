@@ -49,7 +49,9 @@ pub mod fault;
 mod files;
 mod format;
 mod index;
-mod key_table;
+// Open for examples/key_table.rs, no part of the interface.
+#[doc(hidden)]
+pub mod key_table;
 mod options;
 mod pack;
 mod page_key;

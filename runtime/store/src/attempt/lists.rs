@@ -41,10 +41,11 @@ impl Attempt {
             return Ok(());
         }
         let index = self.shared.index();
-        let is_known = |key: &PageKey| self.pages.get(key).is_some() || index.pages.get(key).is_some();
-        match leaf.keys().iter().find(|key| !is_known(key)) {
+        self.pages.touch(leaf.keys());
+        let mut sealed = leaf.keys().iter().zip(index.pages.get_many(leaf.keys()));
+        match sealed.find(|(key, sealed)| sealed.is_none() && self.pages.get(key).is_none()) {
             None => Ok(()),
-            Some(key) => Err(StoreError::UnknownPage { path: self.shared.files.path(""), page: key.hex() }),
+            Some((key, _)) => Err(StoreError::UnknownPage { path: self.shared.files.path(""), page: key.hex() }),
         }
     }
 }

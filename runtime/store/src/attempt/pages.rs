@@ -75,11 +75,12 @@ impl Attempt {
         let (sequence, first_run) = self.next_run()?;
         let index = self.shared.index();
         let mut new = Vec::new();
-        for (number, key) in keys.iter().enumerate() {
+        self.pages.touch(keys);
+        for (number, (key, sealed)) in keys.iter().zip(index.pages.get_many(keys)).enumerate() {
             let item = page_item(first_run + new.len() / RUN_PAGES_MAX, new.len() % RUN_PAGES_MAX);
             if key.is_zero() {
                 self.counts.zero_bytes += PAGE_BYTES as u64;
-            } else if index.pages.get(key).is_some() || !self.pages.insert(*key, Place { pack: sequence, item }) {
+            } else if sealed.is_some() || !self.pages.insert(*key, Place { pack: sequence, item }) {
                 self.counts.duplicate_bytes += PAGE_BYTES as u64;
             } else {
                 new.push(number);

@@ -89,13 +89,13 @@ impl Shared {
         self.know_all(keys, "a page", |index| &index.pages)?;
         let index = self.index();
         let mut wanted = Vec::with_capacity(keys.len());
-        for (key, page) in keys.iter().zip(out.as_chunks_mut().0) {
+        for ((key, place), page) in keys.iter().zip(index.pages.get_many(keys)).zip(out.as_chunks_mut().0) {
             if key.is_zero() {
                 page.fill(0);
                 continue;
             }
             let missing = || index.missing(&self.files, &self.header.store_id, "a page", key);
-            let place = index.pages.get(key).ok_or_else(missing)?;
+            let place = place.ok_or_else(missing)?;
             let pack = index.pack(place);
             wanted.push(Wanted { place, pack: pack.name, run: pack.runs[run_and_page(place.item).0], key: *key, page });
         }
@@ -104,8 +104,10 @@ impl Shared {
 
     /// Loads the index, unless it has all of `keys` as it is.
     fn know_all(&self, keys: &[PageKey], what: &'static str, table: fn(&Index) -> &KeyTable) -> Result<()> {
-        let unknown =
-            |index: &Index| keys.iter().find(|key| !key.is_zero() && table(index).get(key).is_none()).copied();
+        let unknown = |index: &Index| {
+            let mut places = keys.iter().zip(table(index).get_many(keys));
+            places.find(|(key, place)| place.is_none() && !key.is_zero()).map(|(key, _)| *key)
+        };
         if unknown(&self.index()).is_none() {
             return Ok(());
         }

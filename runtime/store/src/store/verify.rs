@@ -8,10 +8,7 @@ use std::collections::HashSet;
 
 use super::{Manifest, Shared, Store};
 use crate::{
-    PAGE_BYTES, PageKey, PageListRef, Result, StoreError,
-    files::Kind,
-    format::manifest,
-    key_table::Place,
+    PAGE_BYTES, PageKey, PageListRef, Result, StoreError, files::Kind, format::manifest, key_table::Place,
     pack::run_and_page,
 };
 
