@@ -35,6 +35,7 @@ int main(int argc, char **argv)
     printf("dir %s\n", control + 96 + 256);
     printf("log %s\n", control + 96 + 256 + 4096);
     printf("agent %s\n", control + 96 + 256 + 2 * 4096);
+    printf("memory_bytes %lu\n", *(const uint64_t *)(control + 96 + 256 + 3 * 4096));
     printf("end\n");
     fflush(stdout);
     while (getchar() != EOF)

@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ckpt_store::Store;
+use ckpt_store::{Store, StoreOptions};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::address::{Address, refuse_strangers};
@@ -17,7 +17,7 @@ use super::restart_script::write_restart_script;
 use super::{AgentOptions, CheckpointRequest, Trigger, client};
 use crate::capture::{self, Event, Lineage, Program};
 use crate::error::{Error, Result};
-use crate::logging;
+use crate::{logging, units};
 
 /// What the agent writes to its standard output once it listens.
 pub const READY: &[u8] = b"ready\n";
@@ -41,7 +41,8 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     let program = if options.is_starting { wait_for(options.pid)? } else { Program::find(options.pid)? };
     let control = program.control()?;
     let directory = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
-    let store = Store::create_or_open(&directory)?;
+    let store_options = options_of(control.memory_bytes);
+    let store = Store::create_or_open_with(&directory, &store_options)?;
     start_log(&directory, ckpt_wire::text(&control.log));
 
     let address = Address::new(&directory, program.identity()?);
@@ -54,13 +55,23 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     let executable =
         std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
     let mut agent = Agent { program, image: control.job, store, lineage: Lineage::default(), interval, executable };
-    log::info!("serving process {}", agent.program.pid);
+    let memory = units::bytes(store_options.memory_bytes as u64);
+    log::info!("serving process {}, {memory} for buffers", agent.program.pid);
     match options.first_trigger {
         // The interval begins with the program: the first checkpoint is due one interval from now.
         None | Some(Trigger::Interval) => {}
         Some(trigger) => agent.checkpoint(trigger, false, &mut |_, _| {}),
     }
     agent.run(&listener)
+}
+
+/// The store's own choices, but for the memory where the program's environment sets it.
+fn options_of(memory_bytes: u64) -> StoreOptions {
+    let mut options = StoreOptions::default();
+    if memory_bytes > 0 {
+        options.memory_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
+    }
+    options
 }
 
 /// Waits until the constructor of libckpt.so has run in process `pid`.

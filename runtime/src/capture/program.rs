@@ -5,7 +5,9 @@
 
 use std::os::fd::OwnedFd;
 
-use ckpt_wire::{CONTROL_MAGIC, CONTROL_SYMBOL, CONTROL_VERSION, Control, STATE_READY, STATE_REFUSED};
+use ckpt_wire::{
+    CONTROL_BYTES_MIN, CONTROL_MAGIC, CONTROL_SYMBOL, CONTROL_VERSION, Control, STATE_READY, STATE_REFUSED,
+};
 use object::LittleEndian;
 use object::elf::{
     DT_GNU_HASH, DT_STRTAB, DT_SYMTAB, Dyn64, DynamicTag, FileHeader64, PT_DYNAMIC, PT_LOAD, ProgramHeader64,
@@ -69,18 +71,23 @@ impl Program {
     /// Reads the control block; refuses when it is not one, not ready, or from an unknown version.
     pub fn control(&self) -> Result<Box<Control>> {
         let mut bytes = vec![0; size_of::<Control>()];
-        read_memory(self.pid, self.control_address, &mut bytes)?;
+        read_memory(self.pid, self.control_address, &mut bytes[..CONTROL_BYTES_MIN])?;
         let not_preloaded = Error::NotPreloaded { pid: self.pid };
-        let Ok(control) = Control::read_from_bytes(&bytes) else { return Err(not_preloaded) };
+        let Ok(mut control) = Control::read_from_bytes(&bytes) else { return Err(not_preloaded) };
         if control.magic != CONTROL_MAGIC {
             return Err(not_preloaded);
         }
-        if control.version != CONTROL_VERSION || (control.bytes as usize) < size_of::<Control>() {
+        if control.version != CONTROL_VERSION || (control.bytes as usize) < CONTROL_BYTES_MIN {
             return Err(Error::environment(
                 format!("process {}", self.pid),
                 format!("its libckpt.so speaks protocol {}, this ckpt {CONTROL_VERSION}", control.version),
                 "use the ckpt that belongs to its libckpt.so",
             ));
+        }
+        if control.bytes as usize >= size_of::<Control>() {
+            // What was added to the block later; zero in the memory of a program that an older libckpt.so is in.
+            let added = self.control_address + CONTROL_BYTES_MIN as u64;
+            read_memory(self.pid, added, &mut control.as_mut_bytes()[CONTROL_BYTES_MIN..])?;
         }
         match control.state {
             STATE_READY => Ok(Box::new(control)),

@@ -5,10 +5,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ckpt_wire::{ENV_AGENT_PID, ENV_DIR, ENV_INTERVAL, ENV_NAME, TEXT_BYTES};
+use ckpt_wire::{ENV_AGENT_PID, ENV_DIR, ENV_INTERVAL, ENV_MEMORY, ENV_NAME, TEXT_BYTES};
 use clap::Args;
 
 use super::interval::check_interval;
+use super::memory::check_memory;
 use super::{absolute, executable, installation};
 use crate::agent::AwaitingProgram;
 use crate::error::{Error, Result};
@@ -36,6 +37,9 @@ pub struct Arguments {
     /// Time between automatic checkpoints: 30s, 10m, 2h; a bare number is seconds [default: $CKPT_INTERVAL or none]
     #[arg(long, value_parser = check_interval)]
     interval: Option<String>,
+    /// Memory for the buffers of a checkpoint: 64M, 1G; a bare number is bytes [default: $CKPT_MEMORY or 256M]
+    #[arg(long, value_parser = check_memory)]
+    memory: Option<String>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -64,6 +68,9 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     }
     if let Some(interval) = &arguments.interval {
         command.env(ENV_INTERVAL, interval);
+    }
+    if let Some(memory) = &arguments.memory {
+        command.env(ENV_MEMORY, memory);
     }
     start(command, program, agent)
 }

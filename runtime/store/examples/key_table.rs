@@ -23,6 +23,8 @@ use ckpt_store::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
+mod machine;
+
 /// Keys of one call, as pages are written and looked up.
 const CALL_KEYS: usize = 256;
 
@@ -290,6 +292,3 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 fn print_line(name: &str, round: &str, figures: &Figures) {
     println!("{name},{round},{}", figures.map(|figure| format!("{figure:.2}")).join(","));
 }
-
-#[path = "machine/mod.rs"]
-mod machine;

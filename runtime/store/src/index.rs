@@ -107,17 +107,14 @@ impl Index {
     }
 
     /// Takes over what an attempt of this process has sealed; its places count packs from 0.
-    pub fn absorb(&mut self, packs: Vec<Pack>, pages: &KeyTable, nodes: &KeyTable) {
+    pub fn absorb(&mut self, packs: Vec<Pack>, pages: KeyTable, nodes: KeyTable) {
         if packs.iter().any(|pack| self.known.contains(&pack.name)) {
             return; // a refresh was quicker
         }
         let first = self.packs.len() as u32;
-        let moved = |entry: &Entry| {
-            let Entry { key, place } = *entry;
-            Entry { key, place: Place { pack: first + place.pack, item: place.item } }
-        };
-        self.pages.insert_many(pages.entries_from(0).map(moved));
-        self.nodes.insert_many(nodes.entries_from(0).map(moved));
+        let moved = |Entry { key, place }| Entry { key, place: Place { pack: first + place.pack, item: place.item } };
+        self.pages.insert_many(pages.into_entries().map(moved));
+        self.nodes.insert_many(nodes.into_entries().map(moved));
         self.known.extend(packs.iter().map(|pack| pack.name));
         self.packs.extend(packs.into_iter().map(Arc::new));
     }

@@ -178,3 +178,37 @@ fn an_attempt_after_a_failed_write_cannot_be_sealed_and_says_why() {
     let row = &store.attempts().unwrap()[0];
     assert!(row.state == AttemptState::Failed && row.reason.contains("No space left"), "{row:?}");
 }
+
+/// An attempt of three packs, whose bytes become durable behind the writer's back; false when no operation failed.
+fn attempt_of_three_packs_fails_at(at: usize, errno: i32) -> bool {
+    let faults = Arc::new(Faults { done: 0.into(), fails_at: usize::MAX.into(), goes_on: true, errno });
+    let memory = Memory::default();
+    let faulty = Faulty { inner: memory.clone(), faults: faults.clone() };
+    let options = StoreOptions { pack_bytes: 1, ..StoreOptions::default() };
+    let store = Store::create_or_open_on(Arc::new(faulty), &options).unwrap();
+    let mut attempt = store.begin(start("a")).unwrap();
+    faults.fails_at.store(faults.done.load(SeqCst) + at, SeqCst);
+    let wrote = (1..=3).try_for_each(|number| attempt.write_pages(&pages(&[number])).map(drop));
+    let sealed = attempt.seal(end(), b"");
+    let reached = faults.done.load(SeqCst) > faults.fails_at.load(SeqCst);
+    faults.fails_at.store(usize::MAX, SeqCst);
+    let state = Store::open_on(Arc::new(memory.clone()), &options).unwrap().attempts().unwrap()[0].state;
+    if !reached {
+        wrote.unwrap();
+        assert_eq!((sealed.unwrap().id, state), (1, AttemptState::Sealed));
+        return false;
+    }
+    match wrote {
+        Err(error) => check_error(&Err(error), errno, at),
+        Ok(()) => check_error(&sealed, errno, at),
+    }
+    let made_visible = memory.files().contains_key("manifests/0000000001.manifest");
+    assert_eq!(state == AttemptState::Sealed, made_visible, "operation {at}");
+    true
+}
+
+#[test]
+fn a_write_or_an_fsync_that_fails_behind_the_writers_back_fails_the_attempt() {
+    let failed = (0..).take_while(|at| attempt_of_three_packs_fails_at(*at, EIO)).count();
+    assert!(failed >= 3 * 3 + 4, "only {failed} operations failed");
+}

@@ -37,6 +37,8 @@ pub const ENV_DIR: &str = "CKPT_DIR";
 pub const ENV_SIGNAL: &str = "CKPT_SIGNAL";
 /// Environment variable: time between automatic checkpoints (`30s`, `10m`, `2h`; a bare number is seconds).
 pub const ENV_INTERVAL: &str = "CKPT_INTERVAL";
+/// Environment variable: bytes of buffers that the agent may use for a checkpoint (`256M`, `1G`; a bare number is bytes).
+pub const ENV_MEMORY: &str = "CKPT_MEMORY";
 /// Environment variable: path of the `ckpt` executable (default: beside libckpt.so).
 pub const ENV_AGENT: &str = "CKPT_AGENT";
 /// Environment variable: the log file (default: `log` in the store's directory).
@@ -101,7 +103,12 @@ pub struct Control {
     pub log: [u8; PATH_BYTES],
     /// Absolute path of the `ckpt` executable.
     pub agent: [u8; PATH_BYTES],
+    /// Bytes of buffers that the agent may use for a checkpoint; 0 for as many as it likes best.
+    pub memory_bytes: u64,
 }
+
+/// Bytes of the shortest control block of this [`CONTROL_VERSION`]; the fields behind them are zero where they are not.
+pub const CONTROL_BYTES_MIN: usize = core::mem::offset_of!(Control, memory_bytes);
 
 /// The registers and signal mask with which a thread goes on if its agent disappears during an injected call.
 ///
@@ -152,7 +159,8 @@ mod tests {
         assert_eq!(offset_of!(Control, state), 16);
         assert_eq!(offset_of!(Control, stub_start), 32);
         assert_eq!(offset_of!(Control, reason), 96);
-        assert_eq!(size_of::<Control>(), 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
+        assert_eq!(CONTROL_BYTES_MIN, 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
+        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 8);
     }
 
     #[test]

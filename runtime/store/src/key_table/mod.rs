@@ -121,9 +121,14 @@ impl KeyTable {
 
     /// Keeps the entries that `keep` says yes to, in their order, and gives the memory of the others back.
     pub fn retain(&mut self, mut keep: impl FnMut(&Entry) -> bool) {
-        for block in std::mem::take(self).blocks {
-            self.insert_many(block.into_iter().filter(&mut keep));
-        }
+        let entries = std::mem::take(self).into_entries();
+        self.insert_many(entries.filter(|entry| keep(entry)));
+    }
+
+    /// Every entry, in the order of insertion. The memory is given back on the way.
+    pub fn into_entries(self) -> impl Iterator<Item = Entry> {
+        let Self { blocks, .. } = self;
+        blocks.into_iter().flatten()
     }
 
     /// Every entry from the `first`-th on, in the order of insertion.
