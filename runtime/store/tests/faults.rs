@@ -180,8 +180,8 @@ fn an_attempt_after_a_failed_write_cannot_be_sealed_and_says_why() {
 }
 
 /// An attempt of three packs, whose bytes become durable behind the writer's back; false when no operation failed.
-fn attempt_of_three_packs_fails_at(at: usize, errno: i32) -> bool {
-    let faults = Arc::new(Faults { done: 0.into(), fails_at: usize::MAX.into(), goes_on: true, errno });
+fn attempt_of_three_packs_fails_at(at: usize, goes_on: bool, errno: i32) -> bool {
+    let faults = Arc::new(Faults { done: 0.into(), fails_at: usize::MAX.into(), goes_on, errno });
     let memory = Memory::default();
     let faulty = Faulty { inner: memory.clone(), faults: faults.clone() };
     let options = StoreOptions { pack_bytes: 1, ..StoreOptions::default() };
@@ -209,6 +209,8 @@ fn attempt_of_three_packs_fails_at(at: usize, errno: i32) -> bool {
 
 #[test]
 fn a_write_or_an_fsync_that_fails_behind_the_writers_back_fails_the_attempt() {
-    let failed = (0..).take_while(|at| attempt_of_three_packs_fails_at(*at, EIO)).count();
-    assert!(failed >= 3 * 3 + 4, "only {failed} operations failed");
+    for goes_on in [false, true] {
+        let failed = (0..).take_while(|at| attempt_of_three_packs_fails_at(*at, goes_on, EIO)).count();
+        assert!(failed >= 3 * 3 + 4, "only {failed} operations failed");
+    }
 }

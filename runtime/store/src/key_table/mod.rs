@@ -11,7 +11,7 @@ mod slots;
 
 use std::hint::black_box;
 
-use slots::Slots;
+use slots::{Home, Slots};
 
 use crate::PageKey;
 
@@ -145,11 +145,18 @@ impl KeyTable {
     /// For up to 32 keys the first entry of the same short hash. None of the loads of a pass waits for another one: the
     /// CPU has many of them under way at once.
     #[inline]
-    fn candidates<'a>(&self, keys: impl Iterator<Item = &'a PageKey> + Clone) -> [Option<u32>; TOGETHER] {
-        black_box(keys.clone().fold(0, |seen, key| seen ^ self.slots.at_home(short_hash(key))));
+    fn candidates<'a>(&self, keys: impl Iterator<Item = &'a PageKey>) -> [Option<u32>; TOGETHER] {
+        let mut hashes = [(0, Home::default()); TOGETHER];
+        let mut count = 0;
+        for (key, hash) in keys.zip(&mut hashes) {
+            *hash = (short_hash(key), self.slots.home(short_hash(key)));
+            count += 1;
+        }
+        let hashes = &hashes[..count];
+        black_box(hashes.iter().fold(0, |seen, (_, home)| seen ^ self.slots.look(*home)));
         let mut candidates = [None; TOGETHER];
-        for (key, candidate) in keys.zip(&mut candidates) {
-            *candidate = self.slots.first(short_hash(key));
+        for ((hash, home), candidate) in hashes.iter().zip(&mut candidates) {
+            *candidate = self.slots.first(*hash, *home);
         }
         black_box(candidates.iter().flatten().fold(0, |seen, &at| {
             let Entry { key, place } = self.entry(at);

@@ -1,7 +1,8 @@
 //! From the hash of a key to the positions of the entries that may have it: 8 bytes a slot, 9.4 to 11.1 an entry.
 //!
-//! A shard is an array of slots in order of hash, with gaps: a slot lies at its home (the hash, scaled to the length of
-//! the array) or behind it, and no gap is in between. So a search ends at the first larger slot, and an array that has
+//! A shard is an array of slots in order of hash, with gaps. A slot's home is a line of 8, one cache line: the hash, scaled
+//! to the number of lines, says which. The slot lies there or behind, and no gap is between its home and it. So one look
+//! at the home finds most keys and misses most others, a search ends at the first larger slot, and an array that has
 //! become too full is written anew in one pass, without a look at the keys.
 //!
 //! A table of many entries never stops to grow. It has as many shards as its size needs, and when it needs one more, a
@@ -12,9 +13,9 @@
 const SHARD_ENTRIES: usize = 4096;
 /// Where there is no entry. Larger than every slot.
 const EMPTY: u64 = u64::MAX;
-/// Slots compared at once, which is without a branch to predict. Few keys lie further from home.
-const WINDOW: usize = 8;
-/// A shard is made longer when more than 85 of 100 homes are taken, and then has 72 of 100 taken.
+/// Slots of a line.
+const LINE: usize = 8;
+/// A shard is made longer when more than 85 of 100 slots are taken, and then has 72 of 100 taken.
 const FULL_PERCENT: usize = 85;
 const FRESH_PERCENT: usize = 72;
 
@@ -26,12 +27,23 @@ pub(super) struct Slots {
     mask: usize,
 }
 
-/// Each slot has the hash in its high half and the position in its low half. There is a window behind the last home, and
-/// more where that is not enough: the last slot is empty.
+/// Slots that one cache line holds. Each has the hash in its high half and the position in its low half.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line([u64; LINE]);
+
+/// One line more than there are homes, and more where that is not enough: the last slot is empty.
 struct Shard {
-    slots: Vec<u64>,
+    lines: Vec<Line>,
     homes: u32,
     entries: u32,
+}
+
+/// Which shard, and which line of it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Home {
+    shard: u32,
+    line: u32,
 }
 
 impl Default for Slots {
@@ -41,28 +53,42 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// The first position with this hash that `is_it` says yes to.
+    /// Where to look for this hash.
     #[inline]
-    pub fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
-        let shard = &self.shards[self.shard(hash)];
-        let from = &shard.slots[shard.first_from(slot(hash, 0))..];
-        let same = from.iter().take_while(|&&found| found < slot(hash, u32::MAX));
-        same.map(|&found| found as u32).find(|&position| is_it(position))
+    pub fn home(&self, hash: u32) -> Home {
+        let shard = self.shard(hash);
+        Home { shard: shard as u32, line: self.shards[shard].home(hash) }
+    }
+
+    /// A slot of that line, to have it in the cache.
+    #[inline]
+    pub fn look(&self, home: Home) -> u64 {
+        self.shards[home.shard as usize].lines[home.line as usize].0[0]
     }
 
     /// The first position with this hash.
     #[inline]
-    pub fn first(&self, hash: u32) -> Option<u32> {
-        let shard = &self.shards[self.shard(hash)];
-        let found = shard.slots[shard.first_from(slot(hash, 0))];
+    pub fn first(&self, hash: u32, home: Home) -> Option<u32> {
+        let shard = &self.shards[home.shard as usize];
+        let found = shard.at(shard.first_from(slot(hash, 0), home.line));
         (found < slot(hash, u32::MAX)).then_some(found as u32)
     }
 
-    /// What lies at the home of `hash`, to have its cache line.
+    /// The first position with this hash that `is_it` says yes to.
     #[inline]
-    pub fn at_home(&self, hash: u32) -> u64 {
+    pub fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let shard = &self.shards[self.shard(hash)];
-        shard.slots[shard.home(hash)]
+        let mut at = shard.first_from(slot(hash, 0), shard.home(hash));
+        loop {
+            let found = shard.at(at);
+            if found >= slot(hash, u32::MAX) {
+                return None;
+            }
+            if is_it(found as u32) {
+                return Some(found as u32);
+            }
+            at += 1;
+        }
     }
 
     /// Adds a position, which must be less than `u32::MAX`.
@@ -87,8 +113,7 @@ impl Slots {
     fn add_shard(&mut self) {
         let bit = 1 << self.shards.len().ilog2();
         let split = self.shards.len() - bit;
-        let slots = std::mem::take(&mut self.shards[split].slots);
-        let taken = slots.into_iter().filter(|&slot| slot != EMPTY);
+        let taken = self.shards[split].take();
         let (new, old) = taken.partition(|slot| (slot >> 32) as usize & bit != 0);
         self.shards[split] = Shard::of(old);
         self.shards.push(Shard::of(new));
@@ -99,61 +124,75 @@ impl Slots {
 impl Shard {
     /// A fresh shard of these slots, which are in order.
     fn of(taken: Vec<u64>) -> Self {
-        let homes = (taken.len() * 100 / FRESH_PERCENT).max(WINDOW);
-        let slots = vec![EMPTY; homes + WINDOW];
-        let mut shard = Self { slots, homes: homes as u32, entries: taken.len() as u32 };
+        let homes = (taken.len() * 100 / FRESH_PERCENT).div_ceil(LINE).max(1);
+        let lines = vec![Line([EMPTY; LINE]); homes + 1];
+        let mut shard = Self { lines, homes: homes as u32, entries: taken.len() as u32 };
         let mut free = 0;
         for slot in taken {
-            let at = shard.home((slot >> 32) as u32).max(free);
-            shard.extend_to(at + 2);
-            shard.slots[at] = slot;
+            let at = (shard.home((slot >> 32) as u32) as usize * LINE).max(free);
+            shard.make_gap_behind(at);
+            *shard.at_mut(at) = slot;
             free = at + 1;
         }
         shard
     }
 
-    #[inline]
-    fn home(&self, hash: u32) -> usize {
-        ((u64::from(hash) * u64::from(self.homes)) >> 32) as usize
+    /// The slots in order; none stays.
+    fn take(&mut self) -> impl Iterator<Item = u64> + use<> {
+        let lines = std::mem::take(&mut self.lines);
+        lines.into_iter().flat_map(|line| line.0).filter(|&slot| slot != EMPTY)
     }
 
-    /// Where the first slot lies that is not smaller than `least`, or may be put.
     #[inline]
-    fn first_from(&self, least: u64) -> usize {
-        let home = self.home((least >> 32) as u32);
-        let window = &self.slots[home..home + WINDOW];
-        let smaller = window.iter().map(|&slot| usize::from(slot < least)).sum::<usize>();
-        if smaller < WINDOW { home + smaller } else { self.first_behind(home + WINDOW, least) }
+    fn home(&self, hash: u32) -> u32 {
+        ((u64::from(hash) * u64::from(self.homes)) >> 32) as u32
     }
 
-    #[cold]
-    fn first_behind(&self, start: usize, least: u64) -> usize {
-        let smaller = self.slots[start..].iter().take_while(|&&slot| slot < least);
-        start + smaller.count()
+    #[inline]
+    fn at(&self, at: usize) -> u64 {
+        self.lines[at / LINE].0[at % LINE]
+    }
+
+    #[inline]
+    fn at_mut(&mut self, at: usize) -> &mut u64 {
+        &mut self.lines[at / LINE].0[at % LINE]
+    }
+
+    /// Where the first slot lies that is not smaller than `least`, or may be put. Comparing a whole line is faster than
+    /// to stop at the right slot, because there is no branch to predict.
+    #[inline]
+    fn first_from(&self, least: u64, home: u32) -> usize {
+        let mut line = home as usize;
+        loop {
+            let smaller = self.lines[line].0.iter().map(|&slot| usize::from(slot < least)).sum::<usize>();
+            if smaller < LINE {
+                return line * LINE + smaller;
+            }
+            line += 1;
+        }
     }
 
     #[inline]
     fn insert(&mut self, new: u64) {
-        let at = self.first_from(new);
-        let mut gap = at;
-        while self.slots[gap] != EMPTY {
+        let at = self.first_from(new, self.home((new >> 32) as u32));
+        let (mut moving, mut gap) = (new, at);
+        while moving != EMPTY {
+            moving = std::mem::replace(self.at_mut(gap), moving);
             gap += 1;
         }
-        self.extend_to(gap + 2);
-        self.slots.copy_within(at..gap, at + 1);
-        self.slots[at] = new;
+        self.make_gap_behind(gap - 1);
         self.entries += 1;
-        if self.entries as usize * 100 > self.homes as usize * FULL_PERCENT {
-            let slots = std::mem::take(&mut self.slots);
-            *self = Self::of(slots.into_iter().filter(|&slot| slot != EMPTY).collect());
+        if self.entries as usize * 100 > self.homes as usize * LINE * FULL_PERCENT {
+            *self = Self::of(self.take().collect());
         }
     }
 
-    /// Makes the array at least `length` slots long.
-    fn extend_to(&mut self, length: usize) {
-        if length > self.slots.len() {
-            self.slots.reserve_exact(WINDOW);
-            self.slots.resize(self.slots.len() + WINDOW, EMPTY);
+    /// Keeps the last slot empty although `at` is taken.
+    #[inline]
+    fn make_gap_behind(&mut self, at: usize) {
+        if at + 1 >= self.lines.len() * LINE {
+            self.lines.reserve_exact(1);
+            self.lines.push(Line([EMPTY; LINE]));
         }
     }
 }
@@ -182,10 +221,12 @@ mod tests {
         for n in 0..80_000 {
             slots.insert(hash(n), n);
             assert_eq!(found(&slots, hash(n / 2)), [n / 2]);
-            assert_eq!(slots.first(hash(n / 3)), Some(n / 3));
+            assert_eq!(slots.first(hash(n / 3), slots.home(hash(n / 3))), Some(n / 3));
         }
         assert!((0..80_000).all(|n| found(&slots, hash(n)) == [n]));
-        assert!(found(&slots, hash(80_000)).is_empty() && slots.first(hash(80_000)).is_none());
+        assert!(
+            found(&slots, hash(80_000)).is_empty() && slots.first(hash(80_000), slots.home(hash(80_000))).is_none()
+        );
         assert!(slots.shards.len() > 16);
     }
 
