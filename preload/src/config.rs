@@ -8,7 +8,7 @@ use core::ffi::{CStr, c_char};
 
 use ckpt_wire::{Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1, PATH_BYTES, TEXT_BYTES};
 
-use crate::numbers::{parse_decimal, parse_hex, parse_interval_ms};
+use crate::numbers::{parse_bytes, parse_decimal, parse_hex, parse_interval_ms};
 use crate::settings::Settings;
 use crate::signals::parse_signal;
 use crate::sys;
@@ -34,6 +34,10 @@ pub fn apply(settings: &Settings<'_>, control: &mut Control) -> Result<(), Reaso
     control.interval_ms = match settings.interval {
         None => 0,
         Some(text) => parse_interval_ms(text).ok_or_else(|| unreadable(b"CKPT_INTERVAL", text, b"30s, 10m or 2h"))?,
+    };
+    control.memory_bytes = match settings.memory {
+        None => 0,
+        Some(text) => parse_bytes(text).ok_or_else(|| unreadable(b"CKPT_MEMORY", text, b"256M, 1G or bytes"))?,
     };
     control.agent_pid = match settings.agent_pid {
         None => 0,

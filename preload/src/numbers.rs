@@ -1,4 +1,4 @@
-//! Numbers as users write them. An interval is `30s`, `10m`, `2h`, or bare seconds.
+//! Numbers as users write them. An interval is `30s`, `10m`, `2h`, or bare seconds; memory is `256M`, `1G`, or bare bytes.
 
 /// Milliseconds in `text`; 0 switches automatic checkpoints off. `None` when it cannot be read.
 pub fn parse_interval_ms(text: &[u8]) -> Option<u64> {
@@ -9,6 +9,17 @@ pub fn parse_interval_ms(text: &[u8]) -> Option<u64> {
         _ => (text, 1_000),
     };
     parse_decimal(digits)?.checked_mul(unit_ms)
+}
+
+/// Bytes in `text`, which may end in K, M or G (1024 and its powers). `None` when it cannot be read, and for none at all.
+pub fn parse_bytes(text: &[u8]) -> Option<u64> {
+    let (digits, unit) = match text.split_last()? {
+        (b'K', digits) => (digits, 1 << 10),
+        (b'M', digits) => (digits, 1 << 20),
+        (b'G', digits) => (digits, 1 << 30),
+        _ => (text, 1),
+    };
+    parse_decimal(digits)?.checked_mul(unit).filter(|&bytes| bytes > 0)
 }
 
 /// The number written in `digits`: at least one digit, no sign, nothing else.

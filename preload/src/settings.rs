@@ -3,7 +3,8 @@
 use core::ffi::c_char;
 
 use ckpt_wire::{
-    ENV_AGENT, ENV_AGENT_PID, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_JOB, ENV_KEEP, ENV_LOG, ENV_NAME, ENV_SIGNAL,
+    ENV_AGENT, ENV_AGENT_PID, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_JOB, ENV_KEEP, ENV_LOG, ENV_MEMORY, ENV_NAME,
+    ENV_SIGNAL,
 };
 
 /// The values of our variables, each field the one of its name; an empty value counts as none.
@@ -12,6 +13,7 @@ pub struct Settings<'a> {
     pub dir: Option<&'a [u8]>,
     pub signal: Option<&'a [u8]>,
     pub interval: Option<&'a [u8]>,
+    pub memory: Option<&'a [u8]>,
     pub agent: Option<&'a [u8]>,
     pub log: Option<&'a [u8]>,
     pub name: Option<&'a [u8]>,
@@ -43,6 +45,7 @@ impl<'a> Settings<'a> {
             (ENV_DIR, &mut self.dir),
             (ENV_SIGNAL, &mut self.signal),
             (ENV_INTERVAL, &mut self.interval),
+            (ENV_MEMORY, &mut self.memory),
             (ENV_AGENT, &mut self.agent),
             (ENV_LOG, &mut self.log),
             (ENV_NAME, &mut self.name),

@@ -52,6 +52,7 @@ fn without_variables_the_defaults_stand() {
     assert_eq!(control["interval_ms"], "0");
     assert_eq!(control["digest"], "0");
     assert_eq!(control["keep"], "0");
+    assert_eq!(control["memory_bytes"], "0");
     assert_eq!(control["generation"], "0");
     assert_eq!(control["name"], "control");
     assert_eq!(control["log"], "");
@@ -77,6 +78,7 @@ fn every_variable_reaches_its_field() {
         ("CKPT_AGENT", "/opt/ckpt"),
         ("CKPT_NAME", "heat"),
         ("CKPT_JOB", "00000000deadBEEF"),
+        ("CKPT_MEMORY", "64M"),
     ]);
     assert_eq!(control["state"], STATE_READY.to_string());
     assert_eq!(control["dir"], "/store");
@@ -85,6 +87,7 @@ fn every_variable_reaches_its_field() {
     assert_eq!(control["agent"], "/opt/ckpt");
     assert_eq!(control["name"], "heat");
     assert_eq!(control["job"], "00000000deadbeef");
+    assert_eq!(control["memory_bytes"], (64 << 20).to_string());
 }
 
 #[test]
@@ -129,6 +132,7 @@ fn empty_variables_count_as_unset() {
 fn a_value_that_cannot_be_read_refuses_checkpoints_and_says_what_would_do() {
     assert_eq!(refusal_with("CKPT_INTERVAL", "5x"), "CKPT_INTERVAL: cannot read '5x'; use 30s, 10m or 2h");
     assert_eq!(refusal_with("CKPT_DIGEST", "md5"), "CKPT_DIGEST: cannot read 'md5'; use sha1 or blake3");
+    assert_eq!(refusal_with("CKPT_MEMORY", "1.5G"), "CKPT_MEMORY: cannot read '1.5G'; use 256M, 1G or bytes");
     assert_eq!(
         refusal_with("CKPT_SIGNAL", "KILL"),
         "CKPT_SIGNAL: cannot read 'KILL'; use a name such as USR1, RTMIN+3, a number or none"
@@ -258,5 +262,17 @@ fn intervals_are_read_in_seconds_minutes_and_hours() {
     assert_eq!(parse_interval_ms(b"0"), Some(0));
     for bad in ["", "s", "5x", "-1s", "1.5h", "1 m", "99999999999999999999", "18446744073709551615h"] {
         assert_eq!(parse_interval_ms(bad.as_bytes()), None, "{bad}");
+    }
+}
+
+#[test]
+fn memory_is_read_in_bytes_and_their_multiples() {
+    use numbers::parse_bytes;
+    assert_eq!(parse_bytes(b"1048576"), Some(1 << 20));
+    assert_eq!(parse_bytes(b"512K"), Some(512 << 10));
+    assert_eq!(parse_bytes(b"64M"), Some(64 << 20));
+    assert_eq!(parse_bytes(b"2G"), Some(2 << 30));
+    for bad in ["", "M", "0", "0M", "64m", "64MB", "-1M", "1.5G", "1 M", "99999999999G"] {
+        assert_eq!(parse_bytes(bad.as_bytes()), None, "{bad}");
     }
 }

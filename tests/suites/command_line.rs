@@ -264,6 +264,19 @@ fn the_interval_is_taken_from_the_environment_too() {
 }
 
 #[test]
+fn the_memory_for_buffers_is_taken_from_the_option_and_from_the_environment() {
+    for (options, variable, said) in [(&["--memory", "64M"][..], "1G", "64.0 MiB"), (&[], "32M", "32.0 MiB")] {
+        let scene = Scene::new();
+        let program = Program::victim("churn").argument("1000").variable("CKPT_MEMORY", variable);
+        let options = ["--interval", "1s"].iter().chain(options).map(|&option| option.to_owned()).collect();
+        let life = Life::start(&scene, "life", &program, &Launch::Run(options), Stdout::File);
+        life.store().wait_for_sealed(&scene, 1);
+        let log = std::fs::read_to_string(life.store().path().join("log")).expect("the agent's log");
+        assert!(log.contains(&format!("{said} for buffers")), "{log}");
+    }
+}
+
+#[test]
 fn the_store_is_private_and_has_a_restart_script_that_works() {
     use std::os::unix::fs::PermissionsExt;
     let scene = Scene::new();

@@ -37,6 +37,7 @@ int main(int argc, char **argv)
     printf("agent %s\n", control + 96 + 256 + 2 * 4096);
     printf("digest %lu\n", *(const uint64_t *)(control + 96 + 256 + 3 * 4096));
     printf("keep %lu\n", *(const uint64_t *)(control + 96 + 256 + 3 * 4096 + 8));
+    printf("memory_bytes %lu\n", *(const uint64_t *)(control + 96 + 256 + 3 * 4096 + 16));
     printf("end\n");
     fflush(stdout);
     while (getchar() != EOF)

@@ -8,15 +8,15 @@
 
 mod address;
 mod client;
-mod open_store;
 mod protocol;
 mod restart_script;
 mod retention;
 mod server;
+mod store_options;
 
 pub use client::{AwaitingProgram, request_checkpoint, start};
-pub use open_store::digest_warning;
 pub use server::serve;
+pub use store_options::digest_warning;
 
 use serde::{Deserialize, Serialize};
 

@@ -12,14 +12,14 @@ use ckpt_store::Store;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::address::{Address, refuse_strangers};
-use super::open_store::{digest_warning, open_store, wanted_digest};
 use super::protocol::{Reply, Request, receive, send};
 use super::restart_script::write_restart_script;
 use super::retention::Retention;
+use super::store_options::{digest_warning, options_of, wanted_digest};
 use super::{AgentOptions, CheckpointRequest, Trigger, client};
 use crate::capture::{self, Event, Lineage, Program};
 use crate::error::{Error, Result};
-use crate::{location, logging};
+use crate::{location, logging, units};
 
 /// What the agent writes to its standard output once it listens.
 pub const READY: &[u8] = b"ready\n";
@@ -46,7 +46,8 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     let directory = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
     location::refuse_url_in(&directory)?;
     let digest = wanted_digest(&control)?;
-    let store = open_store(&directory, digest)?;
+    let store_options = options_of(digest, control.memory_bytes);
+    let store = Store::create_or_open_with(&directory, &store_options)?;
     start_log(&directory, ckpt_wire::text(&control.log));
 
     let address = Address::new(&directory, program.identity()?);
@@ -59,8 +60,9 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     let executable =
         std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
     let (lineage, retention) = (Lineage::default(), Retention::new(control.keep));
+    let memory = units::bytes(store_options.memory_bytes as u64);
     let mut agent = Agent { program, image: control.job, store, lineage, interval, retention, executable };
-    log::info!("serving process {}", agent.program.pid);
+    log::info!("serving process {}, {memory} for buffers", agent.program.pid);
     if let Some(warning) = digest_warning(&agent.store, digest) {
         log::warn!("{warning}");
     }

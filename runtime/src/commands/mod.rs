@@ -20,6 +20,7 @@ pub mod verify;
 mod executable;
 mod installation;
 mod interval;
+mod memory;
 mod progress_bar;
 mod table;
 mod which_checkpoint;

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ckpt_store::{Digest, Store};
-use ckpt_wire::{ENV_AGENT_PID, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_KEEP, ENV_NAME, TEXT_BYTES};
+use ckpt_wire::{ENV_AGENT_PID, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_KEEP, ENV_MEMORY, ENV_NAME, TEXT_BYTES};
 use clap::Args;
 
 use super::interval::check_interval;
+use super::memory::check_memory;
 use super::{absolute, executable, installation};
 use crate::agent::{AwaitingProgram, digest_warning};
 use crate::error::{Error, Result};
@@ -45,6 +46,9 @@ pub struct Arguments {
     /// How many checkpoints stay; older ones of this job are dropped when a new one is sealed [default: $CKPT_KEEP or all]
     #[arg(long)]
     keep: Option<NonZeroU32>,
+    /// Memory for the buffers of a checkpoint: 64M, 1G; a bare number is bytes [default: $CKPT_MEMORY or 256M]
+    #[arg(long, value_parser = check_memory)]
+    memory: Option<String>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -86,6 +90,9 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     }
     if let Some(keep) = arguments.keep {
         command.env(ENV_KEEP, keep.to_string());
+    }
+    if let Some(memory) = &arguments.memory {
+        command.env(ENV_MEMORY, memory);
     }
     start(command, program, agent)
 }

@@ -11,6 +11,8 @@ use std::{path::PathBuf, time::Instant};
 
 use ckpt_store::{AttemptEnd, AttemptStart, PAGE_BYTES, PageKey, PageList, Store};
 
+mod machine;
+
 const CALL_BYTES: usize = 32 << 20;
 
 fn main() {
@@ -18,7 +20,9 @@ fn main() {
     let bytes = args.next().map_or(1024, |mib| mib.parse::<usize>().unwrap()) << 20;
     let parent = args.next().map_or_else(std::env::temp_dir, PathBuf::from);
     let dir = parent.join(format!("ckpt-throughput-{}", std::process::id()));
-    print_machine(bytes, &parent);
+    let command = format!("{} {}", bytes >> 20, parent.display());
+    machine::print(&format!("cargo run --release -p ckpt-store --example throughput {command}"));
+    println!("step,pages,bytes,seconds,GB/s,cpu seconds,GB per cpu second");
     let store = Store::create_or_open(&dir).unwrap();
     let noise = fill(bytes, 1);
     let keys = write(&store, "unique", &noise);
@@ -40,20 +44,6 @@ fn main() {
         assert!(out == written, "other pages came back");
     }
     std::fs::remove_dir_all(&dir).unwrap();
-}
-
-fn print_machine(bytes: usize, parent: &std::path::Path) {
-    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpus
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .unwrap_or("unknown")
-        .trim_matches([' ', '\t', ':']);
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let cores = std::thread::available_parallelism().unwrap();
-    println!("# {model}, {cores} cores, Linux {}, store in {}", kernel.trim(), parent.display());
-    println!("# cargo run --release -p ckpt-store --example throughput {} {}", bytes >> 20, parent.display());
-    println!("step,pages,bytes,seconds,GB/s,cpu seconds,GB per cpu second");
 }
 
 /// Bytes in which each random word comes `repeat` times.

@@ -52,7 +52,9 @@ mod format;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod index;
-mod key_table;
+// Open for examples/key_table.rs, no part of the interface.
+#[doc(hidden)]
+pub mod key_table;
 mod options;
 mod pack;
 mod page_key;

@@ -7,7 +7,8 @@ use crate::{Compression, Digest, format::pack::PACK_BYTES_MAX};
 pub struct StoreOptions {
     /// Open a store that belongs to another user. What it holds can be any program.
     pub trust_owner: bool,
-    /// Bytes of buffers an attempt may use while it writes (the index is not counted).
+    /// Bytes of buffers an attempt may use while it writes; less than 16 MiB is as 16 MiB. Not counted: some 47 bytes in
+    /// the index for each page of the sealed checkpoints, and as many for each new page of the attempt.
     pub memory_bytes: usize,
     /// A pack is closed, and the next one begun, when it is longer than this: at most 1 GiB.
     pub pack_bytes: u64,
@@ -34,5 +35,10 @@ impl StoreOptions {
     /// and a batch may exist as pages and as encoded runs.
     pub(crate) fn batch_bytes(&self) -> usize {
         (self.memory_bytes / 16).clamp(1 << 20, 16 << 20) / crate::PAGE_BYTES * crate::PAGE_BYTES
+    }
+
+    /// Bytes written to a pack at once; a few times as much is on its way to the disk.
+    pub(crate) fn write_bytes(&self) -> usize {
+        (self.memory_bytes / 32).clamp(256 << 10, 4 << 20) / crate::PAGE_BYTES * crate::PAGE_BYTES
     }
 }

@@ -103,3 +103,38 @@ fn an_attempt_that_was_taken_for_dead_is_not_published() {
     faults.clear();
     checkpoint(&store, "a", &[1, 3]).unwrap();
 }
+
+/// An attempt of three packs, whose bytes become durable behind the writer's back; false when no operation failed.
+fn attempt_of_three_packs_fails_at(at: usize, goes_on: bool, errno: i32) -> bool {
+    let (memory, faults) = (Memory::default(), Faults::default());
+    let faulty = Faulty::new(memory.clone(), faults.clone());
+    let options = StoreOptions { pack_bytes: 1, ..StoreOptions::default() };
+    let store = Store::create_or_open_on(Arc::new(faulty), &options).unwrap();
+    let mut attempt = store.begin(start("a")).unwrap();
+    faults.fail_at(at, goes_on, errno);
+    let wrote = (1..=3).try_for_each(|number| attempt.write_pages(&pages(&[number])).map(drop));
+    let sealed = attempt.seal(end(), b"");
+    let reached = faults.done() > at;
+    faults.clear();
+    let state = Store::open_on(Arc::new(memory.clone()), &options).unwrap().attempts().unwrap()[0].state;
+    if !reached {
+        wrote.unwrap();
+        assert_eq!((sealed.unwrap().id, state), (1, AttemptState::Sealed));
+        return false;
+    }
+    match wrote {
+        Err(error) => check_error(&Err(error), errno, at),
+        Ok(()) => check_error(&sealed, errno, at),
+    }
+    let made_visible = memory.files().contains_key("manifests/0000000001.manifest");
+    assert_eq!(state == AttemptState::Sealed, made_visible, "operation {at}");
+    true
+}
+
+#[test]
+fn a_write_or_an_fsync_that_fails_behind_the_writers_back_fails_the_attempt() {
+    for goes_on in [false, true] {
+        let failed = (0..).take_while(|at| attempt_of_three_packs_fails_at(*at, goes_on, EIO)).count();
+        assert!(failed >= 3 * 3 + 4, "only {failed} operations failed");
+    }
+}

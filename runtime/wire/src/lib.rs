@@ -37,6 +37,8 @@ pub const ENV_DIR: &str = "CKPT_DIR";
 pub const ENV_SIGNAL: &str = "CKPT_SIGNAL";
 /// Environment variable: time between automatic checkpoints (`30s`, `10m`, `2h`; a bare number is seconds).
 pub const ENV_INTERVAL: &str = "CKPT_INTERVAL";
+/// Environment variable: bytes of buffers that the agent may use for a checkpoint (`256M`, `1G`; a bare number is bytes).
+pub const ENV_MEMORY: &str = "CKPT_MEMORY";
 /// Environment variable: path of the `ckpt` executable (default: beside libckpt.so).
 pub const ENV_AGENT: &str = "CKPT_AGENT";
 /// Environment variable: the log file (default: `log` in the store's directory).
@@ -121,6 +123,8 @@ pub struct Control {
     pub digest: u64,
     /// How many of the job's checkpoints stay when a new one is sealed; 0 for all.
     pub keep: u64,
+    /// Bytes of buffers that the agent may use for a checkpoint; 0 for as many as it likes best.
+    pub memory_bytes: u64,
 }
 
 /// The registers and signal mask with which a thread goes on if its agent disappears during an injected call.
@@ -173,7 +177,7 @@ mod tests {
         assert_eq!(offset_of!(Control, stub_start), 32);
         assert_eq!(offset_of!(Control, reason), 96);
         assert_eq!(CONTROL_BYTES_MIN, 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
-        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 8);
+        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 24);
     }
 
     #[test]

@@ -68,8 +68,8 @@ impl Attempt {
         let mut condemned = BTreeSet::new();
         for leaf in leaves.iter().filter(|leaf| !leaf.is_known_in(index.generation)) {
             let mut stays_known = true;
-            for key in leaf.keys() {
-                let found = index.shareable_page(key, self.row.id);
+            self.pages.touch(leaf.keys());
+            for (key, found) in leaf.keys().iter().zip(index.shareable_pages(leaf.keys(), self.row.id)) {
                 stays_known &= found == Shareable::Yes;
                 match found {
                     Shareable::Yes | Shareable::ThisTime => {}

@@ -17,7 +17,7 @@ use crate::{
     PageKey, PageListRef, Result, StoreError,
     attempt::row::{AttemptRow, AttemptState, PageCounts},
     fault,
-    files::{Kind, Output, PackName},
+    files::{Kind, Output, PackName, behind::WriteBehind},
     format,
     format::manifest::OwnPack,
     key_table::KeyTable,
@@ -38,6 +38,8 @@ pub struct Attempt {
     nodes: KeyTable,
     writer: Option<PackWriter>,
     finished: Vec<(OwnPack, Pack)>,
+    /// The last of the finished packs, while its bytes become durable; those of the others are.
+    syncing: Option<WriteBehind>,
     /// How many pages and nodes lie in finished packs.
     in_finished: (usize, usize),
     roots: Vec<PageListRef>,
@@ -77,6 +79,7 @@ impl Attempt {
             nodes: KeyTable::default(),
             writer: None,
             finished: Vec::new(),
+            syncing: None,
             in_finished: (0, 0),
             roots: Vec::new(),
             counts: PageCounts::default(),
@@ -121,6 +124,7 @@ impl Attempt {
     }
 
     fn remove_packs(&mut self) -> Result<()> {
+        self.syncing = None;
         let open = self.writer.take().map(|writer| writer.sequence());
         let finished = self.finished.iter().map(|(own, _)| own.sequence);
         for sequence in finished.chain(open) {
@@ -145,25 +149,33 @@ impl Attempt {
             Some(writer) => Ok(writer),
             none => {
                 let name = PackName { attempt: self.row.id, sequence: self.finished.len() as u32 };
-                Ok(none.insert(PackWriter::create(&self.shared.files, &self.shared.header.store_id, name)?))
+                let Shared { files, header, options, .. } = &*self.shared;
+                Ok(none.insert(PackWriter::create(files, &header.store_id, name, options.write_bytes())?))
             }
         }
     }
 
-    /// Completes the pack being written, if there is one, and makes its bytes durable.
+    /// Completes the pack being written, if there is one. Its bytes become durable while the next one is written.
     fn finish_pack(&mut self) -> Result<()> {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         let sequence = writer.sequence();
         let keys = |table: &KeyTable, first| table.entries_from(first).map(|entry| entry.key).collect::<Vec<PageKey>>();
         let finished = writer.finish(keys(&self.pages, self.in_finished.0), keys(&self.nodes, self.in_finished.1));
-        let (pack, bytes) = finished.inspect_err(|_| {
+        let (pack, bytes, syncing) = finished.inspect_err(|_| {
             // The file stays to be removed.
             let name = PackName { attempt: self.row.id, sequence };
             let _ = self.shared.files.remove(&name.name(), fault::PACK_REMOVE);
         })?;
         self.in_finished = (self.pages.len(), self.nodes.len());
         self.finished.push((OwnPack { sequence, bytes }, pack));
-        Ok(())
+        let before = self.syncing.replace(syncing);
+        before.map_or(Ok(()), WriteBehind::wait)
+    }
+
+    /// Completes the last pack and waits until the bytes of all are durable.
+    fn finish_packs(&mut self) -> Result<()> {
+        self.finish_pack()?;
+        self.syncing.take().map_or(Ok(()), WriteBehind::wait)
     }
 
     /// Remembers that a write failed: the tables now name what is not in a file.

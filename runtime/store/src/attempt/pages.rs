@@ -34,10 +34,13 @@ impl Attempt {
     pub(crate) fn missing_pages(&self, keys: &[PageKey]) -> Result<Vec<PageKey>> {
         self.shared.refresh()?;
         let index = self.shared.index();
-        let is_missing = |key: &PageKey| !key.is_zero() && self.pages.get(key).is_none() && !self.shares(&index, key);
-        let mut missing: Vec<PageKey> = keys.iter().filter(|key| is_missing(key)).copied().collect();
         let mut seen = HashSet::new();
-        missing.retain(|key| seen.insert(*key));
+        let mut missing = Vec::new();
+        for (key, is_shared) in keys.iter().zip(self.shares(&index, keys)) {
+            if !is_shared && !key.is_zero() && self.pages.get(key).is_none() && seen.insert(*key) {
+                missing.push(*key);
+            }
+        }
         Ok(missing)
     }
 
@@ -81,9 +84,11 @@ impl Attempt {
         Ok(())
     }
 
-    fn shares(&self, index: &Index, key: &PageKey) -> bool {
-        let found = index.shareable_page(key, self.row.id);
-        self.sharing == Sharing::WithAll && matches!(found, Shareable::Yes | Shareable::ThisTime)
+    /// Of each key whether the page need not be written, because another attempt has it.
+    fn shares<'a>(&self, index: &'a Index, keys: &'a [PageKey]) -> impl Iterator<Item = bool> + use<'a> {
+        let shares_with_all = self.sharing == Sharing::WithAll;
+        let found = index.shareable_pages(keys, self.row.id);
+        found.map(move |found| shares_with_all && matches!(found, Shareable::Yes | Shareable::ThisTime))
     }
 
     /// The numbers of the pages that are in no sealed checkpoint and not in this attempt, and now are in its table: the
@@ -92,11 +97,12 @@ impl Attempt {
         let (sequence, first_run) = self.next_run()?;
         let index = self.shared.index();
         let mut new = Vec::new();
-        for (number, key) in keys.iter().enumerate() {
+        self.pages.touch(keys);
+        for (number, (key, is_shared)) in keys.iter().zip(self.shares(&index, keys)).enumerate() {
             let item = page_item(first_run + new.len() / RUN_PAGES_MAX, new.len() % RUN_PAGES_MAX);
             if key.is_zero() {
                 self.counts.zero_bytes += PAGE_BYTES as u64;
-            } else if self.shares(&index, key) || !self.pages.insert(*key, Place { pack: sequence, item }) {
+            } else if is_shared || !self.pages.insert(*key, Place { pack: sequence, item }) {
                 self.counts.duplicate_bytes += PAGE_BYTES as u64;
             } else {
                 new.push(number);

@@ -4,7 +4,10 @@
 //! wrong (an fsync of the directory that fails says nothing about what is on the disk), so nothing is removed any more:
 //! an error then means that the checkpoint is there complete, or not at all.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    mem,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use super::{Attempt, Stage};
 use crate::{
@@ -53,16 +56,14 @@ impl Attempt {
     /// Packs, their names, the names of checkpoints that this one may refer to, and the manifest under a name that
     /// does not count.
     fn make_durable(&mut self, end: &AttemptEnd, state: &[u8]) -> Result<()> {
-        self.finish_pack()?;
+        self.finish_packs()?;
         if !self.finished.is_empty() {
             self.shared.files.sync_dir(PACKS, fault::PACKS_SYNC)?;
         }
         self.sync_seen_names()?;
         self.complete_row(end);
-        let contents = Contents {
-            packs: self.finished.iter().map(|(own, _)| *own).collect(),
-            roots: std::mem::take(&mut self.roots),
-        };
+        let contents =
+            Contents { packs: self.finished.iter().map(|(own, _)| *own).collect(), roots: mem::take(&mut self.roots) };
         let encoded = manifest::encode(&self.shared.header.store_id, &mut self.row, &contents, state)?;
         let mut output = self.shared.files.create(&Kind::ManifestNew.name(self.row.id), fault::MANIFEST_CREATE)?;
         output.append(&encoded, fault::MANIFEST_WRITE)?;
@@ -117,6 +118,6 @@ impl Attempt {
         // The manifest says it all; a row file that stays behind is removed by the next attempt.
         let _ = self.shared.files.remove(&Kind::Writing.name(self.row.id), fault::ROW_REMOVE);
         let packs: Vec<Pack> = self.finished.drain(..).map(|(_, pack)| pack).collect();
-        self.shared.index_mut().absorb(packs, &self.pages, &self.nodes);
+        self.shared.index_mut().absorb(packs, mem::take(&mut self.pages), mem::take(&mut self.nodes));
     }
 }

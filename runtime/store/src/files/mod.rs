@@ -3,6 +3,7 @@
 //! This is the only place that calls the back end. Every operation that changes something passes its fault point right
 //! after it succeeded. A file that ends where the format promises bytes is `Corrupt`, decided here once.
 
+pub(crate) mod behind;
 mod names;
 
 use std::{
@@ -184,6 +185,10 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    pub fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
     fn io(&self, operation: &'static str, source: io::Error) -> StoreError {
         StoreError::Io { path: self.path.clone(), operation, source }
     }

@@ -137,12 +137,13 @@ type Run<'a> = (Codec, &'a [u8], Vec<PageKey>);
 fn sealed_store(run: Run<'_>, nodes: (Vec<PageKey>, Vec<Vec<u8>>), roots: &[PageListRef]) -> Result<FileMap> {
     let header = Header { store_id: STORE_ID, created_unix_s: 0, digest: Digest::Sha1 };
     let memory = Memory::of_files(&[(HEADER.into(), header.encode().to_vec())].into());
-    let mut pack = PackWriter::create(&Files::new(Arc::new(memory.clone())), &STORE_ID, FIRST_PACK)?;
+    let mut pack = PackWriter::create(&Files::new(Arc::new(memory.clone())), &STORE_ID, FIRST_PACK, 1 << 16)?;
     let (codec, stored, page_keys) = run;
     pack.append_run(codec, page_keys.len(), stored)?;
     let (node_keys, encoded) = nodes;
     encoded.iter().try_for_each(|node| pack.append_node(node).map(drop))?;
-    let (_, bytes) = pack.finish(page_keys, node_keys)?;
+    let (_, bytes, syncing) = pack.finish(page_keys, node_keys)?;
+    syncing.wait()?;
     let contents = Contents { packs: vec![OwnPack { sequence: 0, bytes }], roots: roots.to_vec() };
     let mut row = AttemptRow::begun(1, start("small"));
     (row.state, row.memory_bytes) = (AttemptState::Sealed, end().memory_bytes);

@@ -24,7 +24,7 @@ use crate::{
     PageKey, Result, StoreError,
     files::{Files, MANIFESTS, PACKS, PackName},
     format::pack::Trailer,
-    key_table::{KeyTable, Place},
+    key_table::{Entry, KeyTable, Place},
     pack::{self, Pack},
 };
 
@@ -105,6 +105,16 @@ impl Index {
         self.slots.get(place.pack as usize)?.pack.as_ref()
     }
 
+    /// Where each page lies, in the order of `keys`.
+    pub fn find_pages<'a>(&'a self, keys: &'a [PageKey]) -> impl Iterator<Item = Option<Place>> + use<'a> {
+        self.pages.get_many(keys).map(|place| place.filter(|place| self.pack(*place).is_some()))
+    }
+
+    /// Where each node lies, in the order of `keys`.
+    pub fn find_nodes<'a>(&'a self, keys: &'a [PageKey]) -> impl Iterator<Item = Option<Place>> + use<'a> {
+        self.nodes.get_many(keys).map(|place| place.filter(|place| self.pack(*place).is_some()))
+    }
+
     /// Where a page lies.
     pub fn page(&self, key: &PageKey) -> Option<Place> {
         self.pages.get(key).filter(|place| self.pack(*place).is_some())
@@ -115,9 +125,13 @@ impl Index {
         self.nodes.get(key).filter(|place| self.pack(*place).is_some())
     }
 
-    /// Whether attempt `attempt` may refer to a page.
-    pub fn shareable_page(&self, key: &PageKey, attempt: u64) -> Shareable {
-        self.shareable(self.page(key), attempt)
+    /// Whether attempt `attempt` may refer to each page, in the order of `keys`.
+    pub fn shareable_pages<'a>(
+        &'a self,
+        keys: &'a [PageKey],
+        attempt: u64,
+    ) -> impl Iterator<Item = Shareable> + use<'a> {
+        self.find_pages(keys).map(move |place| self.shareable(place, attempt))
     }
 
     /// Whether attempt `attempt` may refer to a node.
@@ -189,17 +203,15 @@ impl Index {
     /// Makes a pack's places those of its keys, where no better one is known.
     fn offer(&mut self, pack: u32, page_keys: Vec<PageKey>, node_keys: Vec<PageKey>) {
         let Some(found) = self.slots[pack as usize].pack.clone() else { return };
-        self.pages.reserve(page_keys.len());
-        for (item, key) in pack::page_items(&found.runs).zip(page_keys) {
-            self.pages.insert_or(key, Place { pack, item }, |old| better(&mut self.slots, old, Place { pack, item }));
-        }
-        for (item, key) in (0..).zip(node_keys) {
-            self.nodes.insert_or(key, Place { pack, item }, |old| better(&mut self.slots, old, Place { pack, item }));
-        }
+        let entry = |(item, key)| Entry { key, place: Place { pack, item } };
+        let pages = pack::page_items(&found.runs).zip(page_keys).map(entry);
+        self.pages.insert_many_or(pages, |old, new| better(&mut self.slots, old, new));
+        let nodes = (0..).zip(node_keys).map(entry);
+        self.nodes.insert_many_or(nodes, |old, new| better(&mut self.slots, old, new));
     }
 
     /// Takes over what an attempt of this process has sealed; its places count packs from 0.
-    pub fn absorb(&mut self, packs: Vec<Pack>, pages: &KeyTable, nodes: &KeyTable) {
+    pub fn absorb(&mut self, packs: Vec<Pack>, pages: KeyTable, nodes: KeyTable) {
         if packs.iter().any(|pack| self.known.contains_key(&pack.name)) {
             return; // a refresh was quicker
         }
@@ -208,11 +220,11 @@ impl Index {
             self.push(pack);
         }
         for (own, table) in [(pages, &mut self.pages), (nodes, &mut self.nodes)] {
-            table.reserve(own.len());
-            for entry in own.entries_from(0) {
-                let place = Place { pack: first + entry.place.pack, item: entry.place.item };
-                table.insert_or(entry.key, place, |old| better(&mut self.slots, old, place));
-            }
+            let moved = own.into_entries().map(|Entry { key, place }| {
+                let place = Place { pack: first + place.pack, item: place.item };
+                Entry { key, place }
+            });
+            table.insert_many_or(moved, |old, new| better(&mut self.slots, old, new));
         }
     }
 

@@ -1,28 +1,23 @@
 //! Writing one pack: runs and nodes are appended, the trailer comes last, then everything is made durable.
 //!
-//! Small pieces are gathered into writes of 4 MiB; long raw runs go straight from the caller's memory to the file. A
-//! place is known as soon as a piece is appended, but nobody else learns of it before the pack is finished.
+//! The bytes go to the file by a thread of its own ([`WriteBehind`]). A place is known as soon as a piece is appended,
+//! but nobody else learns of it before the pack is finished and durable.
 
 use crate::{
     PAGE_BYTES, PageKey, Result,
     codec::Codec,
     fault,
-    files::{Files, Output, PackName},
+    files::{Files, PackName, behind::WriteBehind},
     format::pack::{
         NodePlace, PACK_BYTES_MAX, PACK_HEADER_BYTES, PACK_PAGES_MAX, Run, Trailer, encode_header, encode_trailer,
     },
     pack::Pack,
 };
 
-const BUFFER_BYTES: usize = 4 << 20;
-/// A piece this long is worth a write of its own.
-const DIRECT_BYTES: usize = 64 << 10;
-
 /// A pack being written.
 pub(crate) struct PackWriter {
-    output: Output,
+    output: WriteBehind,
     name: PackName,
-    buffer: Vec<u8>,
     end: u64,
     pages: usize,
     runs: Vec<Run>,
@@ -30,11 +25,13 @@ pub(crate) struct PackWriter {
 }
 
 impl PackWriter {
-    pub fn create(files: &Files, store_id: &[u8; 16], name: PackName) -> Result<Self> {
-        let output = files.create(&name.name(), fault::PACK_CREATE)?;
-        let buffer = encode_header(store_id, name).to_vec();
+    /// `write_bytes`: bytes of a write, a multiple of 4096.
+    pub fn create(files: &Files, store_id: &[u8; 16], name: PackName, write_bytes: usize) -> Result<Self> {
+        let file = files.create(&name.name(), fault::PACK_CREATE)?;
+        let mut output = WriteBehind::start(file, fault::PACK_WRITE, write_bytes)?;
+        output.append(&encode_header(store_id, name))?;
         let end = PACK_HEADER_BYTES as u64;
-        Ok(Self { output, name, buffer, end, pages: 0, runs: Vec::new(), nodes: Vec::new() })
+        Ok(Self { output, name, end, pages: 0, runs: Vec::new(), nodes: Vec::new() })
     }
 
     pub fn sequence(&self) -> u32 {
@@ -68,16 +65,16 @@ impl PackWriter {
         Ok(self.nodes.len() as u32 - 1)
     }
 
-    /// Writes the trailer and makes the pack durable; its name is not yet. Returns the pack and its length.
-    pub fn finish(mut self, page_keys: Vec<PageKey>, node_keys: Vec<PageKey>) -> Result<(Pack, u64)> {
-        self.flush()?;
+    /// Writes the trailer and begins to make the pack's bytes durable: they are when the [`WriteBehind`] has been waited
+    /// for. The name is not yet then.
+    pub fn finish(mut self, page_keys: Vec<PageKey>, node_keys: Vec<PageKey>) -> Result<(Pack, u64, WriteBehind)> {
         let trailer = Trailer { runs: self.runs, page_keys, nodes: self.nodes, node_keys };
         assert_eq!((trailer.page_keys.len(), trailer.node_keys.len()), (self.pages, trailer.nodes.len()));
         let bytes = encode_trailer(self.name, self.end, &trailer);
-        self.output.append(&bytes, fault::PACK_WRITE)?;
-        self.output.sync(fault::PACK_SYNC)?;
+        self.output.append(&bytes)?;
+        self.output.begin_sync(fault::PACK_SYNC)?;
         let pack = Pack { name: self.name, runs: trailer.runs, nodes: trailer.nodes };
-        Ok((pack, self.end + bytes.len() as u64))
+        Ok((pack, self.end + bytes.len() as u64, self.output))
     }
 
     fn align(&mut self) -> Result<()> {
@@ -87,19 +84,6 @@ impl PackWriter {
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.end += bytes.len() as u64;
-        if bytes.len() < DIRECT_BYTES {
-            self.buffer.extend_from_slice(bytes);
-            return if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) };
-        }
-        self.flush()?;
-        self.output.append(bytes, fault::PACK_WRITE)
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        if !self.buffer.is_empty() {
-            self.output.append(&self.buffer, fault::PACK_WRITE)?;
-            self.buffer.clear();
-        }
-        Ok(())
+        self.output.append(bytes)
     }
 }

@@ -95,16 +95,16 @@ impl Shared {
     }
 
     fn look_up<'a>(&self, keys: &[PageKey], out: &'a mut [u8]) -> Result<Vec<Wanted<'a>>> {
-        self.know_all(keys, "a page", Index::page)?;
+        self.know_all(keys, "a page", |index, keys| position_of_missing(keys, index.find_pages(keys)))?;
         let index = self.index();
         let mut wanted = Vec::with_capacity(keys.len());
-        for (key, page) in keys.iter().zip(out.as_chunks_mut().0) {
+        for ((key, place), page) in keys.iter().zip(index.find_pages(keys)).zip(out.as_chunks_mut().0) {
             if key.is_zero() {
                 page.fill(0);
                 continue;
             }
             let missing = || index.missing(&self.files, &self.header.store_id, "a page", key);
-            let place = index.page(key).ok_or_else(missing)?;
+            let place = place.ok_or_else(missing)?;
             let pack = index.pack(place).ok_or_else(missing)?;
             wanted.push(Wanted { place, pack: pack.name, run: pack.runs[run_and_page(place.item).0], key: *key, page });
         }
@@ -116,9 +116,9 @@ impl Shared {
         &self,
         keys: &[PageKey],
         what: &'static str,
-        place: fn(&Index, &PageKey) -> Option<Place>,
+        position_of_missing: fn(&Index, &[PageKey]) -> Option<usize>,
     ) -> Result<()> {
-        let unknown = |index: &Index| keys.iter().find(|key| !key.is_zero() && place(index, key).is_none()).copied();
+        let unknown = |index: &Index| position_of_missing(index, keys).map(|position| keys[position]);
         if unknown(&self.index()).is_none() {
             return Ok(());
         }
@@ -178,7 +178,7 @@ impl Shared {
 
     /// The bytes of nodes, proved by their digests.
     pub(super) fn read_nodes(&self, keys: &[PageKey]) -> Result<Vec<Vec<u8>>> {
-        self.know_all(keys, "a node of a page list", Index::node)?;
+        self.know_all(keys, "a node of a page list", |index, keys| position_of_missing(keys, index.find_nodes(keys)))?;
         self.read_again(|| keys.par_iter().map(|key| self.read_node(key)).collect())
     }
 
@@ -198,6 +198,11 @@ impl Shared {
         }
         Ok(bytes)
     }
+}
+
+/// Which key other than that of a zero page has no place.
+fn position_of_missing(keys: &[PageKey], places: impl Iterator<Item = Option<Place>>) -> Option<usize> {
+    keys.iter().zip(places).position(|(key, place)| place.is_none() && !key.is_zero())
 }
 
 /// Decodes a compressed run into `scratch`.

@@ -1,9 +1,7 @@
-//! The program's store: opened, or made the way the user wants it.
+//! How the agent opens the program's store, or makes it: the way the user wants it.
 //!
 //! What a store names its pages by is settled when it is made. A user who asks for something else later is told, since
 //! the checkpoints are good either way and refusing them would help nobody.
-
-use std::path::Path;
 
 use ckpt_store::{Digest, Store, StoreOptions};
 use ckpt_wire::{Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1};
@@ -24,10 +22,13 @@ pub fn wanted_digest(control: &Control) -> Result<Option<Digest>> {
     }
 }
 
-/// Opens the store in `directory`, or makes it with the digest that is wanted.
-pub fn open_store(directory: &Path, wanted: Option<Digest>) -> Result<Store> {
-    let options = StoreOptions { digest: wanted.unwrap_or_default(), ..StoreOptions::default() };
-    Ok(Store::create_or_open_with(directory, &options)?)
+/// How the agent opens or makes its store, with this much memory for buffers; 0 for the default.
+pub fn options_of(wanted: Option<Digest>, memory_bytes: u64) -> StoreOptions {
+    let mut options = StoreOptions { digest: wanted.unwrap_or_default(), ..StoreOptions::default() };
+    if memory_bytes > 0 {
+        options.memory_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
+    }
+    options
 }
 
 /// What to tell a user whose wish came too late for `store`.
@@ -41,19 +42,25 @@ pub fn digest_warning(store: &Store, wanted: Option<Digest>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    fn open_store(directory: &Path, wanted: Option<Digest>) -> Store {
+        Store::create_or_open_with(directory, &options_of(wanted, 0)).unwrap()
+    }
 
     #[test]
     fn a_new_store_gets_the_digest_that_is_wanted_and_keeps_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store");
-        let made = open_store(&path, Some(Digest::Blake3)).unwrap();
+        let made = open_store(&path, Some(Digest::Blake3));
         assert_eq!((made.digest(), digest_warning(&made, Some(Digest::Blake3))), (Digest::Blake3, None));
-        let opened = open_store(&path, Some(Digest::Sha1)).unwrap();
+        let opened = open_store(&path, Some(Digest::Sha1));
         assert_eq!(opened.digest(), Digest::Blake3);
         let warning = digest_warning(&opened, Some(Digest::Sha1)).unwrap();
         assert!(warning.contains("digest blake3 and keeps it; for sha1"), "{warning}");
-        assert_eq!(digest_warning(&open_store(&path, None).unwrap(), None), None, "who has no wish is told nothing");
-        assert_eq!(open_store(&dir.path().join("other"), None).unwrap().digest(), Digest::Sha1);
+        assert_eq!(digest_warning(&open_store(&path, None), None), None, "who has no wish is told nothing");
+        assert_eq!(open_store(&dir.path().join("other"), None).digest(), Digest::Sha1);
     }
 }

@@ -1,0 +1,40 @@
+//! Amounts of memory as people write them.
+
+/// Checks `64M`, `1G`, `65536K` or a bare number of bytes and gives it back unchanged: libckpt.so reads it again inside
+/// the program, where it could not complain.
+pub fn check_memory(text: &str) -> Result<String, String> {
+    let digits = text.strip_suffix(['K', 'M', 'G']).unwrap_or(text);
+    let unit_bytes = match text.as_bytes().last() {
+        Some(b'K') => 1 << 10,
+        Some(b'M') => 1 << 20,
+        Some(b'G') => 1 << 30,
+        _ => 1,
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("write 64M, 1G or a number of bytes".to_owned());
+    }
+    match digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit_bytes)) {
+        Some(0) => Err("nothing can be written without a buffer".to_owned()),
+        Some(_) => Ok(text.to_owned()),
+        None => Err("that is more than any machine has".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_memory;
+
+    #[test]
+    fn bytes_and_their_multiples_are_amounts_of_memory() {
+        for text in ["64M", "1G", "65536K", "268435456"] {
+            assert_eq!(check_memory(text).as_deref(), Ok(text));
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused_before_the_program_starts() {
+        for text in ["", "M", "0", "0G", "-5M", "1.5G", "10 M", "5T", "64MB", "64m", "99999999999G"] {
+            assert!(check_memory(text).is_err(), "{text}");
+        }
+    }
+}
