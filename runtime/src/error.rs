@@ -180,7 +180,7 @@ impl Error {
                 | StoreError::ForeignOwner { .. }
                 | StoreError::Unsuitable { .. },
             ) => exit_code::ENVIRONMENT,
-            Error::Unsupported { .. } => exit_code::UNSUPPORTED,
+            Error::Unsupported { .. } | Error::Store(StoreError::NotReclaimable { .. }) => exit_code::UNSUPPORTED,
             Error::Environment { .. } | Error::NotPreloaded { .. } => exit_code::ENVIRONMENT,
             Error::Ptrace { source: Errno::EPERM, .. } => exit_code::ENVIRONMENT,
             Error::Usage(_) => exit_code::USAGE,

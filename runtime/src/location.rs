@@ -1,8 +1,8 @@
 //! Where a store is: a directory, or a URL. The one place that turns what a person typed into a store.
 //!
 //! Checkpoints are taken into directories alone: the program stands still for the time of a few calls, and an agent needs
-//! locks, a socket and a log beside the store. A URL (`s3://BUCKET/PREFIX`) is for the commands that read. `file:///DIR`
-//! is the directory. A directory whose name looks like a URL is written with `./` in front.
+//! locks, a socket and a log beside the store. A URL (`s3://BUCKET/PREFIX`) is for commands that copy and read.
+//! `file:///DIR` is the directory. A directory whose name looks like a URL is written with `./` in front.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -48,6 +48,14 @@ impl Location {
         }
     }
 
+    /// Opens the store that is there, or makes one.
+    pub fn create_or_open(&self, options: &StoreOptions) -> Result<Store> {
+        match self {
+            Location::Directory(dir) => Ok(Store::create_or_open_with(dir, options)?),
+            Location::Url(url) => create_or_open_url(url, options),
+        }
+    }
+
     /// The directory, for what needs one.
     ///
     /// # Errors
@@ -60,7 +68,7 @@ impl Location {
     }
 }
 
-/// Opens the store that `text` names, for reading.
+/// Opens the store that `text` names.
 pub fn open(text: &Path) -> Result<Store> {
     Location::of(text)?.open(&StoreOptions::default())
 }
@@ -76,8 +84,8 @@ pub fn refuse_url_in(path: &Path) -> Result<()> {
 fn no_directory(url: &str) -> Error {
     usage(
         Path::new(url),
-        "checkpoints are taken into a local directory; set CKPT_DIR or --dir to one, and copy it to the bucket when \
-         nothing is being written to it (for example: aws s3 sync DIR URL)",
+        "checkpoints are taken into a local directory; set CKPT_DIR or --dir to one, and bring them to the bucket with \
+         `ckpt copy DIR URL`",
     )
 }
 
@@ -97,14 +105,28 @@ fn url_parts(text: &OsStr) -> Option<(&str, &[u8])> {
 
 #[cfg(feature = "object-store")]
 fn open_url(url: &str, options: &StoreOptions) -> Result<Store> {
-    let bucket = ckpt_store::backend::object::Object::open_url(url, None)?;
-    Ok(Store::open_on(std::sync::Arc::new(bucket), options)?)
+    Ok(Store::open_on(bucket(url)?, options)?)
+}
+
+#[cfg(feature = "object-store")]
+fn create_or_open_url(url: &str, options: &StoreOptions) -> Result<Store> {
+    Ok(Store::create_or_open_on(bucket(url)?, options)?)
+}
+
+#[cfg(feature = "object-store")]
+fn bucket(url: &str) -> Result<std::sync::Arc<ckpt_store::backend::object::Object>> {
+    Ok(std::sync::Arc::new(ckpt_store::backend::object::Object::open_url(url, None)?))
 }
 
 #[cfg(not(feature = "object-store"))]
 fn open_url(url: &str, _options: &StoreOptions) -> Result<Store> {
-    let advice = "build it with `cargo build --release --features object-store`, or copy the store to a directory";
+    let advice = "build it with `cargo build --release --features object-store`";
     Err(Error::environment(format!("cannot open {url}"), "this ckpt was built without object stores", advice))
+}
+
+#[cfg(not(feature = "object-store"))]
+fn create_or_open_url(url: &str, options: &StoreOptions) -> Result<Store> {
+    open_url(url, options)
 }
 
 #[cfg(test)]

@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use ckpt_store::{AttemptEnd, AttemptStart, PageList, Store, StoreOptions, backend::Backend};
+use ckpt_store::{
+    AttemptEnd, AttemptStart, PageList, Store, StoreOptions,
+    backend::{Backend, Local},
+};
 
 #[path = "../store/tests/server/mod.rs"]
 mod server;
@@ -30,8 +33,7 @@ fn error(output: &Output) -> (Option<i32>, String) {
 }
 
 /// Writes a checkpoint of one page, whose state is no image of a process.
-fn seal_one(server: &Server, prefix: &str) -> Arc<dyn Backend> {
-    let backend: Arc<dyn Backend> = Arc::new(server.open(prefix, LEASE));
+fn seal_one(backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
     let store = Store::create_or_open_on(backend.clone(), &StoreOptions::default()).unwrap();
     let job =
         AttemptStart { job: "a".into(), name: "heat".into(), trigger: "test".into(), started_unix_ms: 1, processes: 1 };
@@ -46,7 +48,7 @@ fn seal_one(server: &Server, prefix: &str) -> Arc<dyn Backend> {
 #[test]
 fn list_verify_and_restart_read_a_bucket() {
     let Some(server) = Server::start() else { return };
-    let backend = seal_one(&server, "heat");
+    let backend = seal_one(Arc::new(server.open("heat", LEASE)));
     let listed = ckpt(Some(&server), &["list", "s3://bucket/heat"]);
     let text = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(listed.status.success() && text.contains("heat") && text.contains("sealed"), "{text}{:?}", error(&listed));
@@ -67,6 +69,27 @@ fn list_verify_and_restart_read_a_bucket() {
         "{text}{:?}",
         error(&verified)
     );
+}
+
+#[test]
+fn copy_brings_checkpoints_into_a_bucket_and_back_and_prune_is_refused_there() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    seal_one(Arc::new(Local::create(&dir.path().join("here"), false).unwrap()));
+    let copied = |from: &str, to: &str| {
+        let output = ckpt(Some(&server), &["copy", from, to, "--json"]);
+        assert!(output.status.success(), "{:?}", error(&output));
+        String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<String>()
+    };
+    assert!(copied(&path("here"), "s3://bucket/heat").contains("\"to\":1"));
+    assert!(copied(&path("here"), "s3://bucket/heat").contains("\"was_there\":true"));
+    assert!(copied("s3://bucket/heat:1", &path("back")).contains("\"was_there\":false"));
+    let listed = |place: &str| ckpt(Some(&server), &["list", place, "--json"]).stdout;
+    assert_eq!(listed(&path("back")), listed(&path("here")));
+
+    let (code, said) = error(&ckpt(Some(&server), &["prune", "s3://bucket/heat", "--keep", "1"]));
+    assert!(code == Some(4) && said.contains("gives no space back"), "{code:?} {said}");
 }
 
 #[test]

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use ckpt_store::{AttemptState, Copied, PAGE_BYTES, Store, StoreOptions};
+use ckpt_store::{AttemptRow, AttemptState, Copied, PAGE_BYTES, StoreOptions};
 use clap::Args;
 use serde::Serialize;
 
 use super::progress_bar::{Progress, Unit};
-use super::{print, print_json};
+use super::{print, print_json, which_checkpoint};
 use crate::error::{Error, Result, exit_code};
+use crate::location::{self, Location};
 use crate::units;
 
 /// Copy checkpoints to another store; only what is missing there is written
@@ -20,12 +21,13 @@ not copied again, so a copy that was interrupted is simply repeated.
 Examples:
   ckpt copy ckpt-store /mnt/backup/heat       every checkpoint, oldest first
   ckpt copy ckpt-store:42 /mnt/backup/heat    this one
-  ckpt copy ckpt-store /mnt/backup/heat --job heat")]
+  ckpt copy ckpt-store /mnt/backup/heat --job heat
+  ckpt copy ckpt-store s3://bucket/heat       into a bucket")]
 pub struct Arguments {
-    /// The store, or one checkpoint in it: DIR or DIR:N
+    /// The store, or one checkpoint in it: DIR or DIR:N; DIR can be s3://BUCKET/PREFIX
     #[arg(value_name = "DIR[:N]")]
     from: String,
-    /// The store to copy to, which is made when nothing is there
+    /// The store to copy to, which is made when nothing is there: a directory, or s3://BUCKET/PREFIX
     #[arg(value_name = "DIR2")]
     to: PathBuf,
     /// Only this job, by id or name
@@ -39,10 +41,10 @@ pub struct Arguments {
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     let (dir, id) = directory_and_number(&arguments.from);
-    let from = Store::open(&dir)?;
-    let ids = chosen(&from, &dir, id, arguments.job.as_deref())?;
+    let from = location::open(&dir)?;
+    let ids = chosen(&dir, from.attempts()?, id, arguments.job.as_deref())?;
     let options = StoreOptions { digest: from.digest(), ..StoreOptions::default() };
-    let to = Store::create_or_open_with(&arguments.to, &options)?;
+    let to = Location::of(&arguments.to)?.create_or_open(&options)?;
     let mut progress = Progress::start();
     let mut lines = Vec::new();
     for id in ids {
@@ -74,22 +76,17 @@ fn directory_and_number(from: &str) -> (PathBuf, Option<u64>) {
     }
 }
 
-fn chosen(store: &Store, dir: &Path, id: Option<u64>, job: Option<&str>) -> Result<Vec<u64>> {
-    let rows = store.attempts()?;
-    let sealed = rows.iter().filter(|row| row.state == AttemptState::Sealed);
-    let ids: Vec<u64> = sealed
-        .filter(|row| id.is_none_or(|id| row.id == id) && job.is_none_or(|job| row.job == job || row.name == job))
-        .map(|row| row.id)
-        .collect();
-    match (ids.as_slice(), id) {
-        // The store says best what there is instead.
-        ([], Some(id)) => store.manifest(id).map(|manifest| vec![manifest.id]).map_err(Error::from),
-        ([], None) => {
-            let why = std::io::Error::other("there is none to copy; `ckpt list` tells what was attempted");
-            Err(Error::io("find a sealed checkpoint in", dir, why))
-        }
-        _ => Ok(ids),
+fn chosen(dir: &Path, attempts: Vec<AttemptRow>, id: Option<u64>, job: Option<&str>) -> Result<Vec<u64>> {
+    if let Some(id) = id {
+        return Ok(vec![which_checkpoint::select(dir, &attempts, Some(id), job)?]);
     }
+    let of_job = which_checkpoint::attempts_of(dir, attempts, job)?;
+    let ids: Vec<u64> = of_job.iter().filter(|row| row.state == AttemptState::Sealed).map(|row| row.id).collect();
+    if ids.is_empty() {
+        let why = std::io::Error::other("there is none to copy; `ckpt list` tells what was attempted");
+        return Err(Error::io("find a sealed checkpoint in", dir, why));
+    }
+    Ok(ids)
 }
 
 /// A row of `--json`. Scripts depend on the names.

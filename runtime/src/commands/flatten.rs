@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
-use ckpt_store::Store;
 use clap::Args;
 
 use super::print;
 use crate::error::{Result, exit_code};
-use crate::units;
+use crate::{location, units};
 
 /// Write a checkpoint's pages anew, one after another, so that it needs nothing of older ones
 #[derive(Args)]
@@ -19,7 +18,7 @@ number. Older files that nobody needs any more are removed.
 Examples:
   ckpt flatten ckpt-store 42")]
 pub struct Arguments {
-    /// The store
+    /// The store, a directory
     dir: PathBuf,
     /// The checkpoint
     id: u64,
@@ -27,7 +26,7 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
-    let reclaimed = Store::open(&arguments.dir)?.flatten(arguments.id)?;
+    let reclaimed = location::open(&arguments.dir)?.flatten(arguments.id)?;
     let (copied, removed) = (units::bytes(reclaimed.copied_bytes), units::bytes(reclaimed.removed_bytes));
     print(&format!("wrote {copied} anew, gave {removed} back\n"))?;
     Ok(exit_code::DONE)

@@ -3,13 +3,13 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use ckpt_store::{AttemptRow, Reclaimed, Store};
+use ckpt_store::{AttemptRow, Reclaimed};
 use clap::Args;
 use serde::Serialize;
 
-use super::{print, print_json};
-use crate::error::{Error, Result, exit_code};
-use crate::units;
+use super::{print, print_json, which_checkpoint};
+use crate::error::{Result, exit_code};
+use crate::{location, units};
 
 /// Drop all but the newest checkpoints of each job, and give back their space
 #[derive(Args)]
@@ -23,7 +23,7 @@ Examples:
   ckpt prune ckpt-store --keep 1 --job heat
   ckpt prune ckpt-store --keep 3 --dry-run    say what would go")]
 pub struct Arguments {
-    /// The store
+    /// The store, a directory
     dir: PathBuf,
     /// How many sealed checkpoints of each job stay, the newest ones
     #[arg(long)]
@@ -41,13 +41,9 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
-    let store = Store::open(&arguments.dir)?;
+    let store = location::open(&arguments.dir)?;
     let job = arguments.job.as_deref();
-    if let Some(job) = job
-        && !store.attempts()?.iter().any(|row| row.job == job || row.name == job)
-    {
-        return Err(Error::Usage(format!("no job {job} in {}; see `ckpt list`", arguments.dir.display())));
-    }
+    which_checkpoint::attempts_of(&arguments.dir, store.attempts()?, job)?;
     let keep = arguments.keep.get();
     let reclaimed = match arguments.dry_run {
         true => Reclaimed { checkpoints: store.prunable(keep, job)?, ..Reclaimed::default() },

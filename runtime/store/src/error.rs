@@ -115,6 +115,15 @@ pub enum StoreError {
         /// What is missing.
         why: String,
     },
+    /// Removing packs is only safe under a lock that ends with its process and no sooner.
+    #[error(
+        "{path} gives no space back: whoever reclaims it here may lose its lock unnoticed, and remove what another has \
+         begun to share; copy what is to stay to another place with `ckpt copy`, and remove this one"
+    )]
+    NotReclaimable {
+        /// Where the store is.
+        path: PathBuf,
+    },
     /// Another process kept the store locked for too long.
     #[error("{path} stayed locked for {waited_ms} ms; see which process holds it (lslocks) and try again")]
     Locked {

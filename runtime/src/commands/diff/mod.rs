@@ -9,12 +9,11 @@ mod view;
 
 use std::path::PathBuf;
 
-use ckpt_store::Store;
 use clap::Args;
 
 use super::{print, print_json, which_checkpoint};
 use crate::error::{Result, exit_code};
-use crate::image;
+use crate::{image, location};
 use view::DiffView;
 
 /// Show what changed from one checkpoint to another, by region
@@ -31,7 +30,7 @@ Examples:
 
 The exit code is 0 whether or not something differs.")]
 pub struct Arguments {
-    /// The store
+    /// The store: a directory, or s3://BUCKET/PREFIX
     dir: PathBuf,
     /// The checkpoint to start from
     a: u64,
@@ -47,7 +46,7 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
-    let store = Store::open(&arguments.dir)?;
+    let store = location::open(&arguments.dir)?;
     let attempts = store.attempts()?;
     let sealed = |id| {
         let manifest = store.manifest(which_checkpoint::select(&arguments.dir, &attempts, Some(id), None)?)?;

@@ -182,6 +182,10 @@ impl<B: Backend> Backend for Faulty<B> {
         self.inner.try_lock(name)
     }
 
+    fn locks_are_leases(&self) -> bool {
+        self.inner.locks_are_leases()
+    }
+
     fn room(&self) -> io::Result<Option<Room>> {
         self.faults.pass(Operation::Room)?;
         self.inner.room()

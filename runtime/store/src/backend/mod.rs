@@ -6,8 +6,8 @@
 //! What the store relies on, and a back end must keep (tests/conformance.rs tries each):
 //!
 //! - `create` is exclusive: of two who create one name, one gets `AlreadyExists`.
-//! - A name appears by `rename` at once and with all its bytes. The store never renames to a name that is taken; a back
-//!   end may replace what has it or answer `AlreadyExists`. A crash in between may leave both names.
+//! - A name appears by `rename` at once and with all its bytes. Where locks are leases, the store never renames to a name
+//!   that is taken, and a crash may leave both names. Elsewhere what has the name is replaced, at once too.
 //! - A file's bytes are seen by others after `sync` or `hold`, and durable after `sync`; its name is durable after
 //!   `sync_dir` of its directory. Nothing is appended after either.
 //! - A lock and a hold end with the process that has them, however it ends. They may end later (a lease), or even be
@@ -54,6 +54,10 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Takes the exclusive lock of that name, creating its file; `None` when somebody else has it. `Unsupported` where
     /// locks do not work.
     fn try_lock(&self, name: &str) -> io::Result<Option<Box<dyn Send + Sync>>>;
+    /// Whether a lock or a hold can be lost while its process lives on.
+    fn locks_are_leases(&self) -> bool {
+        false
+    }
     /// How much can still be written; `None` where nobody can tell.
     fn room(&self) -> io::Result<Option<Room>> {
         Ok(None)

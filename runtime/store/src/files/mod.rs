@@ -138,7 +138,14 @@ impl Files {
     }
 
     /// Takes the lock of whoever reclaims space, waiting for others. It is taken before the store's lock.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NotReclaimable`] where locks are leases.
     pub fn reclaim_lock(&self) -> Result<Lock> {
+        if self.backend.locks_are_leases() {
+            return Err(StoreError::NotReclaimable { path: self.root().into() });
+        }
         self.lock_of(RECLAIM_LOCK)
     }
 

@@ -1,7 +1,10 @@
 //! What a store does, told once for every back end.
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
-use ckpt_store::{AttemptState, Store, StoreError, StoreOptions, backend::Backend};
+use ckpt_store::{
+    AttemptState, Store, StoreError, StoreOptions,
+    backend::{Backend, Memory},
+};
 use std::sync::Arc;
 
 use crate::{
@@ -22,6 +25,8 @@ stories! {
     a_failed_attempt_says_why_and_leaves_no_pack,
     a_whole_checkpoint_is_verified_and_a_damaged_one_is_told_with_its_place,
     an_attempt_beside_another_that_lives_leaves_its_pack_alone,
+    a_copy_writes_what_is_missing_and_is_not_made_twice,
+    what_is_pruned_is_given_back_or_refused_where_locks_are_leases,
 }
 
 /// Runs every story, each in a place of its own that bears its name.
@@ -135,4 +140,40 @@ fn an_attempt_beside_another_that_lives_leaves_its_pack_alone(place: &Place) {
     let mut read = vec![0; 8192];
     reopened(&place.second).read_pages(&keys, &mut read).unwrap();
     assert!(read == pages(&[1, 3]));
+}
+
+fn a_copy_writes_what_is_missing_and_is_not_made_twice(place: &Place) {
+    let from = Store::create_or_open_on(Arc::new(Memory::default()), &StoreOptions::default()).unwrap();
+    checkpoint(&from, "a", &[1, 2, 3]).unwrap();
+    checkpoint(&from, "a", &[1, 2, 4]).unwrap();
+    let to = open(&place.first);
+    let copy = |id| from.copy_checkpoint(id, &to, &mut |_| {}).unwrap();
+    let (first, second) = (copy(1), copy(2));
+    assert_eq!((first.row.id, first.row.written.new_bytes), (1, 3 * 4096));
+    assert_eq!((second.row.id, second.row.written.new_bytes), (2, 4096));
+    assert!(copy(1).was_there);
+    let other = reopened(&place.second);
+    assert!(read_back(&other, 2, 3).unwrap() == pages(&[1, 2, 4]));
+    // And back, into a store that has nothing.
+    let back = Store::create_or_open_on(Arc::new(Memory::default()), &StoreOptions::default()).unwrap();
+    other.copy_checkpoint(2, &back, &mut |_| {}).unwrap();
+    assert!(read_back(&back, 1, 3).unwrap() == pages(&[1, 2, 4]));
+}
+
+fn what_is_pruned_is_given_back_or_refused_where_locks_are_leases(place: &Place) {
+    let (first, second) = (open(&place.first), open(&place.second));
+    for numbers in [[1, 2], [1, 3], [1, 4]] {
+        checkpoint(&first, "a", &numbers).unwrap();
+    }
+    let pruned = second.prune(1, None);
+    let kept: Vec<u64> = first.attempts().unwrap().iter().map(|row| row.id).collect();
+    if place.second.locks_are_leases() {
+        assert!(matches!(pruned.unwrap_err(), StoreError::NotReclaimable { .. }));
+        assert_eq!(kept, [1, 2, 3]);
+    } else {
+        assert_eq!(pruned.unwrap().checkpoints.len(), 2);
+        assert_eq!(kept, [3]);
+    }
+    assert!(read_back(&first, 3, 2).unwrap() == pages(&[1, 4]));
+    second.verifier().checkpoint(3, &mut |_| {}).unwrap();
 }

@@ -217,6 +217,10 @@ impl Backend for Object {
         Ok(Some(digest.finish()))
     }
 
+    fn locks_are_leases(&self) -> bool {
+        true
+    }
+
     fn try_lock(&self, name: &str) -> io::Result<Option<Box<dyn Send + Sync>>> {
         let Some(mode) = self.0.way_to_take(name)? else { return Ok(None) };
         let taken = self.0.take(self.0.path(name), mode, End::Release)?;
