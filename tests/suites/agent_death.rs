@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ckpt_tests::exact::{assert_same, reference};
-use ckpt_tests::{Ckpt, Launch, Life, Program, Restart, Row, Scene, Stdout, checkpoint, code_of, fault, processes};
+use ckpt_tests::{
+    Ckpt, Launch, Life, Program, Restart, Row, Scene, Stdout, Store, checkpoint, code_of, fault, processes,
+};
 use nix::sys::signal::Signal;
 
 const STEPS: usize = 100_000;
@@ -321,6 +323,82 @@ fn a_twin_that_is_killed_while_it_is_read_costs_the_attempt_alone() {
     kill_the_twin(&scene, &scene.path().join("trace"));
 }
 
+/// What drops the older checkpoints of a program: the points that its agent passes only then.
+const DROPPING: [&str; 8] = [
+    "store.retired.rename:1",
+    "store.failed.remove:1",
+    "store.condemned.create:1",
+    "store.pack.remove:1",
+    "store.condemned.remove:1",
+    "store.row.create:2",
+    "store.pack.create:2",
+    "store.retired.remove:1",
+];
+
+#[test]
+fn the_program_outlives_its_agent_while_it_drops_older_checkpoints() {
+    let scene = Scene::of_at_most(Duration::from_secs(120));
+    let program = Program::victim("rewrites").argument("2000").variable("CKPT_KEEP", "1");
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_lines(3);
+    checkpoint(&scene, life.pid);
+    let pid = life.pid.to_string();
+    let dir = life.store().path().to_owned();
+    for name in DROPPING {
+        for before in ["store.manifest.write:1", name] {
+            // First an attempt that fails, so that there is a row to be removed.
+            end_agents(life.pid);
+            life.output.wait_for_more_lines(1);
+            Ckpt::new(&scene, ["checkpoint", &pid]).variable(fault::KILL, before).call();
+            let died = || processes::agents_of(life.pid).is_empty();
+            processes::wait_until(&format!("the agent dies at {before}"), Duration::from_secs(10), died);
+        }
+        life.output.wait_for_more_lines(1);
+        assert!(!processes::is_stopped(life.pid) && processes::children(life.pid).is_empty(), "{name}");
+        Ckpt::new(&scene, [Path::new("verify"), &dir]).call().succeeded();
+    }
+    let last = checkpoint(&scene, life.pid);
+    life.kill();
+    Ckpt::new(&scene, [Path::new("prune"), &dir, Path::new("--keep"), Path::new("1")]).call().succeeded();
+    assert_eq!(life.store().rows(&scene).iter().map(|row| row.id).collect::<Vec<_>>(), [last]);
+    let left = life.store().bytes();
+    assert!(left < 2 * (24 << 20), "{left} bytes: what killed agents had left is given back");
+    let mut second = Restart::of(&dir).begin(&scene, &life.directory, life.pid);
+    second.output.wait_for_more_lines(3);
+    second.kill();
+}
+
+/// Drops checkpoints of a store while an attempt of another job is writing into it, and again when that has ended.
+fn prune_beside_an_attempt(scene: &Scene, trace: &Path) {
+    let shared = scene.path().join("shared");
+    let prune = || {
+        let arguments = [Path::new("prune"), &shared, Path::new("--keep"), Path::new("1"), Path::new("--json")];
+        Ckpt::new(scene, arguments).variable(fault::TRACE, trace).call().succeeded().stdout
+    };
+    let mut old = Life::preloaded(scene, "old", &Program::victim("rewrites").variable("CKPT_DIR", &shared));
+    let pid = old.pid.to_string();
+    for fails in ["store.manifest.write:1", "never", "never"] {
+        end_agents(old.pid);
+        old.output.wait_for_more_lines(1);
+        Ckpt::new(scene, ["checkpoint", &pid]).variable(fault::KILL, fails).call();
+    }
+    old.kill();
+    let program = Program::victim("idle").argument("3000").argument("random").variable("CKPT_DIR", &shared);
+    let mut beside = Life::preloaded(scene, "beside", &program);
+    beside.output.wait_for_lines(3);
+    Ckpt::new(scene, ["checkpoint", "--no-wait", &beside.pid.to_string()]).call().succeeded();
+    let agents = processes::agents_of(beside.pid);
+    agents.iter().for_each(|&agent| processes::send(agent, Signal::SIGSTOP));
+    let writing = Store::at(&shared).rows(scene).iter().any(|row| row.state == "writing");
+    let said = prune();
+    agents.iter().for_each(|&agent| processes::send(agent, Signal::SIGCONT));
+    assert!(writing && !said.contains("\"waiting_bytes\": 0"), "the other attempt has no part in it: {said}");
+    Store::at(&shared).wait_for_sealed(scene, 2);
+    beside.kill();
+    prune();
+    Ckpt::new(scene, [Path::new("verify"), &shared]).call().succeeded();
+}
+
 #[test]
 fn every_fault_point_is_reached_by_some_scenario() {
     let scene = Scene::of_at_most(Duration::from_secs(180));
@@ -355,6 +433,7 @@ fn every_fault_point_is_reached_by_some_scenario() {
     checkpoint_traced(refused.pid).failed_with(4);
     refused.kill();
     kill_the_twin(&scene, &trace);
+    prune_beside_an_attempt(&scene, &trace);
     // What a killed agent has left is removed by the next, which builds on checkpoints that it has not sealed.
     let mut life = Life::preloaded(&scene, "leftovers", &endless());
     life.output.wait_for_lines(3);

@@ -25,7 +25,9 @@ fn checkpointed(scene: &Scene) -> (Store, i32, std::path::PathBuf, u64) {
 #[test]
 fn help_has_examples_and_goes_to_stdout() {
     let scene = Scene::new();
-    for command in ["run", "checkpoint", "restart", "list", "show", "diff", "verify", "doctor"] {
+    for command in
+        ["run", "checkpoint", "restart", "list", "show", "diff", "verify", "prune", "copy", "flatten", "doctor"]
+    {
         let answer = ckpt(&scene, &[command, "--help"]).succeeded();
         assert!(answer.stdout.contains("xample"), "ckpt {command} --help shows no example:\n{}", answer.stdout);
         assert_eq!(answer.stderr, "");

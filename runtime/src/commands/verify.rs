@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use ckpt_store::{AttemptRow, PAGE_BYTES, Store, Verifier};
+use ckpt_store::{AttemptRow, PAGE_BYTES, Store, StoreError, Verifier};
 use clap::Args;
 use serde::Serialize;
 
@@ -41,7 +41,7 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     let store = location::open(&arguments.dir)?;
     let rows = store.attempts()?;
     let ids = asked_for(arguments, &rows, store.sealed()?)?;
-    let verdicts = verdicts(&store, &rows, &ids)?;
+    let verdicts = verdicts(&store, &rows, &ids, arguments.id.is_none())?;
     if arguments.json {
         print_json(&verdicts)?;
     } else if verdicts.is_empty() {
@@ -92,6 +92,15 @@ struct Verdict {
     reason: String,
 }
 
+impl Verdict {
+    fn new(id: u64, row: Option<&AttemptRow>, damage: Option<String>) -> Verdict {
+        let (job, name, memory_bytes) =
+            row.map_or_else(Default::default, |row| (row.job.clone(), row.name.clone(), row.memory_bytes));
+        let state = if damage.is_none() { State::Whole } else { State::Damaged };
+        Verdict { id, job, name, memory_bytes, state, reason: damage.unwrap_or_default() }
+    }
+}
+
 #[derive(Serialize, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum State {
@@ -99,32 +108,40 @@ enum State {
     Damaged,
 }
 
-fn verdicts(store: &Store, rows: &[AttemptRow], ids: &[u64]) -> Result<Vec<Verdict>> {
+/// `all`: these are all that there were, and not one that was asked for.
+fn verdicts(store: &Store, rows: &[AttemptRow], ids: &[u64], all: bool) -> Result<Vec<Verdict>> {
     let row = |id| rows.iter().find(|row| row.id == id);
     let total_bytes = ids.iter().filter_map(|&id| row(id)).map(|row| row.memory_bytes).sum();
     let mut done_bytes = 0;
     let mut progress = Progress::start();
     let mut verifier = store.verifier();
     ids.iter()
-        .map(|&id| {
+        .filter_map(|&id| {
             let mut verified = |pages: u64| {
                 done_bytes += pages * PAGE_BYTES as u64;
                 progress.update("verifying", done_bytes, total_bytes, Unit::Bytes);
             };
-            let damage = damage(&mut verifier, id, &mut verified)?;
-            let (job, name, memory_bytes) =
-                row(id).map_or_else(Default::default, |row| (row.job.clone(), row.name.clone(), row.memory_bytes));
-            let state = if damage.is_none() { State::Whole } else { State::Damaged };
-            Ok(Verdict { id, job, name, memory_bytes, state, reason: damage.unwrap_or_default() })
+            match damage(store, &mut verifier, id, &mut verified) {
+                Ok(damage) => Some(Ok(Verdict::new(id, row(id), damage))),
+                // Nobody asked for this one, and it was dropped since the list was made.
+                Err(Error::Store(StoreError::NoSuchCheckpoint { .. })) if all => None,
+                Err(error) => Some(Err(error)),
+            }
         })
         .collect()
 }
 
 /// What is wrong with checkpoint `id`, and where; `None` when it is whole.
-fn damage(verifier: &mut Verifier<'_>, id: u64, verified: &mut dyn FnMut(u64)) -> Result<Option<String>> {
+fn damage(
+    store: &Store,
+    verifier: &mut Verifier<'_>,
+    id: u64,
+    verified: &mut dyn FnMut(u64),
+) -> Result<Option<String>> {
     let whole = verifier.checkpoint(id, verified).map_err(Error::from);
     let image = whole.and_then(|manifest| image::decode(id, &manifest.state));
-    match image.and_then(|image| restore::check_shape(id, &image)) {
+    let checked = image.and_then(|image| restore::check_shape(id, &image));
+    match checked.map_err(|error| which_checkpoint::or_dropped(store, id, error)) {
         Ok(()) => Ok(None),
         Err(error) if error.exit_code() == exit_code::CORRUPT => Ok(Some(error.to_string())),
         Err(error) => Err(error),

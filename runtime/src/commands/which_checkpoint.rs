@@ -6,11 +6,11 @@
 use std::io;
 use std::path::Path;
 
-use ckpt_store::{AttemptRow, AttemptState};
+use ckpt_store::{AttemptRow, AttemptState, Store, StoreError};
 
 use super::list::{state_word, time};
 use super::table::{Align, Table};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, exit_code};
 
 /// The id of the checkpoint that is meant: `id`, or the newest sealed one of `job`, or of the only job there is.
 pub fn select(dir: &Path, attempts: &[AttemptRow], id: Option<u64>, job: Option<&str>) -> Result<u64> {
@@ -72,6 +72,15 @@ pub fn refuse_other_job(row: &AttemptRow, job: Option<&str>) -> Result<()> {
             Err(Error::Usage(message))
         }
         _ => Ok(()),
+    }
+}
+
+/// What to say of an `error` met while checkpoint `id` was read: somebody may have dropped it meanwhile, and what is
+/// missing then is no damage.
+pub fn or_dropped(store: &Store, id: u64, error: Error) -> Error {
+    match store.manifest(id) {
+        Err(gone @ StoreError::NoSuchCheckpoint { .. }) if error.exit_code() == exit_code::CORRUPT => gone.into(),
+        _ => error,
     }
 }
 
@@ -212,6 +221,34 @@ mod tests {
         let (code, message) = choose(&[attempt(4, "a", "heat", Failed)], None, None).unwrap_err();
         assert_eq!((code, message.contains("attempt, 4, failed: no space")), (FAILED, true), "{message}");
         assert_eq!(choose(&[], None, None).unwrap_err().0, FAILED);
+    }
+
+    #[test]
+    fn what_is_missing_of_a_dropped_checkpoint_is_no_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::create_or_open(&dir.path().join("store")).unwrap();
+        let damage = || {
+            Error::from(StoreError::Corrupt {
+                path: "pack".into(),
+                offset: 0,
+                what: "a page",
+                expected: String::new(),
+                found: String::new(),
+            })
+        };
+        let seal = || {
+            let (job, name, trigger) = ("a".to_owned(), "heat".to_owned(), "test".to_owned());
+            let start = ckpt_store::AttemptStart { job, name, trigger, started_unix_ms: 1, processes: 1 };
+            let end = ckpt_store::AttemptEnd { memory_bytes: 0, stop_ms: 1.0, total_ms: 1.0, processes: 1 };
+            store.begin(start).unwrap().seal(end, b"state").unwrap().id
+        };
+        let (first, second) = (seal(), seal());
+        assert_eq!(or_dropped(&store, first, damage()).exit_code(), exit_code::CORRUPT);
+        store.prune(1, None).unwrap();
+        let said = or_dropped(&store, first, damage());
+        assert_eq!((said.exit_code(), said.to_string().contains("holds no checkpoint 1")), (FAILED, true), "{said}");
+        assert_eq!(or_dropped(&store, second, damage()).exit_code(), exit_code::CORRUPT);
+        assert_eq!(or_dropped(&store, first, Error::Usage("x".into())).exit_code(), USAGE, "another error stays");
     }
 
     #[test]

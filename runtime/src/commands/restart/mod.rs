@@ -117,7 +117,7 @@ fn rebuild_with_progress(store: &Store, id: u64, options: &RestoreOptions) -> Re
         Stage::Threads => bar.update("threads", done, total, Unit::Count),
     });
     bar.end();
-    rebuilt
+    rebuilt.map_err(|error| which_checkpoint::or_dropped(store, id, error))
 }
 
 /// The exit status of a command that only started the program.

@@ -14,6 +14,13 @@ impl Store {
     /// Every attempt, by number. One whose record is damaged is listed as failed, with the damage as its reason, so
     /// that it does not hide the others.
     pub fn attempts(&self) -> Result<Vec<AttemptRow>> {
+        let mut rows = self.every_attempt()?;
+        rows.retain(|row| !row.is_housekeeping());
+        Ok(rows)
+    }
+
+    /// [`Store::attempts`], and those to move pages.
+    pub(super) fn every_attempt(&self) -> Result<Vec<AttemptRow>> {
         let files = &self.shared.files;
         let mut rows = BTreeMap::new();
         for (id, kind) in files.list_kinds(ATTEMPTS)? {
@@ -35,7 +42,7 @@ impl Store {
                 Err(error) => return Err(error),
             }
         }
-        Ok(rows.into_values().filter(|row| !row.is_housekeeping()).collect())
+        Ok(rows.into_values().collect())
     }
 
     /// The newest sealed checkpoint, of one job (its id or its name) or of all.

@@ -44,17 +44,17 @@ pub(super) fn retire(shared: &Shared, checkpoints: &[AttemptRow]) -> Result<()> 
     shared.files.sync_dir(MANIFESTS, fault::MANIFESTS_SYNC)
 }
 
-/// Removes the rows of failed attempts that are older than everything their job keeps. The highest number of all stays,
-/// so that it is not given again.
+/// Removes the rows of failed attempts that are older than everything their job keeps, and of those that were to move
+/// pages. The highest number of all stays, so that it is not given again.
 pub(super) fn forget_failures(store: &Store, job: Option<&str>) -> Result<()> {
     let jobs = sealed_by_job(store, job)?;
     let oldest: HashMap<&str, u64> = jobs.iter().map(|(job, rows)| (job.as_str(), rows[0].id)).collect();
     let files = &store.shared.files;
     let _lock = files.lock()?;
     let found = Found::look(files)?;
-    for row in store.attempts()? {
+    for row in store.every_attempt()? {
         let is_old = oldest.get(row.job.as_str()).is_some_and(|oldest| row.id < *oldest);
-        if is_old && row.state == AttemptState::Failed && row.id != found.highest_id() {
+        if (is_old || row.is_housekeeping()) && row.state == AttemptState::Failed && row.id != found.highest_id() {
             for kind in [Kind::Writing, Kind::Failed] {
                 files.remove(&kind.name(row.id), fault::FAILED_REMOVE)?;
             }
