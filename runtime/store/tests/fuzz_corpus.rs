@@ -42,7 +42,7 @@ macro_rules! replayed {
     };
 }
 
-replayed! { header manifest node pack page_list row run store }
+replayed! { condemned header manifest node pack page_list row run store }
 
 /// `cargo test -p ckpt-store --test fuzz_corpus -- --ignored` writes the inputs that fuzzing begins with.
 #[test]

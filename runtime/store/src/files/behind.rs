@@ -21,30 +21,33 @@ pub(crate) const BUFFERS: usize = 4;
 
 /// Room for bytes that begins at a multiple of 4096 in memory, so that a file system can take it without a copy.
 struct Buffer {
+    /// Never grows beyond its first capacity, so its bytes stay where they are.
     room: Vec<u8>,
     start: usize,
     bytes: usize,
-    filled: usize,
 }
 
 impl Buffer {
     fn new(bytes: usize) -> Self {
-        let room = vec![0; bytes + PAGE_BYTES];
+        let mut room: Vec<u8> = Vec::with_capacity(bytes + PAGE_BYTES);
         let start = room.as_ptr().align_offset(PAGE_BYTES).min(PAGE_BYTES);
-        Self { room, start, bytes, filled: 0 }
+        room.resize(start, 0);
+        Self { room, start, bytes }
     }
 
     /// Takes as many of `bytes` as there is room for, and gives back the others.
     fn fill<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let (taken, others) = bytes.split_at(bytes.len().min(self.bytes - self.filled));
-        let at = self.start + self.filled;
-        self.room[at..at + taken.len()].copy_from_slice(taken);
-        self.filled += taken.len();
+        let (taken, others) = bytes.split_at(bytes.len().min(self.bytes - self.filled().len()));
+        self.room.extend_from_slice(taken);
         others
     }
 
     fn filled(&self) -> &[u8] {
-        &self.room[self.start..self.start + self.filled]
+        &self.room[self.start..]
+    }
+
+    fn clear(&mut self) {
+        self.room.truncate(self.start);
     }
 }
 
@@ -74,7 +77,7 @@ impl WriteBehind {
                 match task {
                     Task::Append(mut buffer) => {
                         output.append(buffer.filled(), point)?;
-                        buffer.filled = 0;
+                        buffer.clear();
                         let _ = done.send(buffer); // nobody waits for it when the last ones are written
                     }
                     Task::Sync(point) => output.sync(point)?,

@@ -12,6 +12,8 @@ use crate::{
 const MAGIC: &[u8; 8] = b"ckptcond";
 const HEAD_BYTES: usize = 24;
 const ENTRY_BYTES: u64 = 12;
+/// Packs of a list at most: 12 MiB.
+pub(crate) const PACKS_MAX: usize = 1 << 20;
 
 /// The file of these packs.
 pub(crate) fn encode(packs: &[PackName]) -> Vec<u8> {
@@ -28,6 +30,9 @@ pub(crate) fn read(input: &Input) -> Result<Vec<PackName>> {
     let head = read_block(input, 0, HEAD_BYTES, MAGIC)?;
     let mut fields = Fields(&head[8..]);
     let (_version, count, crc) = (fields.u32(), fields.u32(), fields.u32());
+    if count as usize > PACKS_MAX {
+        return Err(input.corrupt(12, "the list's number of packs", format!("at most {PACKS_MAX}"), count.to_string()));
+    }
     let length = HEAD_BYTES as u64 + u64::from(count) * ENTRY_BYTES;
     if input.length() != length {
         let found = format!("{} bytes", input.length());

@@ -18,6 +18,7 @@ pub fn mend(files: &mut FileMap) {
         match name.split_once('/') {
             None => seal_block(bytes, 0, 512),
             Some(("packs", _)) => mend_pack(bytes),
+            Some(("manifests", name)) if name.ends_with(".condemned") => mend_condemned(bytes),
             Some(("manifests", _)) => mend_manifest(bytes),
             Some(_) => mend_row(bytes),
         };
@@ -42,6 +43,12 @@ fn sum(bytes: &mut [u8], at: usize, length: u64, crc_at: usize) -> Option<usize>
 fn mend_row(bytes: &mut [u8]) -> Option<()> {
     let length = Fields(bytes.get(12..)?).u32();
     sum(bytes, 24, length.into(), 16);
+    seal_block(bytes, 0, 24)
+}
+
+fn mend_condemned(bytes: &mut [u8]) -> Option<()> {
+    let count = Fields(bytes.get(12..)?).u32();
+    sum(bytes, 24, u64::from(count) * 12, 16);
     seal_block(bytes, 0, 24)
 }
 

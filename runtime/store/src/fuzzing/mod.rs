@@ -25,7 +25,7 @@ use crate::{
     backend::Memory,
     codec::{self, Codec},
     files::{Files, Input, Kind, PackName},
-    format::{fields::Fields, header::Header, manifest, node, pack, pack::RUN_PAGES_MAX, row},
+    format::{condemned, fields::Fields, header::Header, manifest, node, pack, pack::RUN_PAGES_MAX, row},
 };
 
 /// A store's files by their names.
@@ -73,6 +73,15 @@ pub fn manifest(bytes: &[u8]) {
     });
 }
 
+/// A list of condemned packs.
+pub fn condemned(bytes: &[u8]) {
+    with_and_without_sums(&Kind::Condemned.name(1), bytes, |input| {
+        if let Ok(packs) = condemned::read(input) {
+            assert_eq!(condemned::encode(&packs).len(), bytes.len());
+        }
+    });
+}
+
 /// A pack: header page, trailer and footer, and every run and node in it.
 pub fn pack(bytes: &[u8]) {
     let mut numbers = Fields(bytes.get(32..).unwrap_or_default());
@@ -117,6 +126,7 @@ pub fn seeds() -> Result<Vec<(&'static str, String, Vec<u8>)>> {
     for (name, bytes) in small_store()? {
         let target = match name.split_once('/') {
             Some(("packs", _)) => "pack",
+            Some(("manifests", name)) if name.ends_with(".condemned") => "condemned",
             Some(("manifests", _)) => "manifest",
             Some(("attempts", _)) => "row",
             _ => "header",

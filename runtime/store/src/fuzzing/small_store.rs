@@ -1,5 +1,5 @@
-//! A store of 30 KiB with one of everything: raw, LZ4 and Zstandard runs, an attempt of two packs, page lists of two
-//! levels, pages and nodes that checkpoints share, and a failed attempt.
+//! A store of 40 KiB with one of everything: raw, LZ4 and Zstandard runs, an attempt of two packs, page lists of two
+//! levels, pages and nodes that checkpoints share, a failed attempt, one that was dropped, and a condemned pack.
 
 use std::sync::Arc;
 
@@ -12,8 +12,14 @@ use crate::{
 };
 
 /// Page numbers of each checkpoint, and how they are compressed.
-const CHECKPOINTS: [(Compression, &[u64]); 3] =
-    [(Compression::None, &[1, 2]), (Compression::Lz4, &[1, 0, 4, 6]), (Compression::Zstd, &[8, 2, 10, 12])];
+const CHECKPOINTS: [(Compression, &[u64]); 4] = [
+    (Compression::Lz4, &[14, 15]),
+    (Compression::None, &[1, 2]),
+    (Compression::Lz4, &[1, 0, 4, 6]),
+    (Compression::Zstd, &[8, 2, 10, 12]),
+];
+/// How many of them stay.
+const KEPT: usize = 3;
 /// The last page of each checkpoint lies here, under another leaf.
 const FAR_PAGE: u64 = 3 * LEAF_PAGES + 5;
 
@@ -34,6 +40,11 @@ pub fn small_store() -> Result<FileMap> {
     for (compression, numbers) in CHECKPOINTS {
         checkpoint(&open(compression)?, numbers)?;
     }
+    let store = open(Compression::None)?;
+    // While it lives, packs that nobody needs are condemned and not removed.
+    let living = store.begin(start("living"))?;
+    store.prune(KEPT, None)?;
+    living.fail("it was to fail, too", 1.0)?;
     Ok(memory.files())
 }
 

@@ -6,10 +6,15 @@ use super::{
     FileMap,
     small_store::{end, start},
 };
-use crate::{AttemptRow, PAGE_BYTES, PageList, PageListRef, Result, Store, StoreError, StoreOptions, backend::Memory};
+use crate::{
+    AttemptRow, PAGE_BYTES, PageKey, PageList, PageListRef, Result, Store, StoreError, StoreOptions, backend::Memory,
+};
 
 /// Pages of a list that are read, at most: a sound list may have any number.
 const PAGES_READ_MAX: usize = 1 << 11;
+
+/// Memory of an attempt, the least there can be: a small store needs no more.
+const MEMORY_BYTES: usize = 16 << 20;
 
 /// What was found.
 #[derive(Debug)]
@@ -24,6 +29,8 @@ pub struct Found {
     pub verified: Vec<(u64, Result<()>)>,
     /// The number of a checkpoint that is taken afterwards, and read back.
     pub next: Result<u64>,
+    /// Whether what it does not need could be given back; it is read back again.
+    pub reclaimed: Result<()>,
 }
 
 impl Found {
@@ -32,7 +39,15 @@ impl Found {
         let newest = self.newest.iter().filter_map(|newest| newest.as_ref().err());
         let pages = self.pages.iter().filter_map(|(_, pages)| pages.as_ref().err());
         let verified = self.verified.iter().filter_map(|(_, verified)| verified.as_ref().err());
-        self.rows.as_ref().err().into_iter().chain(newest).chain(pages).chain(verified).chain(self.next.as_ref().err())
+        self.rows
+            .as_ref()
+            .err()
+            .into_iter()
+            .chain(newest)
+            .chain(pages)
+            .chain(verified)
+            .chain(self.next.as_ref().err())
+            .chain(self.reclaimed.as_ref().err())
     }
 }
 
@@ -43,15 +58,14 @@ impl Found {
 /// Those of opening it. What fails later is in [`Found`].
 pub fn use_all(files: &FileMap) -> Result<Found> {
     let memory = Arc::new(Memory::of_files(files));
-    let store = Store::open_on(memory, &StoreOptions::default())?;
+    let store = Store::open_on(memory, &StoreOptions { memory_bytes: MEMORY_BYTES, ..StoreOptions::default() })?;
     let sealed = store.sealed()?;
-    Ok(Found {
-        rows: store.attempts(),
-        newest: [store.newest_sealed(None), store.newest_sealed(Some("small"))],
-        pages: sealed.iter().map(|id| (*id, read(&store, *id))).collect(),
-        verified: verify(&store, &sealed),
-        next: take(&store),
-    })
+    let (rows, newest) = (store.attempts(), [store.newest_sealed(None), store.newest_sealed(Some("small"))]);
+    let pages = sealed.iter().map(|id| (*id, read(&store, *id))).collect();
+    let verified = verify(&store, &sealed);
+    let taken = take(&store);
+    let reclaimed = reclaim(&store, taken.as_ref().ok());
+    Ok(Found { rows, newest, pages, verified, next: taken.map(|(id, _)| id), reclaimed })
 }
 
 fn verify(store: &Store, sealed: &[u64]) -> Vec<(u64, Result<()>)> {
@@ -75,18 +89,36 @@ fn read(store: &Store, id: u64) -> Result<Vec<u8>> {
     Ok(read)
 }
 
-/// Takes a checkpoint of a page that the store may have and of one that it has not.
-fn take(store: &Store) -> Result<u64> {
+/// Takes a checkpoint of a page that the store may have and of one that it has not: its number and its pages.
+fn take(store: &Store) -> Result<(u64, Vec<PageKey>)> {
     let mut attempt = store.begin(start("small"))?;
-    let mut pages = vec![1; 2 * PAGE_BYTES];
-    pages[PAGE_BYTES..].fill(2);
     let mut list = PageList::new();
-    list.set_run(0, &attempt.write_pages(&pages)?);
+    list.set_run(0, &attempt.write_pages(&taken_pages())?);
     let root = attempt.write_page_list(&list)?;
     let id = attempt.seal(end(), b"")?.id;
-    let mut back = vec![0; pages.len()];
     let keys: Vec<_> = store.page_list(&root)?.iter().map(|(_, key)| key).collect();
-    store.read_pages(&keys, &mut back)?;
-    assert!(back == pages, "a page was written and another came back");
-    Ok(id)
+    read_back(store, &keys)?;
+    Ok((id, keys))
+}
+
+fn taken_pages() -> Vec<u8> {
+    let mut pages = vec![1; 2 * PAGE_BYTES];
+    pages[PAGE_BYTES..].fill(2);
+    pages
+}
+
+fn read_back(store: &Store, keys: &[PageKey]) -> Result<()> {
+    let mut back = vec![0; keys.len() * PAGE_BYTES];
+    store.read_pages(keys, &mut back)?;
+    assert!(back == taken_pages(), "a page was written and another came back");
+    Ok(())
+}
+
+/// Drops all but the newest checkpoint and gives that one packs of its own, if it is the one that was taken last.
+fn reclaim(store: &Store, taken: Option<&(u64, Vec<PageKey>)>) -> Result<()> {
+    store.prune(1, None)?;
+    let Some((id, keys)) = taken else { return Ok(()) };
+    read_back(store, keys)?;
+    store.flatten(*id)?;
+    read_back(store, keys)
 }

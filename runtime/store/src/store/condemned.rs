@@ -15,11 +15,12 @@ use crate::{
     index::read_condemned,
 };
 
-/// Writes list `highest`, in place of one that may be there.
+/// Writes list `highest`, in place of one that may be there. What it has no room for is condemned another time: who may
+/// share from a pack on list `highest` may also share from it when it is on none.
 pub(super) fn write(shared: &Shared, _lock: &Lock, highest: u64, packs: &BTreeSet<PackName>) -> Result<()> {
     let (files, new) = (&shared.files, Kind::Condemning.name(highest));
     let mut output = begin_list(shared, &new)?;
-    let packs: Vec<PackName> = packs.iter().copied().collect();
+    let packs: Vec<PackName> = packs.iter().copied().take(condemned::PACKS_MAX).collect();
     output.append(&condemned::encode(&packs), fault::CONDEMNED_WRITE)?;
     output.sync(fault::CONDEMNED_SYNC)?;
     files.rename(&new, &Kind::Condemned.name(highest), fault::CONDEMNED_RENAME)?;
