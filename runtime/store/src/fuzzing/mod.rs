@@ -18,7 +18,7 @@ pub use edits::store;
 pub use forged::{Child, Node, page_list, root_of, store_of_nodes, store_of_run};
 pub use mend::mend;
 pub use small_store::small_store;
-pub use usage::{Found, use_all};
+pub use usage::{Found, use_all, use_all_but_reclaim};
 
 use crate::{
     PAGE_BYTES, Result,

@@ -57,6 +57,19 @@ impl Found {
 ///
 /// Those of opening it. What fails later is in [`Found`].
 pub fn use_all(files: &FileMap) -> Result<Found> {
+    use_store(files, true)
+}
+
+/// [`use_all`], but nothing is given back.
+///
+/// # Errors
+///
+/// Those of opening it.
+pub fn use_all_but_reclaim(files: &FileMap) -> Result<Found> {
+    use_store(files, false)
+}
+
+fn use_store(files: &FileMap, reclaims: bool) -> Result<Found> {
     let memory = Arc::new(Memory::of_files(files));
     let store = Store::open_on(memory, &StoreOptions { memory_bytes: MEMORY_BYTES, ..StoreOptions::default() })?;
     let sealed = store.sealed()?;
@@ -64,7 +77,7 @@ pub fn use_all(files: &FileMap) -> Result<Found> {
     let pages = sealed.iter().map(|id| (*id, read(&store, *id))).collect();
     let verified = verify(&store, &sealed);
     let taken = take(&store);
-    let reclaimed = reclaim(&store, taken.as_ref().ok());
+    let reclaimed = if reclaims { reclaim(&store, taken.as_ref().ok()) } else { Ok(()) };
     Ok(Found { rows, newest, pages, verified, next: taken.map(|(id, _)| id), reclaimed })
 }
 

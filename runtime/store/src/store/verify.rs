@@ -23,12 +23,7 @@ pub struct Verifier<'a> {
 impl Store {
     /// A verifier that has proved nothing yet.
     pub fn verifier(&self) -> Verifier<'_> {
-        Verifier {
-            store: self,
-            proved: Marks::default(),
-            proved_lists: HashSet::new(),
-            room: vec![0; WINDOW_PAGES * PAGE_BYTES],
-        }
+        Verifier { store: self, proved: Marks::default(), proved_lists: HashSet::new(), room: Vec::new() }
     }
 
     /// The numbers of the sealed checkpoints, damaged ones included, oldest first.
@@ -87,7 +82,8 @@ impl Verifier<'_> {
         // What has no place is kept: reading it tells why.
         let place = |key: &PageKey| shared.index().page(key);
         keys.retain(|key| place(key).is_none_or(|place| !self.proved.contains(place)));
-        self.store.read_pages(keys, &mut self.room[..keys.len() * PAGE_BYTES])?;
+        self.room.resize(keys.len() * PAGE_BYTES, 0);
+        self.store.read_pages(keys, &mut self.room)?;
         keys.iter().filter_map(place).for_each(|place| self.proved.insert(place));
         keys.clear();
         Ok(())

@@ -64,13 +64,13 @@ fn copy_pack(store: &Store, reach: &Reach, attempt: &mut Attempt, position: u32,
 
 /// Reads pages, each proved by its digests, and writes them into `attempt`.
 pub(super) fn copy_pages(store: &Store, attempt: &mut Attempt, keys: impl Iterator<Item = PageKey>) -> Result<()> {
-    let mut room = vec![0; WINDOW_PAGES * PAGE_BYTES];
+    let mut pages = Vec::new();
     let mut keys = keys.peekable();
     while keys.peek().is_some() {
         let window: Vec<PageKey> = keys.by_ref().take(WINDOW_PAGES).collect();
-        let pages = &mut room[..window.len() * PAGE_BYTES];
-        store.read_pages(&window, pages)?;
-        attempt.write_pages(pages)?;
+        pages.resize(window.len() * PAGE_BYTES, 0);
+        store.read_pages(&window, &mut pages)?;
+        attempt.write_pages(&pages)?;
     }
     Ok(())
 }
