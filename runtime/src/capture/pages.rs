@@ -12,7 +12,7 @@ use super::page_set::PageSet;
 use crate::error::{Error, Result};
 use crate::ptrace::ProcessMemory;
 
-/// Pages of a batch: 1 MiB, where process_vm_readv is fastest and the digests fill both cores.
+/// Pages of a batch: 1 MiB, where process_vm_readv is fastest.
 const BATCH_PAGES: u64 = 256;
 /// Runs in a batch; the kernel takes at most 1,024 at once.
 const BATCH_RUNS: usize = 512;
@@ -47,9 +47,9 @@ impl PageSource {
         let mut buffer = vec![0; (set.len() * PAGE) as usize];
         let mut at = 0;
         for batch in batches(set) {
-            let bytes = (batch.iter().map(|run| run.end - run.start).sum::<u64>() * PAGE) as usize;
-            self.read_batch(place, &batch, &mut buffer[at..at + bytes])?;
-            at += bytes;
+            let end = at + bytes_of(&batch);
+            self.read_batch(place, &batch, &mut buffer[at..end])?;
+            at = end;
         }
         Ok(buffer)
     }
@@ -97,12 +97,19 @@ pub fn store_from(
     list: &mut PageList,
     written: &mut dyn FnMut(u64),
 ) -> Result<()> {
-    let mut buffer = vec![0; (BATCH_PAGES * PAGE) as usize];
-    for batch in batches(set) {
-        let bytes = (batch.iter().map(|run| run.end - run.start).sum::<u64>() * PAGE) as usize;
-        source.read_batch(place, &batch, &mut buffer[..bytes])?;
-        store(&buffer[..bytes], &batch, attempt, list)?;
-        written(bytes as u64);
+    let pages = set.len().min(BATCH_PAGES.max(attempt.best_call_bytes() as u64 / PAGE));
+    let mut buffer = vec![0; (pages * PAGE) as usize];
+    let mut batches = batches(set).into_iter().peekable();
+    while batches.peek().is_some() {
+        let (mut runs, mut filled) = (Vec::new(), 0);
+        while let Some(batch) = batches.next_if(|batch| filled + bytes_of(batch) <= buffer.len()) {
+            let end = filled + bytes_of(&batch);
+            source.read_batch(place, &batch, &mut buffer[filled..end])?;
+            runs.extend(batch);
+            filled = end;
+        }
+        store(&buffer[..filled], &runs, attempt, list)?;
+        written(filled as u64);
     }
     Ok(())
 }
@@ -122,6 +129,10 @@ fn store(pages: &[u8], runs: &[Range<u64>], attempt: &mut Attempt, list: &mut Pa
         at += count;
     }
     Ok(())
+}
+
+fn bytes_of(batch: &[Range<u64>]) -> usize {
+    (batch.iter().map(|run| run.end - run.start).sum::<u64>() * PAGE) as usize
 }
 
 /// Cuts a set into batches of at most `BATCH_PAGES` pages in at most `BATCH_RUNS` runs.

@@ -1,9 +1,10 @@
 //! How fast the table of page keys is, how much memory it takes and how long it stops to grow, beside other tables.
 //!
-//!     cargo run --release -p ckpt-store --example key_table [ENTRIES [ROUNDS]]
+//!     cargo run --release -p ckpt-store --example key_table [ENTRIES [ROUNDS [TABLE]]]
 //!
 //! Each table in turn is filled with ENTRIES (default 2^24) random keys and asked for all of them in another order and
-//! for as many that are not in it; all take part in each of the ROUNDS (default 10). One thread. Prints CSV: after the
+//! for as many that are not in it; all take part in each of the ROUNDS (default 10). One thread. TABLE leaves out those
+//! whose names do not contain it. Prints CSV: after the
 //! machine and the command, one line a round and table, then one with the medians. Rates are millions of keys a second of
 //! processor time; memory is what was asked of the allocator. A further filling, timed key by key (or 32 at a time, where
 //! the table takes many), gives the pauses, in processor time too; reading that clock is a part of them.
@@ -210,6 +211,20 @@ fn cpu_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Millions of random, independent reads a second from an array of so many bytes: what no table can be faster than that
+/// has to look at one place of its memory for each key.
+fn random_reads(bytes: usize) -> f64 {
+    const READS: usize = 1 << 23;
+    let words: Vec<u64> = (0..(bytes / 8) as u64).collect();
+    let mut state = 1;
+    let begun = cpu_ns();
+    let sum = (0..READS).fold(0, |sum: u64, _| {
+        sum.wrapping_add(words[((random(&mut state) >> 32) * words.len() as u64 >> 32) as usize])
+    });
+    black_box(sum);
+    READS as f64 * 1e3 / (cpu_ns() - begun) as f64
+}
+
 /// How long the table keeps its caller waiting.
 fn pauses<T: Table>(keys: &Keys) -> [f64; 3] {
     let mut table = T::new();
@@ -260,17 +275,23 @@ fn random(state: &mut u64) -> u64 {
 }
 
 fn main() {
-    let mut args = std::env::args().skip(1).map(|arg| arg.parse::<usize>().unwrap());
-    let (count, rounds) = (args.next().unwrap_or(1 << 24), args.next().unwrap_or(10));
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize, default| args.get(at).map_or(default, |arg| arg.parse::<usize>().unwrap());
+    let (count, rounds) = (number(0, 1 << 24), number(1, 10));
+    let asked_for = args.get(2).map_or("", String::as_str);
     machine::print(&format!("cargo run --release -p ckpt-store --example key_table {count} {rounds}"));
+    for (what, bytes) in [("slots", count * 10), ("entries", count * 36)] {
+        println!("# random reads from as much memory as the {what} take: {:.1} M/s", random_reads(bytes));
+    }
     let keys = Keys::random(count);
-    let tables: [(&str, Measure); 5] = [
+    let every: [(&str, Measure); 5] = [
         ("KeyTable 32 at once", measure::<Together>),
         ("KeyTable", measure::<OneByOne>),
         ("entries + HashTable<u32>", measure::<Positions>),
         ("hashbrown::HashMap no hash", measure::<Hashbrown>),
         ("std HashMap SipHash", measure::<HashMap<PageKey, Place>>),
     ];
+    let tables: Vec<_> = every.into_iter().filter(|(name, _)| name.contains(asked_for)).collect();
     println!("table,round,{COLUMNS}");
     let mut all = vec![Vec::new(); tables.len()];
     for round in 0..rounds {

@@ -9,7 +9,7 @@
 //! - `noise`: pages that do not compress, written into a new store and sealed (fsync and all)
 //! - `mix`: the same with every other 256 KiB compressible to about a third
 //!
-//! Pages are given 1 MiB at a time, as the agent does, and the store has MEMORY_MiB (default 256) for its buffers. What
+//! Pages are given 8 MiB at a time, as the agent does, and the store has MEMORY_MiB (default 256) for its buffers. What
 //! was written is removed before the next one begins: DIR needs room for MiB once. CSV, with medians at the end, and for
 //! `noise` and `mix` the share of the slower of `dd` and `hash`.
 #![allow(clippy::unwrap_used, reason = "a measurement may stop at the first surprise")]
@@ -28,7 +28,6 @@ use rustix::time::{ClockId, clock_gettime};
 
 mod machine;
 
-const CALL_BYTES: usize = 1 << 20;
 /// Noise that every page of a kind is made of, with its number in front.
 const NOISE_BYTES: usize = 64 << 20;
 const KINDS: [&str; 4] = ["dd", "hash", "noise", "mix"];
@@ -113,8 +112,9 @@ fn write(dir: &Path, options: &StoreOptions, mut pages: Vec<u8>, bytes: usize) -
     };
     let mut attempt = store.begin(start).unwrap();
     let mut list = PageList::new();
-    for at in (0..bytes).step_by(CALL_BYTES) {
-        let call = &mut pages[at % NOISE_BYTES..][..CALL_BYTES.min(bytes - at)];
+    let call_bytes = attempt.best_call_bytes();
+    for at in (0..bytes).step_by(call_bytes) {
+        let call = &mut pages[at % NOISE_BYTES..][..call_bytes.min(bytes - at)];
         let numbers = (at / PAGE_BYTES) as u64..;
         for (page, number) in call.chunks_exact_mut(PAGE_BYTES).zip(numbers.clone()) {
             page[..8].copy_from_slice(&number.to_le_bytes());

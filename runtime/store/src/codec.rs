@@ -4,6 +4,8 @@
 //! run that does not promise to shrink by a tenth is stored raw, which keeps its pages aligned and mappable. Decoding
 //! has one output size, known beforehand, and any other is an error.
 
+use std::cell::RefCell;
+
 use crate::PAGE_BYTES;
 
 /// How page runs are compressed when that pays.
@@ -34,32 +36,30 @@ impl Codec {
 const ZSTD_LEVEL: i32 = 1;
 const SAMPLE_PAGES: usize = 4;
 
-/// One thread's state for compressing runs.
-pub(crate) struct Encoder {
-    compression: Compression,
-    zstd: Option<zstd::bulk::Compressor<'static>>,
+thread_local! {
+    /// To make one takes longer than to compress a short run.
+    static ZSTD: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
 }
 
-impl Encoder {
-    pub fn new(compression: Compression) -> Self {
-        let zstd = match compression {
-            Compression::Zstd => zstd::bulk::Compressor::new(ZSTD_LEVEL).ok(),
-            _ => None,
-        };
-        Self { compression, zstd }
+/// The encoded run, or `None` when it is better stored raw.
+pub(crate) fn encode(compression: Compression, run: &[u8]) -> Option<(Codec, Vec<u8>)> {
+    if compression == Compression::None || !sample_pays(run) {
+        return None;
     }
+    let (codec, encoded) = match compression {
+        Compression::Zstd => (Codec::Zstd, compress_with_zstd(run)?),
+        _ => (Codec::Lz4, lz4_flex::block::compress(run)),
+    };
+    pays(encoded.len(), run.len()).then_some((codec, encoded))
+}
 
-    /// The encoded run, or `None` when it is better stored raw.
-    pub fn encode(&mut self, run: &[u8]) -> Option<(Codec, Vec<u8>)> {
-        if self.compression == Compression::None || !sample_pays(run) {
-            return None;
+fn compress_with_zstd(run: &[u8]) -> Option<Vec<u8>> {
+    ZSTD.with_borrow_mut(|kept| {
+        if kept.is_none() {
+            *kept = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();
         }
-        let (codec, encoded) = match &mut self.zstd {
-            Some(zstd) => (Codec::Zstd, zstd.compress(run).ok()?),
-            None => (Codec::Lz4, lz4_flex::block::compress(run)),
-        };
-        pays(encoded.len(), run.len()).then_some((codec, encoded))
-    }
+        kept.as_mut()?.compress(run).ok()
+    })
 }
 
 /// At least a tenth saved.
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_compressible_run_comes_back_from_both_codecs() {
         for compression in [Compression::Lz4, Compression::Zstd] {
-            let (codec, encoded) = Encoder::new(compression).encode(&text()).unwrap();
+            let (codec, encoded) = encode(compression, &text()).unwrap();
             assert!(encoded.len() * 4 < text().len());
             let mut back = vec![0; text().len()];
             decode(codec, &encoded, &mut back).unwrap();
@@ -122,12 +122,12 @@ mod tests {
                 (state >> 56) as u8
             })
             .collect();
-        assert!(Encoder::new(Compression::Zstd).encode(&noise).is_none());
+        assert!(encode(Compression::Zstd, &noise).is_none());
     }
 
     #[test]
     fn an_output_of_another_size_is_an_error() {
-        let (codec, encoded) = Encoder::new(Compression::Zstd).encode(&text()).unwrap();
+        let (codec, encoded) = encode(Compression::Zstd, &text()).unwrap();
         assert!(decode(codec, &encoded, &mut vec![0; text().len() - 1]).is_err());
         assert!(decode(codec, &encoded, &mut vec![0; text().len() + 1]).is_err());
         assert!(decode(codec, &encoded[..encoded.len() / 2], &mut vec![0; text().len()]).is_err());

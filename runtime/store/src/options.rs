@@ -34,7 +34,7 @@ impl StoreOptions {
     /// Bytes of pages hashed and written as one batch: while one batch is compressed and written, the next is hashed,
     /// and a batch may exist as pages and as encoded runs.
     pub(crate) fn batch_bytes(&self) -> usize {
-        (self.memory_bytes / 16).clamp(1 << 20, 16 << 20) / crate::PAGE_BYTES * crate::PAGE_BYTES
+        (self.memory_bytes / 256).clamp(256 << 10, 1 << 20) / crate::PAGE_BYTES * crate::PAGE_BYTES
     }
 
     /// Bytes written to a pack at once; a few times as much is on its way to the disk.

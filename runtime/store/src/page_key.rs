@@ -43,11 +43,9 @@ impl PageKey {
         Self(bytes)
     }
 
-    /// Hash for tables: digests are uniform already.
-    pub(crate) fn hash64(&self) -> u64 {
-        let mut low = [0; 8];
-        low.copy_from_slice(&self.0[..8]);
-        u64::from_le_bytes(low)
+    /// The bytes as numbers, the last four of them in both of the last two.
+    pub(crate) fn words(&self) -> [u64; 4] {
+        [0, 8, 16, 20].map(|at| self.0[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word)))
     }
 
     /// The key in hex, as messages show it.

@@ -9,13 +9,16 @@ use rayon::prelude::*;
 
 use super::{Attempt, Sharing, room::check_room};
 use crate::{
-    PAGE_BYTES, PageKey, Result, StoreError,
-    codec::{Codec, Encoder},
+    Compression, PAGE_BYTES, PageKey, Result, StoreError,
+    codec::{self, Codec},
     format::pack::RUN_PAGES_MAX,
     index::{Index, Shareable},
     key_table::Place,
     pack::page_item,
 };
+
+/// The first batch of a call is hashed while nothing is written, so there should be some more.
+const BATCHES_OF_A_CALL: usize = 8;
 
 impl Attempt {
     /// Writes pages (any number of whole ones) and returns their keys. A page that is in the store is not written again.
@@ -28,6 +31,12 @@ impl Attempt {
         self.shared.refresh()?;
         let written = self.write_batches(pages);
         self.guard(written)
+    }
+
+    /// How many bytes of pages a call of [`Attempt::write_pages`] is best given: enough that one part is hashed while
+    /// another is written.
+    pub fn best_call_bytes(&self) -> usize {
+        BATCHES_OF_A_CALL * self.shared.options.batch_bytes()
     }
 
     /// The keys that neither the store nor this attempt has, each once.
@@ -70,15 +79,15 @@ impl Attempt {
             return Ok(());
         }
         let compression = self.shared.options.compression;
-        let encode = |encoder: &mut Encoder, numbers: &[usize]| encode_run(encoder, batch, numbers);
-        let runs: Vec<_> = new.par_chunks(RUN_PAGES_MAX).map_init(|| Encoder::new(compression), encode).collect();
+        let runs: Vec<_> =
+            new.par_chunks(RUN_PAGES_MAX).map(|numbers| EncodedRun::new(compression, batch, numbers)).collect();
         check_room(&self.shared.files, runs.iter().map(|run| run.stored.len()).sum())?;
         let mut counts = self.counts;
         let writer = self.writer()?;
         for (run, numbers) in runs.iter().zip(new.chunks(RUN_PAGES_MAX)) {
             counts.new_bytes += (numbers.len() * PAGE_BYTES) as u64;
             counts.compressed_bytes += run.stored.len() as u64;
-            writer.append_run(run.codec, numbers.len(), &run.stored)?;
+            writer.append_run(run.codec, numbers.len(), run.crc, &run.stored)?;
         }
         self.counts = counts;
         Ok(())
@@ -115,20 +124,24 @@ impl Attempt {
 struct EncodedRun<'a> {
     codec: Codec,
     stored: Cow<'a, [u8]>,
+    crc: u32,
 }
 
-/// Encodes the pages of `batch` with these numbers; a raw run of neighbours is not even copied.
-fn encode_run<'a>(encoder: &mut Encoder, batch: &'a [u8], numbers: &[usize]) -> EncodedRun<'a> {
-    let neighbours = numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]);
-    let page = |number: usize| &batch[number * PAGE_BYTES..(number + 1) * PAGE_BYTES];
-    let raw = if neighbours {
-        let start = numbers[0] * PAGE_BYTES;
-        Cow::Borrowed(&batch[start..start + numbers.len() * PAGE_BYTES])
-    } else {
-        Cow::Owned(numbers.iter().map(|number| page(*number)).collect::<Vec<_>>().concat())
-    };
-    match encoder.encode(&raw) {
-        Some((codec, stored)) => EncodedRun { codec, stored: stored.into() },
-        None => EncodedRun { codec: Codec::Raw, stored: raw },
+impl<'a> EncodedRun<'a> {
+    /// Encodes the pages of `batch` with these numbers; a raw run of neighbours is not even copied.
+    fn new(compression: Compression, batch: &'a [u8], numbers: &[usize]) -> Self {
+        let neighbours = numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+        let page = |number: usize| &batch[number * PAGE_BYTES..(number + 1) * PAGE_BYTES];
+        let raw = if neighbours {
+            let start = numbers[0] * PAGE_BYTES;
+            Cow::Borrowed(&batch[start..start + numbers.len() * PAGE_BYTES])
+        } else {
+            Cow::Owned(numbers.iter().map(|number| page(*number)).collect::<Vec<_>>().concat())
+        };
+        let (codec, stored) = match codec::encode(compression, &raw) {
+            Some((codec, encoded)) => (codec, encoded.into()),
+            None => (Codec::Raw, raw),
+        };
+        Self { codec, crc: crc32fast::hash(&stored), stored }
     }
 }

@@ -7,10 +7,12 @@
 //! In a large table every look is two cache misses. Callers have hundreds of keys at once, so there are calls for many
 //! keys, in which the misses of 32 keys are waited for together: several times as fast as one key after the other.
 
+mod seed;
 mod slots;
 
 use std::hint::black_box;
 
+use seed::Seed;
 use slots::{Home, Slots};
 
 use crate::PageKey;
@@ -40,6 +42,7 @@ pub struct Entry {
 pub struct KeyTable {
     blocks: Vec<Vec<Entry>>,
     slots: Slots,
+    seed: Seed,
 }
 
 impl KeyTable {
@@ -90,7 +93,7 @@ impl KeyTable {
             self.blocks.push(Vec::with_capacity(if at == 0 { 16 } else { BLOCK_ENTRIES }));
         }
         self.blocks[at / BLOCK_ENTRIES].push(Entry { key, place });
-        self.slots.insert(short_hash(&key), at as u32);
+        self.slots.insert(self.seed.hash(&key), at as u32);
         true
     }
 
@@ -149,7 +152,8 @@ impl KeyTable {
         let mut hashes = [(0, Home::default()); TOGETHER];
         let mut count = 0;
         for (key, hash) in keys.zip(&mut hashes) {
-            *hash = (short_hash(key), self.slots.home(short_hash(key)));
+            let short = self.seed.hash(key);
+            *hash = (short, self.slots.home(short));
             count += 1;
         }
         let hashes = &hashes[..count];
@@ -160,25 +164,20 @@ impl KeyTable {
         }
         black_box(candidates.iter().flatten().fold(0, |seen, &at| {
             let Entry { key, place } = self.entry(at);
-            seen ^ short_hash(key) ^ place.item
+            seen ^ key.words()[0] as u32 ^ place.item
         }));
         candidates
     }
 
     #[inline]
     fn find(&self, key: &PageKey) -> Option<u32> {
-        self.slots.find(short_hash(key), |at| self.entry(at).key == *key)
+        self.slots.find(self.seed.hash(key), |at| self.entry(at).key == *key)
     }
 
     #[inline]
     fn entry(&self, at: u32) -> &Entry {
         &self.blocks[at as usize / BLOCK_ENTRIES][at as usize % BLOCK_ENTRIES]
     }
-}
-
-#[inline]
-fn short_hash(key: &PageKey) -> u32 {
-    key.hash64() as u32
 }
 
 #[cfg(test)]

@@ -47,12 +47,11 @@ impl PackWriter {
         self.end >= pack_bytes.min(PACK_BYTES_MAX) || self.pages >= PACK_PAGES_MAX
     }
 
-    /// Appends a run of `pages` pages, encoded as `stored`.
-    pub fn append_run(&mut self, codec: Codec, pages: usize, stored: &[u8]) -> Result<()> {
+    /// Appends a run of `pages` pages, encoded as `stored`, whose CRC-32 is `crc`.
+    pub fn append_run(&mut self, codec: Codec, pages: usize, crc: u32, stored: &[u8]) -> Result<()> {
         if codec == Codec::Raw {
             self.align()?;
         }
-        let crc = crc32fast::hash(stored);
         self.runs.push(Run { offset: self.end, stored_bytes: stored.len() as u32, crc, pages: pages as u16, codec });
         self.pages += pages;
         self.append(stored)
