@@ -13,7 +13,7 @@ use super::{Attempt, Sharing};
 use crate::{
     Digest, PageKey, PageList, PageListRef, Result, StoreError,
     files::PackName,
-    index::Shareable,
+    index::{Index, Shareable},
     key_table::Place,
     page_list::{
         Leaf,
@@ -66,25 +66,32 @@ impl Attempt {
     fn find_pages(&self, leaves: &[&Leaf]) -> Result<BTreeSet<PackName>> {
         let index = self.shared.index();
         let mut condemned = BTreeSet::new();
+        // One after the other: nobody may wait for the threads of the pool who holds the index.
         for leaf in leaves.iter().filter(|leaf| !leaf.is_known_in(index.generation)) {
-            let mut stays_known = true;
-            self.pages.touch(leaf.keys());
-            for (key, found) in leaf.keys().iter().zip(index.shareable_pages(leaf.keys(), self.row.id)) {
-                stays_known &= found == Shareable::Yes;
-                match found {
-                    Shareable::Yes | Shareable::ThisTime => {}
-                    _ if self.pages.get(key).is_some() => {}
-                    Shareable::Condemned(pack) => drop(condemned.insert(pack)),
-                    Shareable::Missing => {
-                        return Err(StoreError::UnknownPage { path: self.shared.files.path(""), page: key.hex() });
-                    }
-                }
-            }
-            if stays_known {
-                leaf.note_known(index.generation);
-            }
+            self.find_pages_of(&index, leaf, &mut condemned)?;
         }
         Ok(condemned)
+    }
+
+    fn find_pages_of(&self, index: &Index, leaf: &Leaf, condemned: &mut BTreeSet<PackName>) -> Result<()> {
+        let (mut stays_known, keys) = (true, leaf.keys());
+        for ((key, found), own) in
+            keys.iter().zip(index.shareable_pages(keys, self.row.id)).zip(self.pages.get_many(keys))
+        {
+            stays_known &= found == Shareable::Yes;
+            match found {
+                Shareable::Yes | Shareable::ThisTime => {}
+                _ if own.is_some() => {}
+                Shareable::Condemned(pack) => drop(condemned.insert(pack)),
+                Shareable::Missing => {
+                    return Err(StoreError::UnknownPage { path: self.shared.files.path(""), page: key.hex() });
+                }
+            }
+        }
+        if stays_known {
+            leaf.note_known(index.generation);
+        }
+        Ok(())
     }
 }
 

@@ -220,6 +220,10 @@ impl Index {
             self.push(pack);
         }
         for (own, table) in [(pages, &mut self.pages), (nodes, &mut self.nodes)] {
+            if first == 0 && table.is_empty() {
+                *table = own;
+                continue;
+            }
             let moved = own.into_entries().map(|Entry { key, place }| {
                 let place = Place { pack: first + place.pack, item: place.item };
                 Entry { key, place }
