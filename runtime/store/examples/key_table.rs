@@ -219,7 +219,7 @@ fn random_reads(bytes: usize) -> f64 {
     let mut state = 1;
     let begun = cpu_ns();
     let sum = (0..READS).fold(0, |sum: u64, _| {
-        sum.wrapping_add(words[((random(&mut state) >> 32) * words.len() as u64 >> 32) as usize])
+        sum.wrapping_add(words[(((random(&mut state) >> 32) * words.len() as u64) >> 32) as usize])
     });
     black_box(sum);
     READS as f64 * 1e3 / (cpu_ns() - begun) as f64
