@@ -91,6 +91,27 @@ fn an_attempt_after_a_failed_write_cannot_be_sealed_and_says_why() {
 }
 
 #[test]
+fn an_attempt_ends_before_the_file_system_is_full_and_counts_what_is_on_its_way_there() {
+    let (memory, faults) = (Memory::default(), Faults::default());
+    let faulty = Faulty::new(memory.clone(), faults.clone());
+    let store = Store::create_or_open_on(Arc::new(faulty), &StoreOptions::default()).unwrap();
+    let first = checkpoint(&store, "a", &[1, 3]).unwrap();
+    // Half of it is written as one call, and nothing of that need have reached the disk yet.
+    faults.leave_room(4 << 20);
+    faults.delay(std::time::Duration::from_millis(50));
+    let noise = |first: u64| pages(&(first..first + 512).map(|n| 2 * n + 1).collect::<Vec<_>>());
+    let mut attempt = store.begin(start("a")).unwrap();
+    attempt.check_room().unwrap();
+    attempt.write_pages(&noise(100)).unwrap();
+    let error = attempt.write_pages(&noise(1000)).unwrap_err();
+    assert!(matches!(error, StoreError::NoRoom { free_bytes, .. } if free_bytes == 4 << 20), "{error}");
+    assert!(matches!(attempt.seal(end(), b"").unwrap_err(), StoreError::AttemptBroken { .. }));
+    faults.clear();
+    assert!(read_back(&store, first.id, 2).unwrap() == pages(&[1, 3]));
+    no_space_is_lost(&memory, "after the attempt");
+}
+
+#[test]
 fn an_attempt_that_was_taken_for_dead_is_not_published() {
     let (memory, faults) = (Memory::default(), Faults::default());
     let faulty = Faulty::new(memory.clone(), faults.clone());

@@ -7,7 +7,7 @@ use std::{borrow::Cow, collections::HashSet};
 
 use rayon::prelude::*;
 
-use super::{Attempt, Sharing, room::check_room};
+use super::{Attempt, Sharing};
 use crate::{
     Compression, PAGE_BYTES, PageKey, Result, StoreError,
     codec::{self, Codec},
@@ -81,7 +81,7 @@ impl Attempt {
         let compression = self.shared.options.compression;
         let runs: Vec<_> =
             new.par_chunks(RUN_PAGES_MAX).map(|numbers| EncodedRun::new(compression, batch, numbers)).collect();
-        check_room(&self.shared.files, runs.iter().map(|run| run.stored.len()).sum())?;
+        self.check_room_for(runs.iter().map(|run| run.stored.len()).sum())?;
         let mut counts = self.counts;
         let writer = self.writer()?;
         for (run, numbers) in runs.iter().zip(new.chunks(RUN_PAGES_MAX)) {

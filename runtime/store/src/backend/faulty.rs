@@ -49,6 +49,7 @@ struct Plan {
     at: Option<(usize, bool, i32)>,
     kind: Option<(Operation, i32)>,
     delay: Duration,
+    free_bytes: Option<u64>,
 }
 
 /// The faults of one [`Faulty`] back end, to be set while it is in use. Clones are the same.
@@ -77,10 +78,15 @@ impl Faults {
         self.plan().delay = delay;
     }
 
+    /// The file system says that it is one of so many bytes, and empty, whatever is written.
+    pub fn leave_room(&self, free_bytes: u64) {
+        self.plan().free_bytes = Some(free_bytes);
+    }
+
     /// Nothing fails and nothing is slow any more.
     pub fn clear(&self) {
         let mut plan = self.plan();
-        (plan.at, plan.kind, plan.delay) = (None, None, Duration::ZERO);
+        *plan = Plan { done: plan.done, ..Plan::default() };
     }
 
     /// How many operations that change something there were since `fail_at`, or since the beginning.
@@ -188,7 +194,10 @@ impl<B: Backend> Backend for Faulty<B> {
 
     fn room(&self) -> io::Result<Option<Room>> {
         self.faults.pass(Operation::Room)?;
-        self.inner.room()
+        match self.faults.plan().free_bytes {
+            Some(free_bytes) => Ok(Some(Room { free_bytes, total_bytes: free_bytes })),
+            None => self.inner.room(),
+        }
     }
 
     fn is_held(&self, name: &str) -> io::Result<bool> {

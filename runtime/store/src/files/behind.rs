@@ -10,7 +10,11 @@
 use std::{
     io, mem,
     path::PathBuf,
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::{Receiver, Sender, channel},
+    },
     thread::{self, JoinHandle},
 };
 
@@ -63,6 +67,9 @@ pub(crate) struct WriteBehind {
     unmade: usize,
     tasks: Option<Sender<Task>>,
     written: Receiver<Buffer>,
+    /// Bytes that were appended here, and those of them that the file has.
+    appended_bytes: u64,
+    written_bytes: Arc<AtomicU64>,
     thread: Option<JoinHandle<Result<()>>>,
     path: PathBuf,
 }
@@ -72,11 +79,14 @@ impl WriteBehind {
     pub fn start(mut output: Output, point: Point, buffer_bytes: usize) -> Result<Self> {
         let ((tasks, given), (done, written)) = (channel(), channel());
         let path = output.path();
+        let written_bytes = Arc::new(AtomicU64::new(0));
+        let counter = written_bytes.clone();
         let work = move || {
             for task in given {
                 match task {
                     Task::Append(mut buffer) => {
                         output.append(buffer.filled(), point)?;
+                        counter.fetch_add(buffer.filled().len() as u64, Relaxed);
                         buffer.clear();
                         let _ = done.send(buffer); // nobody waits for it when the last ones are written
                     }
@@ -91,11 +101,13 @@ impl WriteBehind {
             source,
         })?;
         let (filling, unmade) = (Buffer::new(buffer_bytes), BUFFERS - 1);
-        Ok(Self { filling, unmade, tasks: Some(tasks), written, thread: Some(thread), path })
+        let (tasks, thread) = (Some(tasks), Some(thread));
+        Ok(Self { filling, unmade, tasks, written, appended_bytes: 0, written_bytes, thread, path })
     }
 
     /// Adds bytes at the end.
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.appended_bytes += bytes.len() as u64;
         let mut others = self.filling.fill(bytes);
         while !others.is_empty() {
             let empty = self.empty_buffer()?;
@@ -104,6 +116,11 @@ impl WriteBehind {
             others = self.filling.fill(others);
         }
         Ok(())
+    }
+
+    /// Bytes that still have to find room in the file system.
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.appended_bytes - self.written_bytes.load(Relaxed)
     }
 
     /// Begins to make all of it durable; [`WriteBehind::wait`] says whether it is. Nothing can be added any more.

@@ -42,6 +42,11 @@ impl PackWriter {
         self.runs.len()
     }
 
+    /// Bytes that still have to find room in the file system.
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.output.unwritten_bytes()
+    }
+
     /// Whether the next run belongs into another pack.
     pub fn is_full(&self, pack_bytes: u64) -> bool {
         self.end >= pack_bytes.min(PACK_BYTES_MAX) || self.pages >= PACK_PAGES_MAX
