@@ -215,6 +215,13 @@ impl Disk {
         mount(Some("ckpt-test"), &self.0, Some("tmpfs"), flags, Some(size.as_str())).expect("root may mount a tmpfs");
     }
 
+    /// A store on it, and a program whose checkpoints go there.
+    fn store_and_program(&self) -> (Store, Program) {
+        let store = Store::at(self.0.join("store"));
+        let program = program().variable("CKPT_DIR", store.path());
+        (store, program)
+    }
+
     fn grow(&self, mib: usize) {
         self.mount(MsFlags::MS_REMOUNT, mib);
     }
@@ -230,8 +237,7 @@ impl Drop for Disk {
 fn on_a_full_disk_the_program_goes_on_and_the_checkpoint_before_stays() {
     let scene = Scene::of_at_most(Duration::from_secs(120));
     let disk = Disk::new(&scene, 48);
-    let store = Store::at(disk.0.join("store"));
-    let program = program().variable("CKPT_DIR", store.path());
+    let (store, program) = disk.store_and_program();
     let reference = reference(&scene, &program);
     let mut life = Life::preloaded(&scene, "life", &program);
     life.output.wait_for_more_lines(1);
@@ -261,8 +267,7 @@ fn on_a_full_disk_the_program_goes_on_and_the_checkpoint_before_stays() {
 fn prune_works_on_a_full_disk() {
     let scene = Scene::of_at_most(Duration::from_secs(120));
     let disk = Disk::new(&scene, 96);
-    let store = Store::at(disk.0.join("store"));
-    let program = program().variable("CKPT_DIR", store.path());
+    let (store, program) = disk.store_and_program();
     let reference = reference(&scene, &program);
     let life = checkpointed(&scene, "life", &program, 2);
     let filler = disk.0.join("filler");

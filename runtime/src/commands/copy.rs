@@ -42,13 +42,14 @@ pub struct Arguments {
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     let (dir, id) = directory_and_number(&arguments.from);
     let from = location::open(&dir)?;
-    let ids = chosen(&dir, from.attempts()?, id, arguments.job.as_deref())?;
+    let attempts = from.attempts()?;
+    let ids = chosen(&dir, &attempts, id, arguments.job.as_deref())?;
     let options = StoreOptions { digest: from.digest(), ..StoreOptions::default() };
     let to = Location::of(&arguments.to)?.create_or_open(&options)?;
     let mut progress = Progress::start();
     let mut lines = Vec::new();
     for id in ids {
-        let total_bytes = from.manifest(id)?.row.memory_bytes;
+        let total_bytes = attempts.iter().find(|row| row.id == id).map_or(0, |row| row.memory_bytes);
         let mut done_bytes = 0;
         let copied = from.copy_checkpoint(id, &to, &mut |pages| {
             done_bytes += pages * PAGE_BYTES as u64;
@@ -76,11 +77,11 @@ fn directory_and_number(from: &str) -> (PathBuf, Option<u64>) {
     }
 }
 
-fn chosen(dir: &Path, attempts: Vec<AttemptRow>, id: Option<u64>, job: Option<&str>) -> Result<Vec<u64>> {
+fn chosen(dir: &Path, attempts: &[AttemptRow], id: Option<u64>, job: Option<&str>) -> Result<Vec<u64>> {
     if let Some(id) = id {
-        return Ok(vec![which_checkpoint::select(dir, &attempts, Some(id), job)?]);
+        return Ok(vec![which_checkpoint::select(dir, attempts, Some(id), job)?]);
     }
-    let of_job = which_checkpoint::attempts_of(dir, attempts, job)?;
+    let of_job = which_checkpoint::attempts_of(dir, attempts.to_vec(), job)?;
     let ids: Vec<u64> = of_job.iter().filter(|row| row.state == AttemptState::Sealed).map(|row| row.id).collect();
     if ids.is_empty() {
         let why = std::io::Error::other("there is none to copy; `ckpt list` tells what was attempted");

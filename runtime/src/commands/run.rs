@@ -111,7 +111,8 @@ fn start(mut command: Command, program: &OsStr, agent: AwaitingProgram) -> Resul
 /// Says at once what the agent will say in the log. Whatever else is wrong with the store is the agent's to say.
 fn warn_of_other_digest(dir: &Path, option: Option<Digest>) {
     let environment = || std::env::var(ENV_DIGEST).ok().and_then(|name| check_digest(&name).ok());
-    let warning = Store::open(dir).ok().and_then(|store| digest_warning(&store, option.or_else(environment)));
+    let Some(wanted) = option.or_else(environment) else { return };
+    let warning = Store::open(dir).ok().and_then(|store| digest_warning(&store, Some(wanted)));
     if let Some(warning) = warning {
         eprintln!("ckpt: {warning}");
     }

@@ -33,7 +33,7 @@ fn by_id(dir: &Path, attempts: &[AttemptRow], id: u64, job: Option<&str>) -> Res
 }
 
 fn newest(dir: &Path, attempts: &[AttemptRow], job: Option<&str>) -> Result<u64> {
-    let meant: Vec<&AttemptRow> = attempts.iter().filter(|row| job.is_none_or(|job| is_of(row, job))).collect();
+    let meant: Vec<&AttemptRow> = attempts.iter().filter(|row| job.is_none_or(|job| row.is_of(job))).collect();
     let newest_of_jobs = newest_sealed_of_each_job(&meant);
     match (newest_of_jobs.as_slice(), meant.iter().max_by_key(|row| row.id), job) {
         ([only], _, _) => {
@@ -58,16 +58,16 @@ fn newest(dir: &Path, attempts: &[AttemptRow], job: Option<&str>) -> Result<u64>
 /// The attempts of `job`, or all; a job that the store has never seen is a mistake of the user's.
 pub fn attempts_of(dir: &Path, attempts: Vec<AttemptRow>, job: Option<&str>) -> Result<Vec<AttemptRow>> {
     let Some(job) = job else { return Ok(attempts) };
-    if !attempts.is_empty() && !attempts.iter().any(|row| is_of(row, job)) {
+    if !attempts.is_empty() && !attempts.iter().any(|row| row.is_of(job)) {
         return Err(no_such_job(dir, &attempts, job));
     }
-    Ok(attempts.into_iter().filter(|row| is_of(row, job)).collect())
+    Ok(attempts.into_iter().filter(|row| row.is_of(job)).collect())
 }
 
 /// An error if `row` is known to be of another job than `job`.
 pub fn refuse_other_job(row: &AttemptRow, job: Option<&str>) -> Result<()> {
     match job {
-        Some(job) if !is_of(row, job) => {
+        Some(job) if !row.is_of(job) => {
             let message = format!("checkpoint {} belongs to job {} ({}), not to {job}", row.id, row.job, row.name);
             Err(Error::Usage(message))
         }
@@ -92,10 +92,6 @@ pub fn is_unreadable(row: &AttemptRow) -> bool {
 /// To go back to older memory in silence would be a guess too.
 fn unreadable_after(attempts: &[AttemptRow], id: u64) -> Option<&AttemptRow> {
     attempts.iter().find(|row| row.id > id && is_unreadable(row))
-}
-
-fn is_of(row: &AttemptRow, job: &str) -> bool {
-    row.job == job || row.name == job
 }
 
 fn no_such_job(dir: &Path, attempts: &[AttemptRow], job: &str) -> Error {

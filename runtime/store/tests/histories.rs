@@ -9,18 +9,7 @@ use ckpt_store::{
 };
 
 mod story;
-use story::{decode, encode, end, page, pages, start};
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
+use story::{Random, decode, encode, end, page, pages, start};
 
 type Region = BTreeMap<u64, u64>;
 

@@ -15,24 +15,13 @@ use std::{
 use ckpt_store::{AttemptRow, AttemptState, PageList, Store};
 
 mod story;
-use story::{encode, end, pages, read_back, start};
+use story::{Random, encode, end, pages, read_back, start};
 
 const DIR: &str = "CKPT_TEST_DIR";
 const JOB: &str = "CKPT_TEST_JOB";
 const SEED: &str = "CKPT_TEST_SEED";
 const ROUNDS: u64 = 200;
 const KEPT: usize = 2;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
 
 #[test]
 #[ignore = "what the other test runs as a process of its own"]

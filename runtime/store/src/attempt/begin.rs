@@ -125,6 +125,5 @@ impl Found {
 
 /// The attempts whose packs count.
 fn ended(manifests: &[(u64, Kind)]) -> HashSet<u64> {
-    let ended = manifests.iter().filter(|(_, kind)| matches!(kind, Kind::Manifest | Kind::Retired));
-    ended.map(|(id, _)| *id).collect()
+    manifests.iter().filter(|(_, kind)| kind.makes_packs_count()).map(|(id, _)| *id).collect()
 }

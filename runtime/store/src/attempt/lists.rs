@@ -5,9 +5,9 @@
 //! generation of the index. That a leaf is stored says nothing about its pages: a pack that is needed for other things
 //! keeps its nodes when their pages are gone.
 
-use rayon::prelude::*;
-
 use std::collections::BTreeSet;
+
+use rayon::prelude::*;
 
 use super::{Attempt, Sharing};
 use crate::{

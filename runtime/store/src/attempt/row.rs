@@ -113,6 +113,11 @@ impl AttemptRow {
         }
     }
 
+    /// Whether it is of `job`, which is an id or a name.
+    pub fn is_of(&self, job: &str) -> bool {
+        self.job == job || self.name == job
+    }
+
     /// Whether it belongs to no job: the store's own work.
     pub(crate) fn is_housekeeping(&self) -> bool {
         self.job.is_empty() && !self.trigger.is_empty()

@@ -49,6 +49,11 @@ impl Kind {
         Self::Failed,
     ];
 
+    /// Whether the packs of an attempt that has such a file count.
+    pub fn makes_packs_count(self) -> bool {
+        matches!(self, Self::Manifest | Self::Retired)
+    }
+
     fn parts(self) -> (&'static str, &'static str) {
         match self {
             Self::Manifest => (MANIFESTS, "manifest"),

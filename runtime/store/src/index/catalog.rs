@@ -21,8 +21,8 @@ impl Catalog {
     /// a list of condemned packs that is gone by now has been worked off, and its packs are gone too.
     pub fn read(files: &Files) -> Result<Self> {
         let names = files.list_kinds(MANIFESTS)?;
-        let counts = |(id, kind): &(u64, Kind)| matches!(kind, Kind::Manifest | Kind::Retired).then_some(*id);
-        let counted: HashSet<u64> = names.iter().filter_map(counts).collect();
+        let counted: HashSet<u64> =
+            names.iter().filter(|(_, kind)| kind.makes_packs_count()).map(|(id, _)| *id).collect();
         let mut condemned = HashMap::new();
         for (highest, packs) in read_condemned(files, &names)? {
             for pack in packs {

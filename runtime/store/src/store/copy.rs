@@ -92,10 +92,15 @@ fn copy_pages(from: &Store, attempt: &mut Attempt, list: &PageList, progress: &m
     let keys: Vec<PageKey> = list.iter().map(|(_, key)| key).collect();
     for window in keys.chunks(WINDOW_PAGES) {
         let missing = attempt.missing_pages(window)?;
-        room.resize(missing.len() * PAGE_BYTES, 0);
-        from.read_pages(&missing, &mut room)?;
-        attempt.write_pages(&room)?;
+        copy_window(from, attempt, &missing, &mut room)?;
         progress(window.len() as u64);
     }
     Ok(())
+}
+
+/// Reads pages, each proved by its digests, into `room`, and writes them into `attempt`.
+pub(super) fn copy_window(from: &Store, attempt: &mut Attempt, keys: &[PageKey], room: &mut Vec<u8>) -> Result<()> {
+    room.resize(keys.len() * PAGE_BYTES, 0);
+    from.read_pages(keys, room)?;
+    attempt.write_pages(room).map(drop)
 }

@@ -53,7 +53,7 @@ impl Store {
         let sealed = self.shared.files.list_sealed()?;
         let Some(job) = job else { return Ok(sealed.last().copied()) };
         for id in sealed.into_iter().rev() {
-            if self.sealed_row(id)?.is_some_and(|row| row.job == job || row.name == job) {
+            if self.sealed_row(id)?.is_some_and(|row| row.is_of(job)) {
                 return Ok(Some(id));
             }
         }

@@ -68,3 +68,16 @@ pub fn encode(root: &PageListRef) -> Vec<u8> {
 pub fn decode(state: &[u8]) -> PageListRef {
     ciborium::from_reader(state).unwrap()
 }
+
+/// Numbers from a seed other than 0 (xorshift64).
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next one, less than `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}

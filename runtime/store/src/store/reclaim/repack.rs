@@ -5,7 +5,12 @@
 
 use super::{Reach, Reclaimed};
 use crate::{
-    Attempt, PAGE_BYTES, PageKey, Result, attempt::begin, files::PackName, key_table::Place, pack, store::Store,
+    Attempt, PageKey, Result,
+    attempt::begin,
+    files::PackName,
+    key_table::Place,
+    pack,
+    store::{Store, copy::copy_window},
 };
 
 /// Pages copied at once: 16 MiB.
@@ -62,15 +67,13 @@ fn copy_pack(store: &Store, reach: &Reach, attempt: &mut Attempt, position: u32,
     Ok(())
 }
 
-/// Reads pages, each proved by its digests, and writes them into `attempt`.
+/// Copies pages into `attempt`.
 pub(super) fn copy_pages(store: &Store, attempt: &mut Attempt, keys: impl Iterator<Item = PageKey>) -> Result<()> {
-    let mut pages = Vec::new();
+    let mut room = Vec::new();
     let mut keys = keys.peekable();
     while keys.peek().is_some() {
         let window: Vec<PageKey> = keys.by_ref().take(WINDOW_PAGES).collect();
-        pages.resize(window.len() * PAGE_BYTES, 0);
-        store.read_pages(&window, &mut pages)?;
-        attempt.write_pages(&pages)?;
+        copy_window(store, attempt, &window, &mut room)?;
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ pub(super) fn choose(store: &Store, keep: usize, job: Option<&str>) -> Result<Ve
 fn sealed_by_job(store: &Store, job: Option<&str>) -> Result<BTreeMap<String, Vec<AttemptRow>>> {
     let mut jobs: BTreeMap<String, Vec<AttemptRow>> = BTreeMap::new();
     for row in store.attempts()? {
-        if row.state == AttemptState::Sealed && job.is_none_or(|job| row.job == job || row.name == job) {
+        if row.state == AttemptState::Sealed && job.is_none_or(|job| row.is_of(job)) {
             jobs.entry(row.job.clone()).or_default().push(row);
         }
     }
