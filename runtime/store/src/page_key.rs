@@ -44,8 +44,10 @@ impl PageKey {
     }
 
     /// The bytes as numbers, the last four of them in both of the last two.
+    #[inline]
     pub(crate) fn words(&self) -> [u64; 4] {
-        [0, 8, 16, 20].map(|at| self.0[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word)))
+        let word = |at: usize| self.0[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        [word(0), word(8), word(16), word(20)]
     }
 
     /// The key in hex, as messages show it.

@@ -108,7 +108,7 @@ impl NodeSink for Attempt {
 
     fn write(&mut self, key: PageKey, node: &[u8]) -> Result<()> {
         let writer = self.writer()?;
-        let (pack, item) = (writer.sequence(), writer.append_node(node)?);
+        let (pack, item) = (writer.sequence(), writer.append_node(key, node)?);
         self.nodes.insert(key, Place { pack, item });
         Ok(())
     }

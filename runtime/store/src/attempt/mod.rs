@@ -14,7 +14,7 @@ mod seal;
 use std::{fmt, sync::Arc};
 
 use crate::{
-    PageKey, PageListRef, Result, StoreError,
+    PageListRef, Result, StoreError,
     attempt::row::{AttemptRow, AttemptState, PageCounts},
     fault,
     files::{Kind, Output, PackName, behind::WriteBehind},
@@ -40,8 +40,6 @@ pub struct Attempt {
     finished: Vec<(OwnPack, Pack)>,
     /// The last of the finished packs, while its bytes become durable; those of the others are.
     syncing: Option<WriteBehind>,
-    /// How many pages and nodes lie in finished packs.
-    in_finished: (usize, usize),
     roots: Vec<PageListRef>,
     counts: PageCounts,
     broken: Option<String>,
@@ -80,7 +78,6 @@ impl Attempt {
             writer: None,
             finished: Vec::new(),
             syncing: None,
-            in_finished: (0, 0),
             roots: Vec::new(),
             counts: PageCounts::default(),
             broken: None,
@@ -159,14 +156,11 @@ impl Attempt {
     fn finish_pack(&mut self) -> Result<()> {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         let sequence = writer.sequence();
-        let keys = |table: &KeyTable, first| table.entries_from(first).map(|entry| entry.key).collect::<Vec<PageKey>>();
-        let finished = writer.finish(keys(&self.pages, self.in_finished.0), keys(&self.nodes, self.in_finished.1));
-        let (pack, bytes, syncing) = finished.inspect_err(|_| {
+        let (pack, bytes, syncing) = writer.finish().inspect_err(|_| {
             // The file stays to be removed.
             let name = PackName { attempt: self.row.id, sequence };
             let _ = self.shared.files.remove(&name.name(), fault::PACK_REMOVE);
         })?;
-        self.in_finished = (self.pages.len(), self.nodes.len());
         self.finished.push((OwnPack { sequence, bytes }, pack));
         let before = self.syncing.replace(syncing);
         before.map_or(Ok(()), WriteBehind::wait)

@@ -87,7 +87,7 @@ impl Attempt {
         for (run, numbers) in runs.iter().zip(new.chunks(RUN_PAGES_MAX)) {
             counts.new_bytes += (numbers.len() * PAGE_BYTES) as u64;
             counts.compressed_bytes += run.stored.len() as u64;
-            writer.append_run(run.codec, numbers.len(), run.crc, &run.stored)?;
+            writer.append_run(run.codec, numbers.iter().map(|number| keys[*number]), run.crc, &run.stored)?;
         }
         self.counts = counts;
         Ok(())

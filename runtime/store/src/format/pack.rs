@@ -48,6 +48,7 @@ pub(crate) struct NodePlace {
 }
 
 /// What the trailer says.
+#[derive(Default)]
 pub(crate) struct Trailer {
     pub runs: Vec<Run>,
     pub page_keys: Vec<PageKey>,

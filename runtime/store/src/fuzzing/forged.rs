@@ -139,10 +139,10 @@ fn sealed_store(run: Run<'_>, nodes: (Vec<PageKey>, Vec<Vec<u8>>), roots: &[Page
     let memory = Memory::of_files(&[(HEADER.into(), header.encode().to_vec())].into());
     let mut pack = PackWriter::create(&Files::new(Arc::new(memory.clone())), &STORE_ID, FIRST_PACK, 1 << 16)?;
     let (codec, stored, page_keys) = run;
-    pack.append_run(codec, page_keys.len(), crc32fast::hash(stored), stored)?;
+    pack.append_run(codec, page_keys.into_iter(), crc32fast::hash(stored), stored)?;
     let (node_keys, encoded) = nodes;
-    encoded.iter().try_for_each(|node| pack.append_node(node).map(drop))?;
-    let (_, bytes, syncing) = pack.finish(page_keys, node_keys)?;
+    encoded.iter().zip(node_keys).try_for_each(|(node, key)| pack.append_node(key, node).map(drop))?;
+    let (_, bytes, syncing) = pack.finish()?;
     syncing.wait()?;
     let contents = Contents { packs: vec![OwnPack { sequence: 0, bytes }], roots: roots.to_vec() };
     let mut row = AttemptRow::begun(1, start("small"));

@@ -1,23 +1,24 @@
 //! A table from keys to places in packs: 36 bytes an entry, and some 10 bytes to find it.
 //!
-//! Entries lie densely in blocks, in the order in which they came, and never move; slots with a part of the hash and a
-//! position find them (slots.rs). So loading is appending, the order doubles as the order of keys in a pack's trailer,
-//! and the table grows a little at a time. The first place a key was given stays, unless the caller chooses another.
+//! The table consists of shards (shard.rs), each of some ten thousand entries. A table of many entries never stops to
+//! grow: when it needs one more shard, a single one is split in two by one more bit of the hash (linear hashing), so the
+//! longest pause is to move 57,000 entries (2 ms), and the memory follows the size closely.
 //!
 //! In a large table every look is two cache misses. Callers have hundreds of keys at once, so there are calls for many
 //! keys, in which the misses of 32 keys are waited for together: several times as fast as one key after the other.
 
 mod seed;
-mod slots;
+mod shard;
 
 use std::hint::black_box;
 
 use seed::Seed;
-use slots::{Home, Slots};
+use shard::Shard;
 
 use crate::PageKey;
 
-const BLOCK_ENTRIES: usize = 1 << 14;
+/// Entries of a shard, on average; the fullest has about twice as many, which is less than [`shard::ENTRIES_MAX`].
+const SHARD_ENTRIES: usize = 28 << 10;
 /// Keys whose cache misses are waited for together.
 const TOGETHER: usize = 32;
 
@@ -37,42 +38,50 @@ pub struct Entry {
     pub place: Place,
 }
 
-/// Keys and their places: at most 2^32 - 1.
-#[derive(Default)]
+/// Keys and their places.
 pub struct KeyTable {
-    blocks: Vec<Vec<Entry>>,
-    slots: Slots,
+    shards: Vec<Shard>,
+    /// As many ones as the number of the last shard has bits.
+    mask: usize,
+    len: usize,
     seed: Seed,
+}
+
+/// Where the search for a key begins.
+#[derive(Clone, Copy, Default)]
+struct Search {
+    hash: u64,
+    shard: usize,
+    line: usize,
+}
+
+impl Default for KeyTable {
+    fn default() -> Self {
+        Self { shards: vec![Shard::default()], mask: 0, len: 0, seed: Seed::default() }
+    }
 }
 
 impl KeyTable {
     /// How many keys there are.
     pub fn len(&self) -> usize {
-        match self.blocks.last() {
-            Some(last) => (self.blocks.len() - 1) * BLOCK_ENTRIES + last.len(),
-            None => 0,
-        }
+        self.len
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
+        self.len == 0
     }
 
     /// The place of a key.
     pub fn get(&self, key: &PageKey) -> Option<Place> {
-        self.find(key).map(|at| self.entry(at).place)
+        let Search { hash, shard, line } = self.search(key);
+        let shard = &self.shards[shard];
+        Some(shard.entry(shard.find(hash, line, key).ok()?)?.place)
     }
 
     /// The place of each key, in their order.
     pub fn get_many<'a>(&'a self, keys: &'a [PageKey]) -> impl Iterator<Item = Option<Place>> + 'a {
-        keys.chunks(TOGETHER).flat_map(move |keys| {
-            let candidates = self.candidates(keys.iter());
-            keys.iter().zip(candidates).map(|(key, candidate)| {
-                let entry = self.entry(candidate?);
-                if entry.key == *key { Some(entry.place) } else { self.get(key) }
-            })
-        })
+        keys.chunks(TOGETHER).flat_map(move |keys| self.get_together(keys).into_iter().take(keys.len()))
     }
 
     /// Adds a key; `false`, and nothing changed, when it is there already.
@@ -82,19 +91,8 @@ impl KeyTable {
 
     /// Adds a key; when it is there already it gets the place that `choose` makes of its old one, and this is `false`.
     pub fn insert_or(&mut self, key: PageKey, place: Place, choose: impl FnOnce(Place) -> Place) -> bool {
-        if let Some(at) = self.find(&key) {
-            let entry = &mut self.blocks[at as usize / BLOCK_ENTRIES][at as usize % BLOCK_ENTRIES];
-            entry.place = choose(entry.place);
-            return false;
-        }
-        let at = self.len();
-        assert!(at < u32::MAX as usize, "a table of 2^32 keys");
-        if at.is_multiple_of(BLOCK_ENTRIES) {
-            self.blocks.push(Vec::with_capacity(if at == 0 { 16 } else { BLOCK_ENTRIES }));
-        }
-        self.blocks[at / BLOCK_ENTRIES].push(Entry { key, place });
-        self.slots.insert(self.seed.hash(&key), at as u32);
-        true
+        let search = self.search(&key);
+        self.insert_at(search, &Entry { key, place }, choose)
     }
 
     /// [`KeyTable::insert`] of each, in their order.
@@ -115,68 +113,112 @@ impl KeyTable {
             if together.is_empty() {
                 return;
             }
-            self.candidates(together.iter().map(|entry: &Entry| &entry.key));
-            for Entry { key, place } in together.drain(..) {
-                self.insert_or(key, place, |old| choose(old, place));
+            let searches = self.searches(together.iter().map(|entry: &Entry| &entry.key));
+            for (entry, search) in together.iter().zip(&searches) {
+                let search = self.search_of(search.hash);
+                self.insert_at(search, entry, |old| choose(old, entry.place));
             }
+            together.clear();
         }
     }
 
-    /// Keeps the entries that `keep` says yes to, in their order, and gives the memory of the others back.
+    /// Keeps the entries that `keep` says yes to, and gives the memory of the others back.
     pub fn retain(&mut self, mut keep: impl FnMut(&Entry) -> bool) {
         let entries = std::mem::take(self).into_entries();
         self.insert_many(entries.filter(|entry| keep(entry)));
     }
 
-    /// Every entry, in the order of insertion. The memory is given back on the way.
+    /// Every entry, in no order. The memory is given back on the way.
     pub fn into_entries(self) -> impl Iterator<Item = Entry> {
-        let Self { blocks, .. } = self;
-        blocks.into_iter().flatten()
-    }
-
-    /// Every entry from the `first`-th on, in the order of insertion.
-    pub fn entries_from(&self, first: usize) -> impl Iterator<Item = &Entry> {
-        let block = first / BLOCK_ENTRIES;
-        self.blocks.iter().skip(block).flatten().skip(first - block * BLOCK_ENTRIES)
+        self.shards.into_iter().flat_map(Shard::into_entries)
     }
 
     /// Looks for these keys, so that what follows finds everything in the cache.
     pub fn touch(&self, keys: &[PageKey]) {
-        keys.chunks(TOGETHER).for_each(|keys| _ = self.candidates(keys.iter()));
+        keys.chunks(TOGETHER).for_each(|keys| _ = self.searches(keys.iter()));
     }
 
-    /// For up to 32 keys the first entry of the same short hash. None of the loads of a pass waits for another one: the
-    /// CPU has many of them under way at once.
+    /// Where to look for up to 32 keys, whose lines are in the cache afterwards. The loads are a pass of their own, with
+    /// next to nothing between one and the next, so that the CPU has many of them under way at once.
     #[inline]
-    fn candidates<'a>(&self, keys: impl Iterator<Item = &'a PageKey>) -> [Option<u32>; TOGETHER] {
-        let mut hashes = [(0, Home::default()); TOGETHER];
+    fn searches<'a>(&self, keys: impl Iterator<Item = &'a PageKey>) -> [Search; TOGETHER] {
+        let mut searches = [Search::default(); TOGETHER];
         let mut count = 0;
-        for (key, hash) in keys.zip(&mut hashes) {
-            let short = self.seed.hash(key);
-            *hash = (short, self.slots.home(short));
+        for (key, search) in keys.zip(&mut searches) {
+            *search = self.search(key);
             count += 1;
         }
-        let hashes = &hashes[..count];
-        black_box(hashes.iter().fold(0, |seen, (_, home)| seen ^ self.slots.look(*home)));
-        let mut candidates = [None; TOGETHER];
-        for ((hash, home), candidate) in hashes.iter().zip(&mut candidates) {
-            *candidate = self.slots.first(*hash, *home);
+        let look = |seen, search: &Search| seen ^ self.shards[search.shard].look(search.line);
+        black_box(searches[..count].iter().fold(0, look));
+        searches
+    }
+
+    /// The places of up to 32 keys.
+    #[inline]
+    fn get_together(&self, keys: &[PageKey]) -> [Option<Place>; TOGETHER] {
+        let searches = self.searches(keys.iter());
+        let mut candidates = [0; TOGETHER];
+        for (search, candidate) in searches.iter().zip(&mut candidates).take(keys.len()) {
+            *candidate = self.shards[search.shard].candidate(search.hash, search.line);
         }
-        black_box(candidates.iter().flatten().fold(0, |seen, &at| {
-            let Entry { key, place } = self.entry(at);
-            seen ^ key.words()[0] as u32 ^ place.item
-        }));
-        candidates
+        let touch = |seen, (search, candidate): (&Search, &u16)| {
+            let Some(Entry { key, place }) = self.shards[search.shard].entry(*candidate) else { return seen };
+            seen ^ u64::from(place.item) ^ key.words()[0]
+        };
+        black_box(searches.iter().zip(&candidates).fold(0, touch));
+        let mut places = [None; TOGETHER];
+        for (((key, search), candidate), place) in keys.iter().zip(&searches).zip(&candidates).zip(&mut places) {
+            let shard = &self.shards[search.shard];
+            *place = match shard.entry(*candidate) {
+                Some(entry) if entry.key == *key => Some(entry.place),
+                None if *candidate == 0 && shard.ends(search.line) => None,
+                _ => self.get(key),
+            };
+        }
+        places
     }
 
     #[inline]
-    fn find(&self, key: &PageKey) -> Option<u32> {
-        self.slots.find(self.seed.hash(key), |at| self.entry(at).key == *key)
+    fn search(&self, key: &PageKey) -> Search {
+        self.search_of(self.seed.hash(key))
     }
 
     #[inline]
-    fn entry(&self, at: u32) -> &Entry {
-        &self.blocks[at as usize / BLOCK_ENTRIES][at as usize % BLOCK_ENTRIES]
+    fn search_of(&self, hash: u64) -> Search {
+        let shard = hash as u32 as usize & self.mask;
+        let shard = if shard < self.shards.len() { shard } else { shard & (self.mask >> 1) };
+        Search { hash, shard, line: self.shards[shard].home(hash) }
+    }
+
+    #[inline]
+    fn insert_at(&mut self, search: Search, entry: &Entry, choose: impl FnOnce(Place) -> Place) -> bool {
+        let shard = &mut self.shards[search.shard];
+        match shard.find(search.hash, search.line, &entry.key) {
+            Ok(at) => {
+                if let Some(entry) = shard.entry_mut(at) {
+                    entry.place = choose(entry.place);
+                }
+                false
+            }
+            Err(line) => {
+                shard.add(search.hash, line, entry, |key| self.seed.hash(key));
+                self.len += 1;
+                if self.len > self.shards.len() * SHARD_ENTRIES {
+                    self.add_shard();
+                }
+                true
+            }
+        }
+    }
+
+    /// Splits the shard whose turn it is.
+    #[cold]
+    fn add_shard(&mut self) {
+        let bit = 1 << self.shards.len().ilog2();
+        let split = self.shards.len() - bit;
+        let new = self.shards[split].split(|key| self.seed.hash(key), |hash| hash as usize & bit != 0);
+        self.shards.push(new);
+        self.mask = self.shards.len().next_power_of_two() - 1;
     }
 }
 
@@ -188,21 +230,24 @@ mod tests {
         crate::Digest::Sha1.key_of_bytes(&n.to_le_bytes())
     }
 
+    /// Enough for shards to be split, some of them twice.
+    const MANY: u64 = 5 * SHARD_ENTRIES as u64 + 5;
+
     #[test]
-    fn every_key_is_found_at_its_first_place_and_in_order() {
+    fn every_key_is_found_at_its_first_place_while_the_table_grows() {
         let mut table = KeyTable::default();
-        let count = 3 * BLOCK_ENTRIES as u64 + 5;
-        for n in 0..count {
+        for n in 0..MANY {
             assert!(table.insert(key(n), Place { pack: 1, item: n as u32 }));
             assert!(!table.insert(key(n / 2), Place { pack: 9, item: 9 }));
         }
-        assert_eq!(table.len() as u64, count);
-        for n in 0..count {
+        assert_eq!((table.len() as u64, table.shards.len()), (MANY, 6));
+        for n in 0..MANY {
             assert_eq!(table.get(&key(n)), Some(Place { pack: 1, item: n as u32 }));
+            assert_eq!(table.get(&key(MANY + n)), None);
         }
-        assert_eq!(table.get(&key(count)), None);
-        let from: Vec<u32> = table.entries_from(BLOCK_ENTRIES + 1).map(|entry| entry.place.item).collect();
-        assert_eq!(from, (BLOCK_ENTRIES as u32 + 1..count as u32).collect::<Vec<_>>());
+        let mut items: Vec<u32> = table.into_entries().map(|entry| entry.place.item).collect();
+        items.sort_unstable();
+        assert!(items.into_iter().eq(0..MANY as u32));
     }
 
     #[test]
@@ -247,14 +292,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_is_gone_and_the_rest_stays_in_order() {
+    fn what_is_not_kept_is_gone_and_the_rest_stays() {
         let mut table = KeyTable::default();
-        let count = BLOCK_ENTRIES as u64 * 2;
-        table.insert_many((0..count).map(|n| Entry { key: key(n), place: Place { pack: 0, item: n as u32 } }));
+        table.insert_many((0..MANY).map(|n| Entry { key: key(n), place: Place { pack: 0, item: n as u32 } }));
         table.retain(|entry| entry.place.item.is_multiple_of(3));
-        assert_eq!(table.len() as u64, count.div_ceil(3));
-        let kept: Vec<u32> = table.entries_from(0).map(|entry| entry.place.item).collect();
-        assert_eq!(kept, (0..count as u32).step_by(3).collect::<Vec<_>>());
-        assert!((0..count).all(|n| table.get(&key(n)).is_some() == n.is_multiple_of(3)));
+        assert_eq!(table.len() as u64, MANY.div_ceil(3));
+        assert!((0..MANY).all(|n| table.get(&key(n)).is_some() == n.is_multiple_of(3)));
     }
 }

@@ -19,11 +19,11 @@ impl Default for Seed {
 }
 
 impl Seed {
-    /// 32 bits that depend on every bit of the key.
+    /// 64 bits that depend on every bit of the key.
     #[inline]
-    pub fn hash(&self, key: &PageKey) -> u32 {
+    pub fn hash(&self, key: &PageKey) -> u64 {
         let ([a, b, c, d], [s, t, u, v]) = (key.words(), self.0);
-        (folded(a ^ s, b ^ t) ^ folded(c ^ u, d ^ v)) as u32
+        folded(a ^ s, b ^ t) ^ folded(c ^ u, d ^ v)
     }
 }
 
@@ -49,14 +49,17 @@ mod tests {
             bytes[bit / 8] = 1 << (bit % 8);
             keys.push(PageKey::from_bytes(bytes));
         }
-        let hashes: HashSet<u32> = keys.iter().map(|key| one.hash(key)).collect();
+        let hashes: HashSet<u64> = keys.iter().map(|key| one.hash(key)).collect();
         assert!(hashes.len() >= keys.len() - 1, "of {} keys {} hashes", keys.len(), hashes.len());
-        let alike = (0..10_000_u32).map(|n| {
+        let alike = |n: u32| {
             let mut bytes = [7; 28];
             bytes[24..].copy_from_slice(&n.to_le_bytes());
             one.hash(&PageKey::from_bytes(bytes))
-        });
-        assert!(alike.collect::<HashSet<u32>>().len() > 9_900, "keys that begin alike");
+        };
+        for part in [0, 16, 32, 48] {
+            let parts: HashSet<u16> = (0..10_000).map(|n| (alike(n) >> part) as u16).collect();
+            assert!(parts.len() > 9_000, "{} different ones from bit {part} on", parts.len());
+        }
         assert!(keys.iter().filter(|key| one.hash(key) == other.hash(key)).count() < 3);
     }
 }

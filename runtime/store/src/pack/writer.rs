@@ -19,9 +19,7 @@ pub(crate) struct PackWriter {
     output: WriteBehind,
     name: PackName,
     end: u64,
-    pages: usize,
-    runs: Vec<Run>,
-    nodes: Vec<NodePlace>,
+    trailer: Trailer,
 }
 
 impl PackWriter {
@@ -31,7 +29,7 @@ impl PackWriter {
         let mut output = WriteBehind::start(file, fault::PACK_WRITE, write_bytes)?;
         output.append(&encode_header(store_id, name))?;
         let end = PACK_HEADER_BYTES as u64;
-        Ok(Self { output, name, end, pages: 0, runs: Vec::new(), nodes: Vec::new() })
+        Ok(Self { output, name, end, trailer: Trailer::default() })
     }
 
     pub fn sequence(&self) -> u32 {
@@ -39,7 +37,7 @@ impl PackWriter {
     }
 
     pub fn run_count(&self) -> usize {
-        self.runs.len()
+        self.trailer.runs.len()
     }
 
     /// Bytes that still have to find room in the file system.
@@ -49,35 +47,41 @@ impl PackWriter {
 
     /// Whether the next run belongs into another pack.
     pub fn is_full(&self, pack_bytes: u64) -> bool {
-        self.end >= pack_bytes.min(PACK_BYTES_MAX) || self.pages >= PACK_PAGES_MAX
+        self.end >= pack_bytes.min(PACK_BYTES_MAX) || self.trailer.page_keys.len() >= PACK_PAGES_MAX
     }
 
-    /// Appends a run of `pages` pages, encoded as `stored`, whose CRC-32 is `crc`.
-    pub fn append_run(&mut self, codec: Codec, pages: usize, crc: u32, stored: &[u8]) -> Result<()> {
+    /// Appends a run of the pages with these keys, encoded as `stored`, whose CRC-32 is `crc`.
+    pub fn append_run(
+        &mut self,
+        codec: Codec,
+        keys: impl ExactSizeIterator<Item = PageKey>,
+        crc: u32,
+        stored: &[u8],
+    ) -> Result<()> {
         if codec == Codec::Raw {
             self.align()?;
         }
-        self.runs.push(Run { offset: self.end, stored_bytes: stored.len() as u32, crc, pages: pages as u16, codec });
-        self.pages += pages;
+        let (stored_bytes, pages) = (stored.len() as u32, keys.len() as u16);
+        self.trailer.runs.push(Run { offset: self.end, stored_bytes, crc, pages, codec });
+        self.trailer.page_keys.extend(keys);
         self.append(stored)
     }
 
     /// Appends a node and gives its number in this pack.
-    pub fn append_node(&mut self, node: &[u8]) -> Result<u32> {
-        self.nodes.push(NodePlace { offset: self.end, bytes: node.len() as u32 });
+    pub fn append_node(&mut self, key: PageKey, node: &[u8]) -> Result<u32> {
+        self.trailer.nodes.push(NodePlace { offset: self.end, bytes: node.len() as u32 });
+        self.trailer.node_keys.push(key);
         self.append(node)?;
-        Ok(self.nodes.len() as u32 - 1)
+        Ok(self.trailer.nodes.len() as u32 - 1)
     }
 
     /// Writes the trailer and begins to make the pack's bytes durable: they are when the [`WriteBehind`] has been waited
     /// for. The name is not yet then.
-    pub fn finish(mut self, page_keys: Vec<PageKey>, node_keys: Vec<PageKey>) -> Result<(Pack, u64, WriteBehind)> {
-        let trailer = Trailer { runs: self.runs, page_keys, nodes: self.nodes, node_keys };
-        assert_eq!((trailer.page_keys.len(), trailer.node_keys.len()), (self.pages, trailer.nodes.len()));
-        let bytes = encode_trailer(self.name, self.end, &trailer);
+    pub fn finish(mut self) -> Result<(Pack, u64, WriteBehind)> {
+        let bytes = encode_trailer(self.name, self.end, &self.trailer);
         self.output.append(&bytes)?;
         self.output.begin_sync(fault::PACK_SYNC)?;
-        let pack = Pack { name: self.name, runs: trailer.runs, nodes: trailer.nodes };
+        let pack = Pack { name: self.name, runs: self.trailer.runs, nodes: self.trailer.nodes };
         Ok((pack, self.end + bytes.len() as u64, self.output))
     }
 
