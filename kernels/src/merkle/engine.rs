@@ -1,0 +1,270 @@
+//! Finding differences on the CPU, on all cores.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
+
+use rayon::prelude::*;
+
+use super::{
+    Body, Difference, Error, Method, Result, Shift, Source,
+    forest::{Forest, RegionShape, Tree},
+    history::History,
+};
+use crate::murmur3::{Digest, murmur3};
+
+/// Chunks hashed by a thread at a time.
+const BATCH_CHUNKS: usize = 1024;
+const CHUNK_BYTES: Range<u32> = 32..(64 << 10) + 1;
+
+/// A region's bytes as they are now.
+#[derive(Clone, Copy, Debug)]
+pub struct Region<'a> {
+    /// Stays with the region when it moves or changes its length.
+    pub id: u64,
+    /// All of it.
+    pub bytes: &'a [u8],
+}
+
+/// Finds what each checkpoint of a lineage adds to it.
+#[derive(Clone)]
+pub struct Engine {
+    chunk_bytes: u32,
+    last: Option<u32>,
+    history: History,
+    /// The digests of the chunks of each region at the last checkpoint.
+    previous: HashMap<u64, Vec<Digest>>,
+}
+
+/// What is known of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Label {
+    /// As at the checkpoint before.
+    Fixed,
+    /// All its chunks occur for the first time.
+    First,
+    /// Occurred before, there.
+    Shift(Source),
+    /// Its children have been written down.
+    Mixed,
+}
+
+/// All nodes of a checkpoint.
+struct Nodes {
+    forest: Forest,
+    digests: Vec<Digest>,
+    labels: Vec<Label>,
+}
+
+impl Engine {
+    /// For chunks of so many bytes.
+    ///
+    /// # Errors
+    /// [`Error::ChunkBytes`] for fewer than 32, more than 65,536, or no multiple of 4.
+    pub fn new(chunk_bytes: u32) -> Result<Self> {
+        if !CHUNK_BYTES.contains(&chunk_bytes) || !chunk_bytes.is_multiple_of(4) {
+            return Err(Error::ChunkBytes { chunk_bytes });
+        }
+        Ok(Self { chunk_bytes, last: None, history: History::default(), previous: HashMap::new() })
+    }
+
+    /// How many digests the history holds.
+    pub fn history_len(&self) -> usize {
+        self.history.len()
+    }
+
+    /// Forgets what was seen first in checkpoints that `stays` says no to: their differences may be removed when none that
+    /// stays needs them.
+    pub fn forget(&mut self, stays: impl Fn(u32) -> bool) {
+        self.history.retain(stays);
+    }
+
+    /// What checkpoint `checkpoint` of these regions adds.
+    ///
+    /// # Errors
+    /// When a number or an id is taken, or there are too many chunks; then nothing has changed.
+    pub fn difference(&mut self, checkpoint: u32, method: Method, regions: &[Region<'_>]) -> Result<Difference> {
+        if let Some(last) = self.last.filter(|last| checkpoint <= *last) {
+            return Err(Error::OutOfOrder { checkpoint, last });
+        }
+        let mut ids = HashSet::new();
+        if let Some(twice) = regions.iter().find(|region| !ids.insert(region.id)) {
+            return Err(Error::TwiceThere { region: twice.id });
+        }
+        let shapes: Vec<_> =
+            regions.iter().map(|region| RegionShape { id: region.id, bytes: region.bytes.len() as u64 }).collect();
+        let forest = Forest::new(self.chunk_bytes, shapes.iter().copied())?;
+        let previous = self.last.replace(checkpoint).filter(|_| method != Method::Full);
+        let (body, data) = match method {
+            Method::Full => {
+                // Nobody has looked at the chunks: at the next checkpoint none is known to be as before.
+                self.previous.clear();
+                (Body::Full, regions.iter().flat_map(|region| region.bytes).copied().collect())
+            }
+            Method::Basic => self.changed(forest, regions),
+            Method::List | Method::Tree => self.nodes(checkpoint, method, forest, regions),
+        };
+        Ok(Difference { checkpoint, previous, chunk_bytes: self.chunk_bytes, regions: shapes, body, data })
+    }
+
+    fn changed(&mut self, forest: Forest, regions: &[Region<'_>]) -> (Body, Vec<u8>) {
+        let nodes = self.chunks(forest, regions);
+        let (mut bits, mut data, mut chunk) = (Vec::new(), Vec::new(), 0);
+        for (tree, region) in nodes.forest.trees.iter().zip(regions) {
+            for (at, node) in chunk_nodes(tree) {
+                bits.resize(chunk / 64 + 1, 0);
+                if nodes.labels[node as usize] != Label::Fixed {
+                    bits[chunk / 64] |= 1 << (chunk % 64);
+                    data.extend_from_slice(bytes(region, tree.bytes_of_chunks(at..at + 1)));
+                }
+                chunk += 1;
+            }
+        }
+        self.remember(&nodes);
+        (Body::Changed(bits), data)
+    }
+
+    fn nodes(&mut self, checkpoint: u32, method: Method, forest: Forest, regions: &[Region<'_>]) -> (Body, Vec<u8>) {
+        let mut nodes = self.chunks(forest, regions);
+        let source = |node| Source { checkpoint, node };
+        let found: Vec<u32> =
+            (0..).zip(&nodes.labels).filter(|(_, label)| **label == Label::First).map(|(node, _)| node).collect();
+        self.claim(&mut nodes, &found, source);
+        if method == Method::Tree {
+            self.join_firsts(&mut nodes, source);
+            self.join_shifts(&mut nodes);
+        }
+        let (mut firsts, mut shifts, mut data) = (Vec::new(), Vec::new(), Vec::new());
+        for (tree, region) in nodes.forest.trees.iter().zip(regions) {
+            for node in nodes.topmost(tree, method) {
+                match nodes.labels[node as usize] {
+                    Label::First => {
+                        firsts.push(node);
+                        data.extend_from_slice(bytes(region, tree.bytes_below(node)));
+                    }
+                    Label::Shift(source) => shifts.push(Shift { node, source }),
+                    Label::Fixed | Label::Mixed => {}
+                }
+            }
+        }
+        self.remember(&nodes);
+        (Body::Nodes { firsts, shifts }, data)
+    }
+
+    /// The digests of all chunks. They are fixed, or first occurrences as long as nobody knows better.
+    fn chunks(&self, forest: Forest, regions: &[Region<'_>]) -> Nodes {
+        let mut digests = vec![Digest::default(); forest.nodes()];
+        let mut labels = vec![Label::Mixed; forest.nodes()];
+        for (tree, region) in forest.trees.iter().zip(regions).filter(|(tree, _)| tree.chunks() > 0) {
+            let level = tree.level(0);
+            let level = level.start as usize..level.end as usize;
+            let previous = self.previous.get(&region.id).map_or(&[][..], Vec::as_slice);
+            let batch = self.chunk_bytes as usize * BATCH_CHUNKS;
+            let digests = digests[level.clone()].par_chunks_mut(BATCH_CHUNKS);
+            let labels = labels[level].par_chunks_mut(BATCH_CHUNKS);
+            region.bytes.par_chunks(batch).zip(digests.zip(labels)).enumerate().for_each(
+                |(at, (bytes, (digests, labels)))| {
+                    let before = previous.get(at * BATCH_CHUNKS..).unwrap_or_default();
+                    for (number, chunk) in bytes.chunks(self.chunk_bytes as usize).enumerate() {
+                        digests[number] = murmur3(chunk, 0);
+                        let is_fixed = before.get(number) == Some(&digests[number]);
+                        labels[number] = if is_fixed { Label::Fixed } else { Label::First };
+                    }
+                },
+            );
+        }
+        Nodes { forest, digests, labels }
+    }
+
+    /// Makes these nodes first occurrences or shifted duplicates.
+    fn claim(&mut self, nodes: &mut Nodes, found: &[u32], source: impl Fn(u32) -> Source + Sync) {
+        let digests: Vec<Digest> = found.iter().map(|node| nodes.digests[*node as usize]).collect();
+        let sources = self.history.claim(&digests, |at| source(found[at]));
+        for (node, first) in found.iter().zip(sources) {
+            nodes.labels[*node as usize] = if first == source(*node) { Label::First } else { Label::Shift(first) };
+        }
+    }
+
+    /// Nodes over first occurrences alone occur for the first time too.
+    fn join_firsts(&mut self, nodes: &mut Nodes, source: impl Fn(u32) -> Source + Sync + Copy) {
+        for at in 0..nodes.forest.trees.len() {
+            for level in 1..nodes.forest.trees[at].level_count() {
+                let joined = nodes.joined(at, level, |label| *label == Label::First);
+                nodes.digest_all(at, level, &joined);
+                joined.iter().for_each(|node| nodes.labels[*node as usize] = Label::First);
+                self.claim(nodes, &joined, source);
+            }
+        }
+    }
+
+    /// Nodes over duplicates alone are duplicates when the history has them as a whole.
+    fn join_shifts(&self, nodes: &mut Nodes) {
+        for at in 0..nodes.forest.trees.len() {
+            for level in 1..nodes.forest.trees[at].level_count() {
+                for node in nodes.joined(at, level, |label| *label == Label::Fixed) {
+                    nodes.labels[node as usize] = Label::Fixed;
+                }
+                let joined = nodes.joined(at, level, |label| matches!(label, Label::Shift(_)));
+                nodes.digest_all(at, level, &joined);
+                for node in joined {
+                    if let Some(source) = self.history.get(&nodes.digests[node as usize]) {
+                        nodes.labels[node as usize] = Label::Shift(source);
+                    }
+                }
+            }
+        }
+    }
+
+    fn remember(&mut self, nodes: &Nodes) {
+        let chunks = |tree: &Tree| match tree.chunks() {
+            0 => Vec::new(),
+            _ => nodes.digests[tree.level(0).start as usize..tree.level(0).end as usize].to_vec(),
+        };
+        self.previous = nodes.forest.trees.iter().map(|tree| (tree.region.id, chunks(tree))).collect();
+    }
+}
+
+impl Nodes {
+    /// The nodes of a level all of whose children have such a label.
+    fn joined(&self, tree: usize, level: usize, is_it: impl Fn(&Label) -> bool) -> Vec<u32> {
+        let tree = &self.forest.trees[tree];
+        let all = |node: &u32| tree.children(level, *node).all(|child| is_it(&self.labels[child as usize]));
+        tree.level(level).filter(all).collect()
+    }
+
+    /// The digests of these nodes of a level, from those of their children.
+    fn digest_all(&mut self, tree: usize, level: usize, nodes: &[u32]) {
+        for node in nodes {
+            let children = self.forest.trees[tree].children(level, *node);
+            let below = self.digests[children.start as usize..children.end as usize].as_flattened();
+            self.digests[*node as usize] = murmur3(below, level as u32);
+        }
+    }
+
+    /// The nodes to be written down: those below no other that is fixed, first or shifted. In the order of their bytes.
+    fn topmost(&self, tree: &Tree, method: Method) -> Vec<u32> {
+        let Some(root) = tree.root() else { return Vec::new() };
+        if method == Method::List {
+            return tree.level(0).collect();
+        }
+        let (mut topmost, mut open) = (Vec::new(), vec![(tree.level_count() - 1, root)]);
+        while let Some((level, node)) = open.pop() {
+            if self.labels[node as usize] == Label::Mixed && level > 0 {
+                open.extend(tree.children(level, node).rev().map(|child| (level - 1, child)));
+            } else {
+                topmost.push(node);
+            }
+        }
+        topmost
+    }
+}
+
+fn chunk_nodes(tree: &Tree) -> impl Iterator<Item = (u32, u32)> {
+    let nodes = if tree.chunks() == 0 { 0..0 } else { tree.level(0) };
+    (0..).zip(nodes)
+}
+
+fn bytes<'a>(region: &Region<'a>, range: Range<u64>) -> &'a [u8] {
+    &region.bytes[range.start as usize..range.end as usize]
+}

@@ -1,0 +1,196 @@
+//! The trees over the chunks of a checkpoint: one for each region, their nodes numbered through.
+//!
+//! A tree has a level for the chunks, and levels of half as many nodes (rounded up) until there is one. Node `i` of a
+//! level is over nodes `2 i` and `2 i + 1` of the level below, or, at the end of a level, over one alone. So there is a
+//! tree for every number of chunks, the chunks of every node lie side by side, and all nodes of a level can be computed
+//! at once. (In a heap of nodes, as the paper has it, the leaves of most numbers of chunks lie on two levels, and their
+//! order is not that of the bytes.) Within a region the chunks are numbered first, then level by level.
+
+use std::ops::Range;
+
+use super::{Error, Result};
+
+/// A region of memory as a checkpoint knows it. The id stays with the region when it moves or changes its length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RegionShape {
+    /// Chosen by the caller; each once in a checkpoint.
+    pub id: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+}
+
+/// The trees of a checkpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Forest {
+    pub trees: Vec<Tree>,
+    nodes: u32,
+}
+
+/// The tree of a region.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Tree {
+    pub region: RegionShape,
+    chunk_bytes: u32,
+    /// Number of the first chunk's node.
+    first: u32,
+    /// How many nodes each level has, the chunks first.
+    levels: Vec<u32>,
+}
+
+impl Forest {
+    /// # Errors
+    /// [`Error::TooLarge`] when the nodes cannot be numbered with 32 bits.
+    pub fn new(chunk_bytes: u32, regions: impl IntoIterator<Item = RegionShape>) -> Result<Self> {
+        let (mut trees, mut nodes) = (Vec::new(), 0_u64);
+        for region in regions {
+            let chunks = region.bytes.div_ceil(u64::from(chunk_bytes));
+            let too_large = || Error::TooLarge { region: region.id, bytes: region.bytes, chunk_bytes };
+            let levels = levels(u32::try_from(chunks).map_err(|_| too_large())?);
+            let first = u32::try_from(nodes).map_err(|_| too_large())?;
+            nodes += levels.iter().map(|count| u64::from(*count)).sum::<u64>();
+            if nodes > u64::from(u32::MAX) {
+                return Err(too_large());
+            }
+            trees.push(Tree { region, chunk_bytes, first, levels });
+        }
+        Ok(Self { trees, nodes: nodes as u32 })
+    }
+
+    /// How many nodes all trees have.
+    pub fn nodes(&self) -> usize {
+        self.nodes as usize
+    }
+
+    /// The tree with this node: its position.
+    pub fn tree_of(&self, node: u32) -> Option<usize> {
+        let behind = self.trees.partition_point(|tree| tree.first <= node);
+        // An empty region has no nodes, and the first number of the next one.
+        let at = self.trees[..behind].iter().rposition(|tree| tree.nodes().contains(&node))?;
+        Some(at)
+    }
+
+    /// The tree of a region: its position.
+    pub fn tree_of_region(&self, id: u64) -> Option<usize> {
+        self.trees.iter().position(|tree| tree.region.id == id)
+    }
+}
+
+impl Tree {
+    pub fn chunks(&self) -> u32 {
+        self.levels.first().copied().unwrap_or(0)
+    }
+
+    pub fn level_count(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// Numbers of all nodes.
+    pub fn nodes(&self) -> Range<u32> {
+        self.first..self.first + self.levels.iter().sum::<u32>()
+    }
+
+    /// Numbers of the nodes of a level.
+    pub fn level(&self, level: usize) -> Range<u32> {
+        let first = self.first + self.levels[..level].iter().sum::<u32>();
+        first..first + self.levels[level]
+    }
+
+    /// The node over all chunks.
+    pub fn root(&self) -> Option<u32> {
+        Some(self.level(self.levels.len().checked_sub(1)?).start)
+    }
+
+    /// The one or two nodes below a node of a level other than that of the chunks.
+    pub fn children(&self, level: usize, node: u32) -> Range<u32> {
+        let below = self.level(level - 1);
+        let left = below.start + 2 * (node - self.level(level).start);
+        left..(left + 2).min(below.end)
+    }
+
+    /// The level of a node of this tree.
+    pub fn level_of(&self, node: u32) -> usize {
+        let mut levels = 0..self.levels.len();
+        levels.find(|level| self.level(*level).contains(&node)).unwrap_or(0)
+    }
+
+    /// The chunks below a node of this tree, counted in the region.
+    pub fn chunks_below(&self, node: u32) -> Range<u32> {
+        let level = self.level_of(node);
+        let index = u64::from(node - self.level(level).start);
+        let end = ((index + 1) << level).min(u64::from(self.chunks()));
+        (index << level) as u32..end as u32
+    }
+
+    /// The bytes of chunks, counted in the region.
+    pub fn bytes_of_chunks(&self, chunks: Range<u32>) -> Range<u64> {
+        let at = |chunk: u32| (u64::from(chunk) * u64::from(self.chunk_bytes)).min(self.region.bytes);
+        at(chunks.start)..at(chunks.end)
+    }
+
+    /// The bytes below a node of this tree, counted in the region.
+    pub fn bytes_below(&self, node: u32) -> Range<u64> {
+        self.bytes_of_chunks(self.chunks_below(node))
+    }
+}
+
+fn levels(chunks: u32) -> Vec<u32> {
+    let mut levels = Vec::new();
+    let mut count = chunks;
+    while count > 0 {
+        levels.push(count);
+        if count == 1 {
+            break;
+        }
+        count = count.div_ceil(2);
+    }
+    levels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(bytes: u64) -> Tree {
+        let regions = [RegionShape { id: 1, bytes: 0 }, RegionShape { id: 2, bytes: 70 }, RegionShape { id: 3, bytes }];
+        Forest::new(32, regions).unwrap().trees.pop().unwrap()
+    }
+
+    #[test]
+    fn the_chunks_of_every_node_are_those_of_its_children_for_every_number_of_chunks() {
+        for bytes in 0..1_200 {
+            let tree = tree(bytes);
+            assert_eq!(u64::from(tree.chunks()), bytes.div_ceil(32));
+            for level in 1..tree.level_count() {
+                for node in tree.level(level) {
+                    let children: Vec<_> = tree.children(level, node).collect();
+                    let below: Vec<u32> = children.iter().flat_map(|child| tree.chunks_below(*child)).collect();
+                    assert!(!below.is_empty() && tree.chunks_below(node).eq(below), "{bytes} bytes, node {node}");
+                }
+            }
+            let root = tree.root().map(|root| tree.bytes_below(root));
+            assert_eq!(root, (bytes > 0).then_some(0..bytes));
+        }
+    }
+
+    #[test]
+    fn every_node_belongs_to_one_tree_also_beside_empty_regions() {
+        let regions = [0, 33, 0, 0, 500, 1, 0].map(|bytes| RegionShape { id: bytes, bytes });
+        let forest = Forest::new(32, regions).unwrap();
+        let mut seen = 0;
+        for (at, tree) in forest.trees.iter().enumerate() {
+            for node in tree.nodes() {
+                assert_eq!((forest.tree_of(node), node), (Some(at), seen));
+                seen += 1;
+            }
+        }
+        assert_eq!((forest.nodes(), forest.tree_of(seen)), (seen as usize, None));
+    }
+
+    #[test]
+    fn more_nodes_than_can_be_numbered_are_refused() {
+        for bytes in [1 << 37, (1 << 36) + 1, u64::MAX] {
+            let error = Forest::new(32, [RegionShape { id: 7, bytes }]).unwrap_err();
+            assert!(matches!(error, Error::TooLarge { region: 7, .. }), "{error}");
+        }
+    }
+}

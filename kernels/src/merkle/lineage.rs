@@ -1,0 +1,351 @@
+//! The differences of a lineage, and what they restore.
+//!
+//! A chunk is restored from the newest difference, from the checkpoint asked for backwards, that says anything of it: it is
+//! stored there, or there is a reference to where it is stored. References lead to bytes and never further, so what a
+//! checkpoint needs is known before a byte is read, and regions are restored in parallel.
+//!
+//! A difference that says nothing of the chunks that are needed can go, wherever it lies in the lineage. The newest one
+//! stays always: the next difference will say what has changed since.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
+
+use rayon::prelude::*;
+
+use super::{
+    Body, Difference, Error, Result, Source,
+    forest::{Forest, RegionShape},
+};
+
+/// Differences by the number of their checkpoint.
+#[derive(Clone, Default)]
+pub struct Lineage {
+    differences: BTreeMap<u32, Known>,
+    /// Checkpoints that can be restored. Others are there because these need them.
+    kept: BTreeSet<u32>,
+}
+
+/// A difference whose numbers have been checked.
+#[derive(Clone)]
+struct Known {
+    difference: Difference,
+    forest: Forest,
+    /// What it says, in the order of trees and of chunks.
+    pieces: Vec<Piece>,
+}
+
+/// Chunks side by side.
+#[derive(Clone, Debug)]
+struct Piece {
+    /// Position of the tree.
+    tree: usize,
+    chunks: Range<u32>,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// Stored here, from this offset in the data on.
+    Here(u64),
+    /// Stored with another checkpoint, or here with other chunks.
+    There(Source),
+}
+
+/// Where bytes of a region come from.
+#[derive(Clone, Debug)]
+struct Copy {
+    /// In the region to be restored.
+    to: u64,
+    bytes: u64,
+    /// The checkpoint whose difference says so.
+    said_by: u32,
+    /// The one that has the bytes.
+    checkpoint: u32,
+    data_offset: u64,
+}
+
+impl Lineage {
+    /// Adds a difference.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it contradicts itself or what it refers to; [`Error::OutOfOrder`].
+    pub fn add(&mut self, difference: Difference) -> Result<()> {
+        let checkpoint = difference.checkpoint;
+        let last = self.differences.last_key_value().map(|(last, _)| *last);
+        if let Some(last) = last.filter(|last| *last >= checkpoint) {
+            return Err(Error::OutOfOrder { checkpoint, last });
+        }
+        if difference.previous.is_some() && difference.previous != last {
+            let what = format!("it follows checkpoint {:?}, and the newest here is {last:?}", difference.previous);
+            return Err(difference.corrupt(what));
+        }
+        let known = Known::checked(difference)?;
+        self.differences.insert(checkpoint, known);
+        self.kept.insert(checkpoint);
+        // Whatever it refers to must be there and be as long: then it can always be restored.
+        self.plan(checkpoint).map(drop).inspect_err(|_| {
+            self.differences.remove(&checkpoint);
+            self.kept.remove(&checkpoint);
+        })
+    }
+
+    /// The checkpoints that can be restored.
+    pub fn checkpoints(&self) -> impl Iterator<Item = u32> {
+        self.kept.iter().copied()
+    }
+
+    /// The difference of a checkpoint that can be restored, or that one of these needs.
+    pub fn difference(&self, checkpoint: u32) -> Option<&Difference> {
+        self.differences.get(&checkpoint).map(|known| &known.difference)
+    }
+
+    /// The regions of a checkpoint, as they were.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchCheckpoint`].
+    pub fn restore(&self, checkpoint: u32) -> Result<Vec<(u64, Vec<u8>)>> {
+        let regions = &self.get(checkpoint)?.difference.regions;
+        let plans = self.plan(checkpoint)?;
+        let restore = |(region, copies): (&RegionShape, Vec<Copy>)| {
+            let mut bytes = vec![0; region.bytes as usize];
+            for copy in copies {
+                let from = &self.differences[&copy.checkpoint].difference.data;
+                let (to, from_offset, length) = (copy.to as usize, copy.data_offset as usize, copy.bytes as usize);
+                bytes[to..to + length].copy_from_slice(&from[from_offset..from_offset + length]);
+            }
+            (region.id, bytes)
+        };
+        Ok(regions.par_iter().zip(plans).map(restore).collect())
+    }
+
+    /// Keeps these checkpoints alone, the differences that they need, and the newest with what it needs. Returns the numbers
+    /// of the differences that are gone, which an [`super::Engine`] must forget.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchCheckpoint`], and then nothing is gone.
+    pub fn keep(&mut self, checkpoints: &[u32]) -> Result<Vec<u32>> {
+        checkpoints.iter().try_for_each(|checkpoint| self.get(*checkpoint).map(drop))?;
+        let mut needed = BTreeSet::new();
+        let newest = self.differences.last_key_value().map(|(newest, _)| *newest);
+        for checkpoint in checkpoints.iter().copied().chain(newest) {
+            needed.insert(checkpoint);
+            needed.extend(self.needs(checkpoint)?);
+        }
+        self.kept = checkpoints.iter().copied().collect();
+        let gone: Vec<u32> = self.differences.keys().filter(|number| !needed.contains(number)).copied().collect();
+        gone.iter().for_each(|number| drop(self.differences.remove(number)));
+        Ok(gone)
+    }
+
+    /// Stores everything of a checkpoint with it, so that it needs no other.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchCheckpoint`].
+    pub fn flatten(&mut self, checkpoint: u32) -> Result<()> {
+        let data = self.restore(checkpoint)?.into_iter().flat_map(|(_, bytes)| bytes).collect();
+        let Difference { chunk_bytes, ref regions, .. } = self.get(checkpoint)?.difference;
+        let regions = regions.clone();
+        let flat = Difference { checkpoint, previous: None, chunk_bytes, regions, body: Body::Full, data };
+        self.differences.insert(checkpoint, Known::checked(flat)?);
+        Ok(())
+    }
+
+    fn get(&self, checkpoint: u32) -> Result<&Known> {
+        let is_kept = self.kept.contains(&checkpoint);
+        self.differences.get(&checkpoint).filter(|_| is_kept).ok_or(Error::NoSuchCheckpoint { checkpoint })
+    }
+
+    /// The checkpoints whose differences say something of this one's chunks, or have their bytes.
+    fn needs(&self, checkpoint: u32) -> Result<BTreeSet<u32>> {
+        let mut needed = BTreeSet::new();
+        for (tree, region) in self.differences[&checkpoint].difference.regions.iter().enumerate() {
+            for copy in self.plan_of(checkpoint, tree, *region)? {
+                needed.extend([copy.said_by, copy.checkpoint]);
+            }
+        }
+        Ok(needed)
+    }
+
+    /// Where the bytes of each region come from.
+    fn plan(&self, checkpoint: u32) -> Result<Vec<Vec<Copy>>> {
+        let regions = &self.differences[&checkpoint].difference.regions;
+        regions.par_iter().enumerate().map(|(tree, region)| self.plan_of(checkpoint, tree, *region)).collect()
+    }
+
+    fn plan_of(&self, checkpoint: u32, tree: usize, region: RegionShape) -> Result<Vec<Copy>> {
+        let wanted = &self.differences[&checkpoint];
+        let tree = &wanted.forest.trees[tree];
+        let (mut is_found, mut missing) = (vec![false; tree.chunks() as usize], tree.chunks());
+        let mut copies = Vec::new();
+        for (&number, known) in self.differences.range(..=checkpoint).rev() {
+            if missing == 0 {
+                break;
+            }
+            let Some(at) = known.forest.tree_of_region(region.id) else { continue };
+            for piece in known.pieces_of(at) {
+                for chunks in not_found(&mut is_found, piece.chunks.clone()) {
+                    missing -= chunks.end - chunks.start;
+                    let to = tree.bytes_of_chunks(chunks.clone());
+                    if known.forest.trees[at].bytes_of_chunks(chunks.clone()) != to {
+                        return Err(wanted
+                            .difference
+                            .corrupt(format!("chunks {chunks:?} of region {} have no bytes", region.id)));
+                    }
+                    let skipped = chunks.start - piece.chunks.start;
+                    let (checkpoint, data_offset) = self.resolve(known, piece, skipped, chunks.end - chunks.start)?;
+                    copies.push(Copy {
+                        to: to.start,
+                        bytes: to.end - to.start,
+                        said_by: number,
+                        checkpoint,
+                        data_offset,
+                    });
+                }
+            }
+        }
+        if missing > 0 {
+            return Err(wanted
+                .difference
+                .corrupt(format!("nothing says what {missing} chunks of region {} are", region.id)));
+        }
+        Ok(copies)
+    }
+
+    /// Where `count` chunks of a piece are stored, after the first `skipped` ones.
+    fn resolve(&self, known: &Known, piece: &Piece, skipped: u32, count: u32) -> Result<(u32, u64)> {
+        let chunk_bytes = u64::from(known.difference.chunk_bytes);
+        let source = match piece.place {
+            Place::Here(offset) => return Ok((known.difference.checkpoint, offset + u64::from(skipped) * chunk_bytes)),
+            Place::There(source) => source,
+        };
+        let lost = || known.difference.corrupt(format!("it refers to {source:?}, which is not stored"));
+        let there = self.differences.get(&source.checkpoint).ok_or_else(lost)?;
+        let at = there.forest.tree_of(source.node).ok_or_else(lost)?;
+        let tree = &there.forest.trees[at];
+        let (from, here) = (tree.chunks_below(source.node), &known.forest.trees[piece.tree]);
+        let lengths_differ = {
+            let (from, here) = (tree.bytes_of_chunks(from.clone()), here.bytes_of_chunks(piece.chunks.clone()));
+            from.end - from.start != here.end - here.start
+                || there.difference.chunk_bytes != known.difference.chunk_bytes
+        };
+        if lengths_differ {
+            return Err(known.difference.corrupt(format!("it refers to {source:?}, which is of another length")));
+        }
+        let first = from.start + skipped;
+        let pieces = there.pieces_of(at);
+        let behind = pieces.partition_point(|piece| piece.chunks.start <= first);
+        match pieces[..behind].last() {
+            Some(Piece { chunks, place: Place::Here(offset), .. }) if chunks.end >= first + count => {
+                Ok((source.checkpoint, offset + u64::from(first - chunks.start) * chunk_bytes))
+            }
+            _ => Err(lost()),
+        }
+    }
+}
+
+/// The chunks of this range that were not found so far; from now on they are.
+fn not_found(is_found: &mut [bool], range: Range<u32>) -> Vec<Range<u32>> {
+    let mut runs: Vec<Range<u32>> = Vec::new();
+    for at in range.start..range.end.min(is_found.len() as u32) {
+        if std::mem::replace(&mut is_found[at as usize], true) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(run) if run.end == at => run.end += 1,
+            _ => runs.push(at..at + 1),
+        }
+    }
+    runs
+}
+
+impl Known {
+    fn checked(difference: Difference) -> Result<Self> {
+        let forest = difference.forest()?;
+        let mut known = Self { difference, forest, pieces: Vec::new() };
+        known.pieces = match &known.difference.body {
+            Body::Full => (0..).zip(&known.forest.trees).map(|(tree, shape)| (tree, 0..shape.chunks(), None)).collect(),
+            Body::Changed(bits) => known.changed(bits)?,
+            Body::Nodes { firsts, shifts } => {
+                let mut said = Vec::new();
+                for (node, source) in firsts
+                    .iter()
+                    .map(|node| (*node, None))
+                    .chain(shifts.iter().map(|shift| (shift.node, Some(shift.source))))
+                {
+                    let unknown = || known.difference.corrupt(format!("it has no node {node}"));
+                    let tree = known.forest.tree_of(node).ok_or_else(unknown)?;
+                    said.push((tree, known.forest.trees[tree].chunks_below(node), source));
+                }
+                said.sort_by_key(|(tree, chunks, _)| (*tree, chunks.start));
+                said
+            }
+        }
+        .into_iter()
+        .scan(0, |offset, (tree, chunks, source)| {
+            let place = source.map_or(Place::Here(*offset), Place::There);
+            if source.is_none() {
+                let bytes = known.forest.trees[tree].bytes_of_chunks(chunks.clone());
+                *offset += bytes.end - bytes.start;
+            }
+            Some(Piece { tree, chunks, place })
+        })
+        .collect();
+        known.check_pieces()?;
+        Ok(known)
+    }
+
+    /// Runs of the chunks whose bit is set.
+    fn changed(&self, bits: &[u64]) -> Result<Vec<(usize, Range<u32>, Option<Source>)>> {
+        let chunks: u64 = self.forest.trees.iter().map(|tree| u64::from(tree.chunks())).sum();
+        if bits.len() as u64 != chunks.div_ceil(64) {
+            return Err(self.difference.corrupt(format!("{} words of bits for {chunks} chunks", bits.len())));
+        }
+        let (mut runs, mut bit): (Vec<(usize, Range<u32>, _)>, usize) = (Vec::new(), 0);
+        for (tree, shape) in self.forest.trees.iter().enumerate() {
+            for chunk in 0..shape.chunks() {
+                if bits[bit / 64] >> (bit % 64) & 1 == 1 {
+                    match runs.last_mut() {
+                        Some((last, run, _)) if *last == tree && run.end == chunk => run.end += 1,
+                        _ => runs.push((tree, chunk..chunk + 1, None)),
+                    }
+                }
+                bit += 1;
+            }
+        }
+        Ok(runs)
+    }
+
+    /// No two pieces say something of one chunk, and the data are as long as the pieces say.
+    fn check_pieces(&self) -> Result<()> {
+        let overlap = self
+            .pieces
+            .windows(2)
+            .find(|pair| pair[0].tree == pair[1].tree && pair[0].chunks.end > pair[1].chunks.start);
+        if let Some([_, second]) = overlap {
+            return Err(self.difference.corrupt(format!("it says two things of chunk {}", second.chunks.start)));
+        }
+        let stored: u64 = self
+            .pieces
+            .iter()
+            .filter(|piece| matches!(piece.place, Place::Here(_)))
+            .map(|piece| {
+                let bytes = self.forest.trees[piece.tree].bytes_of_chunks(piece.chunks.clone());
+                bytes.end - bytes.start
+            })
+            .sum();
+        if stored != self.difference.data.len() as u64 {
+            return Err(self
+                .difference
+                .corrupt(format!("{} bytes are stored, and {stored} should be", self.difference.data.len())));
+        }
+        Ok(())
+    }
+
+    fn pieces_of(&self, tree: usize) -> &[Piece] {
+        let first = self.pieces.partition_point(|piece| piece.tree < tree);
+        let end = self.pieces.partition_point(|piece| piece.tree <= tree);
+        &self.pieces[first..end]
+    }
+}

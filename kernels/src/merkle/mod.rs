@@ -1,0 +1,33 @@
+//! De-duplication of memory finer than a page: what of it changed, what of that was seen before, and where.
+//!
+//! After Tan et al., "Scalable Incremental Checkpointing using GPU-Accelerated De-Duplication" (ICPP 2023), corrected. A
+//! region is cut into chunks. A chunk is a *fixed duplicate* when it is what it was at the checkpoint before, a *first
+//! occurrence* when its digest is new in the lineage, and a *shifted duplicate* when it was seen before elsewhere. Only the
+//! bytes of first occurrences are stored; trees over the chunks make one entry of many neighbours.
+//!
+//! What differs from the paper, and why:
+//! - Trees of levels and not of a heap (forest.rs): any number of chunks, and bytes in their order.
+//! - A root is written down like any other node. By the published rules a region that returns to an earlier state as a
+//!   whole (A, B, A) is restored as B.
+//! - First occurrences are settled before anything is looked up, the first of several equal chunks by position; the
+//!   published rules race for it.
+//! - Only nodes whose chunks all occurred first in one checkpoint enter the history: so every reference leads to bytes, and
+//!   never to another reference.
+//! - Digests of nodes are seeded with their level: no data can have the digest of two others' digests.
+//! - Regions come, go, grow and shrink; a chunk is the same only if it is as long.
+//!
+//! A difference is restored by its lineage (lineage.rs), which also knows what may be forgotten.
+
+mod difference;
+mod engine;
+mod error;
+mod forest;
+mod history;
+mod lineage;
+
+pub use difference::{Body, Difference, Method, Shift};
+pub use engine::{Engine, Region};
+pub use error::{Error, Result};
+pub use forest::RegionShape;
+pub use history::Source;
+pub use lineage::Lineage;

@@ -1,0 +1,136 @@
+//! Random histories of regions against plain copies of them: every checkpoint of a lineage is restored as it was.
+//!
+//! Regions appear, vanish, come back, grow, shrink and move; bytes change, are copied within and between regions, and
+//! return to what they were some checkpoints ago. Each checkpoint takes any method; checkpoints are dropped and flattened.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::BTreeMap;
+
+use ckpt_kernels::merkle::{Engine, Lineage, Method, Region};
+
+const CHUNK_BYTES: u32 = 32;
+
+/// xorshift64
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+type State = Vec<(u64, Vec<u8>)>;
+
+/// Few values, so that chunks of one value are often equal.
+fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
+    let values = [1, 2, 200][random.below(3)];
+    let mut bytes: Vec<u8> = (0..length).map(|_| random.below(values) as u8).collect();
+    if random.below(3) == 0 {
+        bytes.chunks_mut(32).for_each(|chunk| chunk.fill(random.below(5) as u8));
+    }
+    bytes
+}
+
+fn length(random: &mut Random) -> usize {
+    match random.below(4) {
+        0 => random.below(70),
+        1 => 32 * random.below(40),
+        _ => random.below(1_300),
+    }
+}
+
+fn change(random: &mut Random, now: &mut State, known: &BTreeMap<u32, State>) {
+    let new_bytes = |random: &mut Random| {
+        let length = length(random);
+        bytes(random, length)
+    };
+    if now.is_empty() || random.below(8) == 0 {
+        let id = random.below(6) as u64;
+        if now.iter().all(|(known, _)| *known != id) {
+            let at = random.below(now.len() + 1);
+            now.insert(at, (id, new_bytes(random)));
+        }
+        return;
+    }
+    let (at, other) = (random.below(now.len()), random.below(now.len()));
+    match random.below(8) {
+        0 => drop(now.remove(at)),
+        1 => now.swap(at, other),
+        2 => {
+            let length = length(random);
+            let filler = random.below(256) as u8;
+            now[at].1.resize(length, filler);
+        }
+        3 => {
+            // A state of before, of one region or of all.
+            let Some(old) = known.values().nth(random.below(known.len().max(1))) else { return };
+            if random.below(2) == 0 {
+                *now = old.clone();
+            } else if let Some((_, old)) = old.iter().find(|(id, _)| *id == now[at].0) {
+                now[at].1.clone_from(old);
+            }
+        }
+        4 => {
+            // Chunks of one region to another place, mostly at a chunk's beginning.
+            let from = now[other].1.clone();
+            let unit = if random.below(3) == 0 { 1 } else { 32 };
+            let (start, to) =
+                (random.below(from.len() / unit + 1) * unit, random.below(now[at].1.len() / unit + 1) * unit);
+            let count = random.below(400).min(from.len() - start).min(now[at].1.len() - to);
+            now[at].1[to..to + count].copy_from_slice(&from[start..start + count]);
+        }
+        _ => {
+            for _ in 0..1 + random.below(4) {
+                let length = now[at].1.len();
+                if length > 0 {
+                    let position = random.below(length);
+                    now[at].1[position] = random.below(256) as u8;
+                }
+            }
+        }
+    }
+}
+
+/// Goes through a history, and restores everything that is kept after each step.
+fn history(seed: u64) {
+    let mut random = Random(seed | 1 << 40);
+    (0..20).for_each(|_| _ = random.below(2));
+    let mut engine = Engine::new(CHUNK_BYTES).unwrap();
+    let (mut lineage, mut known, mut now) = (Lineage::default(), BTreeMap::new(), State::new());
+    let favourite = Method::EVERY[random.below(4)];
+    let mut number = 0;
+    for _ in 0..3 + random.below(8) {
+        (0..random.below(6)).for_each(|_| change(&mut random, &mut now, &known));
+        number += 1 + random.below(2) as u32;
+        let method = if random.below(4) == 0 { Method::EVERY[random.below(4)] } else { favourite };
+        let regions: Vec<_> = now.iter().map(|(id, bytes)| Region { id: *id, bytes }).collect();
+        let difference = engine.difference(number, method, &regions).unwrap();
+        lineage.add(difference).unwrap_or_else(|error| panic!("seed {seed}, checkpoint {number}: {error}"));
+        known.insert(number, now.clone());
+        let numbers: Vec<u32> = known.keys().copied().collect();
+        match random.below(6) {
+            0 => lineage.flatten(numbers[random.below(numbers.len())]).unwrap(),
+            1 => {
+                let kept: Vec<u32> = numbers.into_iter().filter(|_| random.below(2) == 0).collect();
+                let gone = lineage.keep(&kept).unwrap();
+                engine.forget(|number| !gone.contains(&number));
+                known.retain(|number, _| kept.contains(number));
+            }
+            _ => {}
+        }
+        assert!(lineage.checkpoints().eq(known.keys().copied()));
+        for (number, state) in &known {
+            let restored = lineage.restore(*number).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert!(restored == *state, "seed {seed}: checkpoint {number} is not what it was");
+        }
+    }
+}
+
+#[test]
+fn every_checkpoint_of_random_histories_is_restored_as_it_was() {
+    let count = std::env::var("CKPT_TEST_HISTORIES").map_or(10_000, |count| count.parse().unwrap());
+    (0..count).for_each(history);
+}
