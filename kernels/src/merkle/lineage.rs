@@ -15,42 +15,17 @@ use std::{
 use rayon::prelude::*;
 
 use super::{
-    Body, Difference, Error, Result, Source,
-    forest::{Forest, RegionShape},
+    Body, Difference, Error, Result,
+    checked::{Checked, Piece, Place},
+    forest::RegionShape,
 };
 
 /// Differences by the number of their checkpoint.
 #[derive(Clone, Default)]
 pub struct Lineage {
-    differences: BTreeMap<u32, Known>,
+    differences: BTreeMap<u32, Checked>,
     /// Checkpoints that can be restored. Others are there because these need them.
     kept: BTreeSet<u32>,
-}
-
-/// A difference whose numbers have been checked.
-#[derive(Clone)]
-struct Known {
-    difference: Difference,
-    forest: Forest,
-    /// What it says, in the order of trees and of chunks.
-    pieces: Vec<Piece>,
-}
-
-/// Chunks side by side.
-#[derive(Clone, Debug)]
-struct Piece {
-    /// Position of the tree.
-    tree: usize,
-    chunks: Range<u32>,
-    place: Place,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Place {
-    /// Stored here, from this offset in the data on.
-    Here(u64),
-    /// Stored with another checkpoint, or here with other chunks.
-    There(Source),
 }
 
 /// Where bytes of a region come from.
@@ -81,7 +56,7 @@ impl Lineage {
             let what = format!("it follows checkpoint {:?}, and the newest here is {last:?}", difference.previous);
             return Err(difference.corrupt(what));
         }
-        let known = Known::checked(difference)?;
+        let known = Checked::new(difference)?;
         self.differences.insert(checkpoint, known);
         self.kept.insert(checkpoint);
         // Whatever it refers to must be there and be as long: then it can always be restored.
@@ -148,11 +123,11 @@ impl Lineage {
         let Difference { chunk_bytes, ref regions, .. } = self.get(checkpoint)?.difference;
         let regions = regions.clone();
         let flat = Difference { checkpoint, previous: None, chunk_bytes, regions, body: Body::Full, data };
-        self.differences.insert(checkpoint, Known::checked(flat)?);
+        self.differences.insert(checkpoint, Checked::new(flat)?);
         Ok(())
     }
 
-    fn get(&self, checkpoint: u32) -> Result<&Known> {
+    fn get(&self, checkpoint: u32) -> Result<&Checked> {
         let is_kept = self.kept.contains(&checkpoint);
         self.differences.get(&checkpoint).filter(|_| is_kept).ok_or(Error::NoSuchCheckpoint { checkpoint })
     }
@@ -214,7 +189,7 @@ impl Lineage {
     }
 
     /// Where `count` chunks of a piece are stored, after the first `skipped` ones.
-    fn resolve(&self, known: &Known, piece: &Piece, skipped: u32, count: u32) -> Result<(u32, u64)> {
+    fn resolve(&self, known: &Checked, piece: &Piece, skipped: u32, count: u32) -> Result<(u32, u64)> {
         let chunk_bytes = u64::from(known.difference.chunk_bytes);
         let source = match piece.place {
             Place::Here(offset) => return Ok((known.difference.checkpoint, offset + u64::from(skipped) * chunk_bytes)),
@@ -223,14 +198,9 @@ impl Lineage {
         let lost = || known.difference.corrupt(format!("it refers to {source:?}, which is not stored"));
         let there = self.differences.get(&source.checkpoint).ok_or_else(lost)?;
         let at = there.forest.tree_of(source.node).ok_or_else(lost)?;
-        let tree = &there.forest.trees[at];
-        let (from, here) = (tree.chunks_below(source.node), &known.forest.trees[piece.tree]);
-        let lengths_differ = {
-            let (from, here) = (tree.bytes_of_chunks(from.clone()), here.bytes_of_chunks(piece.chunks.clone()));
-            from.end - from.start != here.end - here.start
-                || there.difference.chunk_bytes != known.difference.chunk_bytes
-        };
-        if lengths_differ {
+        let from = there.forest.trees[at].chunks_below(source.node);
+        let is_as_long = there.bytes(at, &from) == known.bytes(piece.tree, &piece.chunks);
+        if !is_as_long || there.difference.chunk_bytes != known.difference.chunk_bytes {
             return Err(known.difference.corrupt(format!("it refers to {source:?}, which is of another length")));
         }
         let first = from.start + skipped;
@@ -258,94 +228,4 @@ fn not_found(is_found: &mut [bool], range: Range<u32>) -> Vec<Range<u32>> {
         }
     }
     runs
-}
-
-impl Known {
-    fn checked(difference: Difference) -> Result<Self> {
-        let forest = difference.forest()?;
-        let mut known = Self { difference, forest, pieces: Vec::new() };
-        known.pieces = match &known.difference.body {
-            Body::Full => (0..).zip(&known.forest.trees).map(|(tree, shape)| (tree, 0..shape.chunks(), None)).collect(),
-            Body::Changed(bits) => known.changed(bits)?,
-            Body::Nodes { firsts, shifts } => {
-                let mut said = Vec::new();
-                for (node, source) in firsts
-                    .iter()
-                    .map(|node| (*node, None))
-                    .chain(shifts.iter().map(|shift| (shift.node, Some(shift.source))))
-                {
-                    let unknown = || known.difference.corrupt(format!("it has no node {node}"));
-                    let tree = known.forest.tree_of(node).ok_or_else(unknown)?;
-                    said.push((tree, known.forest.trees[tree].chunks_below(node), source));
-                }
-                said.sort_by_key(|(tree, chunks, _)| (*tree, chunks.start));
-                said
-            }
-        }
-        .into_iter()
-        .scan(0, |offset, (tree, chunks, source)| {
-            let place = source.map_or(Place::Here(*offset), Place::There);
-            if source.is_none() {
-                let bytes = known.forest.trees[tree].bytes_of_chunks(chunks.clone());
-                *offset += bytes.end - bytes.start;
-            }
-            Some(Piece { tree, chunks, place })
-        })
-        .collect();
-        known.check_pieces()?;
-        Ok(known)
-    }
-
-    /// Runs of the chunks whose bit is set.
-    fn changed(&self, bits: &[u64]) -> Result<Vec<(usize, Range<u32>, Option<Source>)>> {
-        let chunks: u64 = self.forest.trees.iter().map(|tree| u64::from(tree.chunks())).sum();
-        if bits.len() as u64 != chunks.div_ceil(64) {
-            return Err(self.difference.corrupt(format!("{} words of bits for {chunks} chunks", bits.len())));
-        }
-        let (mut runs, mut bit): (Vec<(usize, Range<u32>, _)>, usize) = (Vec::new(), 0);
-        for (tree, shape) in self.forest.trees.iter().enumerate() {
-            for chunk in 0..shape.chunks() {
-                if bits[bit / 64] >> (bit % 64) & 1 == 1 {
-                    match runs.last_mut() {
-                        Some((last, run, _)) if *last == tree && run.end == chunk => run.end += 1,
-                        _ => runs.push((tree, chunk..chunk + 1, None)),
-                    }
-                }
-                bit += 1;
-            }
-        }
-        Ok(runs)
-    }
-
-    /// No two pieces say something of one chunk, and the data are as long as the pieces say.
-    fn check_pieces(&self) -> Result<()> {
-        let overlap = self
-            .pieces
-            .windows(2)
-            .find(|pair| pair[0].tree == pair[1].tree && pair[0].chunks.end > pair[1].chunks.start);
-        if let Some([_, second]) = overlap {
-            return Err(self.difference.corrupt(format!("it says two things of chunk {}", second.chunks.start)));
-        }
-        let stored: u64 = self
-            .pieces
-            .iter()
-            .filter(|piece| matches!(piece.place, Place::Here(_)))
-            .map(|piece| {
-                let bytes = self.forest.trees[piece.tree].bytes_of_chunks(piece.chunks.clone());
-                bytes.end - bytes.start
-            })
-            .sum();
-        if stored != self.difference.data.len() as u64 {
-            return Err(self
-                .difference
-                .corrupt(format!("{} bytes are stored, and {stored} should be", self.difference.data.len())));
-        }
-        Ok(())
-    }
-
-    fn pieces_of(&self, tree: usize) -> &[Piece] {
-        let first = self.pieces.partition_point(|piece| piece.tree < tree);
-        let end = self.pieces.partition_point(|piece| piece.tree <= tree);
-        &self.pieces[first..end]
-    }
 }

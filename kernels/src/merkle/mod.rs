@@ -18,6 +18,7 @@
 //!
 //! A difference is restored by its lineage (lineage.rs), which also knows what may be forgotten.
 
+mod checked;
 mod difference;
 mod engine;
 mod error;
