@@ -8,13 +8,15 @@
 //! processor time of the one thread, so that what else runs on the machine takes caches from it and nothing more.
 #![allow(clippy::unwrap_used, reason = "a measurement may stop at the first surprise")]
 
-use std::{hint::black_box, process::Command};
+use std::hint::black_box;
 
 use ckpt_kernels::{
     page_digest::{PAGE_BYTES, check64, is_zero},
     sha1::{Digest, Implementation, sha1_pages_with},
 };
-use rustix::time::{ClockId, clock_gettime};
+
+mod machine;
+use machine::{cpu_ns, noise};
 
 const ROUNDS: usize = 15;
 const SAMPLE_BYTES: usize = 32 << 20;
@@ -23,7 +25,8 @@ type Work<'a> = Box<dyn FnMut() + 'a>;
 
 fn main() {
     let count: usize = std::env::args().nth(1).map_or(256, |pages| pages.parse().unwrap());
-    print_machine(count);
+    machine::print(&format!("cargo run --release -p ckpt-kernels --example sha1_throughput {count}"));
+    println!("# GB/s on one core, {ROUNDS} samples each; best here: {:?}", Implementation::best());
     let pages = noise(count * PAGE_BYTES);
     let mut zeros = vec![1_u8; count * PAGE_BYTES];
     black_box(&mut zeros).fill(0);
@@ -70,33 +73,4 @@ fn sample(work: &mut Work, bytes: usize) -> f64 {
     let begun = cpu_ns();
     (0..times).for_each(|_| work());
     (times * bytes) as f64 / (cpu_ns() - begun) as f64
-}
-
-fn cpu_ns() -> u64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-fn noise(bytes: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let words = (0..bytes / 8).flat_map(|_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    });
-    words.collect()
-}
-
-fn print_machine(pages: usize) {
-    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    println!("# {}, Linux {}", model.trim_matches([' ', '\t', ':']), kernel.trim());
-    let commit = Command::new("git").args(["describe", "--always", "--dirty=+", "--exclude=*"]).output();
-    let commit =
-        commit.map_or_else(|_| "unknown".into(), |output| String::from_utf8_lossy(&output.stdout).into_owned());
-    println!("# commit {}", commit.trim());
-    println!("# cargo run --release -p ckpt-kernels --example sha1_throughput {pages}");
-    println!("# GB/s on one core, {ROUNDS} samples each; best here: {:?}", Implementation::best());
 }

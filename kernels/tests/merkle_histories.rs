@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use ckpt_kernels::merkle::{Engine, Lineage, Method, Region};
+use ckpt_kernels::merkle::{Difference, Engine, Lineage, Method, Region};
 
 const CHUNK_BYTES: u32 = 32;
 
@@ -108,6 +108,8 @@ fn history(seed: u64) {
         let method = if random.below(4) == 0 { Method::EVERY[random.below(4)] } else { favourite };
         let regions: Vec<_> = now.iter().map(|(id, bytes)| Region { id: *id, bytes }).collect();
         let difference = engine.difference(number, method, &regions).unwrap();
+        let encoded = difference.encode();
+        assert_eq!(Difference::decode(&encoded).unwrap(), difference, "seed {seed}");
         lineage.add(difference).unwrap_or_else(|error| panic!("seed {seed}, checkpoint {number}: {error}"));
         known.insert(number, now.clone());
         let numbers: Vec<u32> = known.keys().copied().collect();

@@ -39,11 +39,11 @@ pub enum Body {
     Full,
     /// Those of the chunks whose bit is set, counted through all regions; the others are as they were.
     Changed(Vec<u64>),
-    /// Those of `firsts`; those of `shifts` are elsewhere; the others are as they were. Both in the order of the bytes.
+    /// Those of `firsts`; those of `shifts` are elsewhere; the others are as they were.
     Nodes {
-        /// Nodes all of whose chunks occur for the first time.
+        /// Nodes all of whose chunks occur for the first time, in the order of their bytes.
         firsts: Vec<u32>,
-        /// Nodes whose chunks occurred before.
+        /// Nodes whose chunks occurred before, by the checkpoint they refer to, then in the order of their bytes.
         shifts: Vec<Shift>,
     },
 }

@@ -12,11 +12,12 @@ use super::{
     forest::{Forest, RegionShape, Tree},
     history::History,
 };
-use crate::murmur3::{Digest, murmur3};
+use crate::murmur3::{Digest, murmur3, murmur3_chunks};
 
 /// Chunks hashed by a thread at a time.
 const BATCH_CHUNKS: usize = 1024;
-const CHUNK_BYTES: Range<u32> = 32..(64 << 10) + 1;
+/// Lengths of chunks, in steps of 4.
+pub(super) const CHUNK_BYTES: Range<u32> = 32..(64 << 10) + 1;
 
 /// A region's bytes as they are now.
 #[derive(Clone, Copy, Debug)]
@@ -148,6 +149,7 @@ impl Engine {
                 }
             }
         }
+        shifts.sort_by_key(|shift| shift.source.checkpoint);
         self.remember(&nodes);
         (Body::Nodes { firsts, shifts }, data)
     }
@@ -166,10 +168,10 @@ impl Engine {
             region.bytes.par_chunks(batch).zip(digests.zip(labels)).enumerate().for_each(
                 |(at, (bytes, (digests, labels)))| {
                     let before = previous.get(at * BATCH_CHUNKS..).unwrap_or_default();
-                    for (number, chunk) in bytes.chunks(self.chunk_bytes as usize).enumerate() {
-                        digests[number] = murmur3(chunk, 0);
+                    murmur3_chunks(bytes, self.chunk_bytes as usize, 0, digests);
+                    for (number, label) in labels.iter_mut().enumerate() {
                         let is_fixed = before.get(number) == Some(&digests[number]);
-                        labels[number] = if is_fixed { Label::Fixed } else { Label::First };
+                        *label = if is_fixed { Label::Fixed } else { Label::First };
                     }
                 },
             );

@@ -152,40 +152,32 @@ impl Lineage {
     fn plan_of(&self, checkpoint: u32, tree: usize, region: RegionShape) -> Result<Vec<Copy>> {
         let wanted = &self.differences[&checkpoint];
         let tree = &wanted.forest.trees[tree];
-        let (mut is_found, mut missing) = (vec![false; tree.chunks() as usize], tree.chunks());
+        let all = 0..tree.chunks();
+        let mut missing: Vec<Range<u32>> = Some(all).filter(|chunks| !chunks.is_empty()).into_iter().collect();
         let mut copies = Vec::new();
         for (&number, known) in self.differences.range(..=checkpoint).rev() {
-            if missing == 0 {
+            if missing.is_empty() {
                 break;
             }
             let Some(at) = known.forest.tree_of_region(region.id) else { continue };
-            for piece in known.pieces_of(at) {
-                for chunks in not_found(&mut is_found, piece.chunks.clone()) {
-                    missing -= chunks.end - chunks.start;
-                    let to = tree.bytes_of_chunks(chunks.clone());
-                    if known.forest.trees[at].bytes_of_chunks(chunks.clone()) != to {
-                        return Err(wanted
-                            .difference
-                            .corrupt(format!("chunks {chunks:?} of region {} have no bytes", region.id)));
-                    }
-                    let skipped = chunks.start - piece.chunks.start;
-                    let (checkpoint, data_offset) = self.resolve(known, piece, skipped, chunks.end - chunks.start)?;
-                    copies.push(Copy {
-                        to: to.start,
-                        bytes: to.end - to.start,
-                        said_by: number,
-                        checkpoint,
-                        data_offset,
-                    });
+            for (piece, chunks) in found(known.pieces_of(at), &mut missing) {
+                let to = tree.bytes_of_chunks(chunks.clone());
+                if known.forest.trees[at].bytes_of_chunks(chunks.clone()) != to {
+                    let what = format!("chunks {chunks:?} of region {} were not as long before", region.id);
+                    return Err(wanted.difference.corrupt(what));
                 }
+                let skipped = chunks.start - piece.chunks.start;
+                let (checkpoint, data_offset) = self.resolve(known, piece, skipped, chunks.end - chunks.start)?;
+                copies.push(Copy { to: to.start, bytes: to.end - to.start, said_by: number, checkpoint, data_offset });
             }
         }
-        if missing > 0 {
-            return Err(wanted
-                .difference
-                .corrupt(format!("nothing says what {missing} chunks of region {} are", region.id)));
+        match missing.first() {
+            Some(chunks) => {
+                let what = format!("nothing says what chunks {chunks:?} of region {} are", region.id);
+                Err(wanted.difference.corrupt(what))
+            }
+            None => Ok(copies),
         }
-        Ok(copies)
     }
 
     /// Where `count` chunks of a piece are stored, after the first `skipped` ones.
@@ -215,17 +207,24 @@ impl Lineage {
     }
 }
 
-/// The chunks of this range that were not found so far; from now on they are.
-fn not_found(is_found: &mut [bool], range: Range<u32>) -> Vec<Range<u32>> {
-    let mut runs: Vec<Range<u32>> = Vec::new();
-    for at in range.start..range.end.min(is_found.len() as u32) {
-        if std::mem::replace(&mut is_found[at as usize], true) {
-            continue;
+/// The missing chunks of which these pieces say something, with the piece; they are missing no more. All are in order.
+fn found<'a>(pieces: &'a [Piece], missing: &mut Vec<Range<u32>>) -> Vec<(&'a Piece, Range<u32>)> {
+    let (mut found, mut still_missing) = (Vec::new(), Vec::new());
+    for gap in missing.drain(..) {
+        let mut from = gap.start;
+        let first = pieces.partition_point(|piece| piece.chunks.end <= gap.start);
+        for piece in pieces[first..].iter().take_while(|piece| piece.chunks.start < gap.end) {
+            let chunks = piece.chunks.start.max(from)..piece.chunks.end.min(gap.end);
+            if from < chunks.start {
+                still_missing.push(from..chunks.start);
+            }
+            from = chunks.end;
+            found.push((piece, chunks));
         }
-        match runs.last_mut() {
-            Some(run) if run.end == at => run.end += 1,
-            _ => runs.push(at..at + 1),
+        if from < gap.end {
+            still_missing.push(from..gap.end);
         }
     }
-    runs
+    *missing = still_missing;
+    found
 }

@@ -20,6 +20,7 @@
 
 mod checked;
 mod difference;
+mod encoded;
 mod engine;
 mod error;
 mod forest;

@@ -2,16 +2,20 @@
 
 use super::Digest;
 
-const C1: u64 = 0x87c3_7b91_1142_53d5;
-const C2: u64 = 0x4cf5_ad43_2745_937f;
+pub(super) const C1: u64 = 0x87c3_7b91_1142_53d5;
+pub(super) const C2: u64 = 0x4cf5_ad43_2745_937f;
+pub(super) const ADD_1: u64 = 0x52dc_e729;
+pub(super) const ADD_2: u64 = 0x3849_5ab5;
+pub(super) const AVALANCHE_1: u64 = 0xff51_afd7_ed55_8ccd;
+pub(super) const AVALANCHE_2: u64 = 0xc4ce_b9fe_1a85_ec53;
 
 pub(super) fn digest(bytes: &[u8], seed: u32) -> Digest {
     let (blocks, tail) = bytes.as_chunks::<16>();
     let (mut h1, mut h2) = (u64::from(seed), u64::from(seed));
     for block in blocks {
         let (k1, k2) = words(block);
-        h1 = (h1 ^ mixed_1(k1)).rotate_left(27).wrapping_add(h2).wrapping_mul(5).wrapping_add(0x52dc_e729);
-        h2 = (h2 ^ mixed_2(k2)).rotate_left(31).wrapping_add(h1).wrapping_mul(5).wrapping_add(0x3849_5ab5);
+        h1 = (h1 ^ mixed_1(k1)).rotate_left(27).wrapping_add(h2).wrapping_mul(5).wrapping_add(ADD_1);
+        h2 = (h2 ^ mixed_2(k2)).rotate_left(31).wrapping_add(h1).wrapping_mul(5).wrapping_add(ADD_2);
     }
     // Bytes that are not there are zeros, and a word of zeros changes nothing.
     let mut last = [0; 16];
@@ -45,9 +49,9 @@ fn finished(h1: u64, h2: u64, length: u64) -> Digest {
 
 fn avalanche(mut word: u64) -> u64 {
     word ^= word >> 33;
-    word = word.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    word = word.wrapping_mul(AVALANCHE_1);
     word ^= word >> 33;
-    word = word.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    word = word.wrapping_mul(AVALANCHE_2);
     word ^ word >> 33
 }
 

@@ -1,0 +1,164 @@
+//! A difference as bytes: kernels/FORMAT.md draws them.
+//!
+//! Who reads one may have got it from anybody. The header's counts say how long the whole is; only when that is true is
+//! anything made of them, so what is read takes no more memory than a few times its own length.
+
+use super::{
+    Body, Difference, Error, Result, Source,
+    difference::Shift,
+    forest::{Forest, RegionShape},
+};
+
+const MAGIC: [u8; 8] = *b"ckptdiff";
+const VERSION: u16 = 0;
+const HEADER_BYTES: usize = 64;
+/// In the place of the checkpoint before when there is none.
+const NONE: u32 = u32::MAX;
+
+const FULL: u8 = 0;
+const CHANGED: u8 = 1;
+const NODES: u8 = 2;
+
+impl Difference {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut metadata = Vec::new();
+        for region in &self.regions {
+            metadata.extend_from_slice(&region.id.to_le_bytes());
+            metadata.extend_from_slice(&region.bytes.to_le_bytes());
+        }
+        let (kind, counts) = match &self.body {
+            Body::Full => (FULL, [0; 3]),
+            Body::Changed(bits) => {
+                metadata.extend(bits.iter().flat_map(|word| word.to_le_bytes()));
+                (CHANGED, [0; 3])
+            }
+            Body::Nodes { firsts, shifts } => {
+                let groups: Vec<&[Shift]> =
+                    shifts.chunk_by(|a, b| a.source.checkpoint == b.source.checkpoint).collect();
+                metadata.extend(firsts.iter().flat_map(|node| node.to_le_bytes()));
+                for group in &groups {
+                    metadata.extend_from_slice(&group[0].source.checkpoint.to_le_bytes());
+                    metadata.extend_from_slice(&(group.len() as u32).to_le_bytes());
+                }
+                for shift in shifts {
+                    metadata.extend_from_slice(&shift.node.to_le_bytes());
+                    metadata.extend_from_slice(&shift.source.node.to_le_bytes());
+                }
+                (NODES, [firsts.len(), groups.len(), shifts.len()].map(|count| count as u32))
+            }
+        };
+        let mut header = Vec::with_capacity(HEADER_BYTES);
+        header.extend_from_slice(&MAGIC);
+        header.extend_from_slice(&VERSION.to_le_bytes());
+        header.extend_from_slice(&[kind, 0]);
+        let [firsts, groups, shifts] = counts;
+        let previous = self.previous.unwrap_or(NONE);
+        for number in [self.chunk_bytes, self.checkpoint, previous, self.regions.len() as u32, firsts, groups, shifts] {
+            header.extend_from_slice(&number.to_le_bytes());
+        }
+        header.extend_from_slice(&(self.data.len() as u64).to_le_bytes());
+        header.extend_from_slice(&crc32fast::hash(&self.data).to_le_bytes());
+        header.resize(HEADER_BYTES - 4, 0);
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&header);
+        crc.update(&metadata);
+        header.extend_from_slice(&crc.finalize().to_le_bytes());
+        [&header[..], &metadata, &self.data].concat()
+    }
+
+    /// What [`Difference::encode`] gave.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for anything else.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let corrupt = |what: &str| Error::Corrupt { checkpoint: NONE, what: what.into() };
+        let (header, mut rest) =
+            bytes.split_first_chunk::<HEADER_BYTES>().ok_or_else(|| corrupt("it ends in its header"))?;
+        if header[..8] != MAGIC {
+            return Err(corrupt("it does not begin as a difference does"));
+        }
+        if header[8..10] != VERSION.to_le_bytes() {
+            return Err(corrupt("it is of another version"));
+        }
+        let number = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let [chunk_bytes, checkpoint, previous, regions, firsts, groups, shifts] =
+            [12, 16, 20, 24, 28, 32, 36].map(number);
+        let data_bytes = u64::from(number(40)) | u64::from(number(44)) << 32;
+        let corrupt = |what: String| Error::Corrupt { checkpoint, what };
+        if !super::engine::CHUNK_BYTES.contains(&chunk_bytes) || !chunk_bytes.is_multiple_of(4) {
+            return Err(corrupt(format!("chunks of {chunk_bytes} bytes")));
+        }
+        let mut take = |what: &str, count: u64, each: u64| {
+            let length = usize::try_from(count * each).unwrap_or(usize::MAX);
+            let (taken, behind) =
+                rest.split_at_checked(length).ok_or_else(|| corrupt(format!("it ends before {count} {what}")))?;
+            rest = behind;
+            Ok(taken)
+        };
+        let regions: Vec<RegionShape> =
+            pairs_of_u64(take("regions", regions.into(), 16)?).map(|(id, bytes)| RegionShape { id, bytes }).collect();
+        let mut metadata_bytes = regions.len() * 16;
+        let body = match header[10] {
+            FULL => Body::Full,
+            CHANGED => {
+                let chunks: u64 = Forest::new(chunk_bytes, regions.iter().copied())?
+                    .trees
+                    .iter()
+                    .map(|tree| u64::from(tree.chunks()))
+                    .sum();
+                let words = take("words of bits", chunks.div_ceil(64), 8)?;
+                metadata_bytes += words.len();
+                Body::Changed(words.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
+            }
+            NODES => {
+                let firsts = take("first occurrences", firsts.into(), 4)?;
+                let groups = take("checkpoints", groups.into(), 8)?;
+                let shifts = take("references", shifts.into(), 8)?;
+                metadata_bytes += firsts.len() + groups.len() + shifts.len();
+                let firsts = firsts.as_chunks().0.iter().map(|node| u32::from_le_bytes(*node)).collect();
+                let shifts = grouped(groups, shifts).ok_or_else(|| corrupt("its references are miscounted".into()))?;
+                Body::Nodes { firsts, shifts }
+            }
+            kind => return Err(corrupt(format!("its body is of kind {kind}"))),
+        };
+        let data = take("bytes of data", data_bytes, 1)?;
+        if !rest.is_empty() {
+            return Err(corrupt(format!("{} bytes follow it", rest.len())));
+        }
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&header[..HEADER_BYTES - 4]);
+        crc.update(&bytes[HEADER_BYTES..HEADER_BYTES + metadata_bytes]);
+        if crc.finalize() != number(HEADER_BYTES - 4) {
+            return Err(corrupt("the checksum of what describes it is another".into()));
+        }
+        if crc32fast::hash(data) != number(48) {
+            return Err(corrupt("the checksum of its data is another".into()));
+        }
+        let previous = (previous != NONE).then_some(previous);
+        Ok(Self { checkpoint, previous, chunk_bytes, regions, body, data: data.to_vec() })
+    }
+}
+
+fn pairs_of_u64(bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> {
+    let (words, _) = bytes.as_chunks::<8>();
+    words.as_chunks::<2>().0.iter().map(|[a, b]| (u64::from_le_bytes(*a), u64::from_le_bytes(*b)))
+}
+
+fn pairs_of_u32(bytes: &[u8]) -> impl Iterator<Item = (u32, u32)> {
+    let (words, _) = bytes.as_chunks::<4>();
+    words.as_chunks::<2>().0.iter().map(|[a, b]| (u32::from_le_bytes(*a), u32::from_le_bytes(*b)))
+}
+
+/// References with the checkpoints of their groups, if these count all of them.
+fn grouped(groups: &[u8], shifts: &[u8]) -> Option<Vec<Shift>> {
+    let mut pairs = pairs_of_u32(shifts);
+    let mut all = Vec::with_capacity(shifts.len() / 8);
+    for (checkpoint, count) in pairs_of_u32(groups) {
+        for _ in 0..count {
+            let (node, source) = pairs.next()?;
+            all.push(Shift { node, source: Source { checkpoint, node: source } });
+        }
+    }
+    pairs.next().is_none().then_some(all)
+}
