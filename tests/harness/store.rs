@@ -87,9 +87,10 @@ impl Store {
         serde_json::from_str(&answer.succeeded().stdout).expect("show --json prints JSON")
     }
 
-    /// Bytes of all files in the directory.
+    /// Bytes of all files in the directory but the log, in which agents write when they like.
     pub fn bytes(&self) -> u64 {
-        bytes_below(&self.path)
+        let log = self.path.join("log");
+        bytes_below(&self.path, &|path| path != log)
     }
 
     /// Copies the store to another directory.
@@ -120,12 +121,12 @@ fn row(value: &Value) -> Row {
     }
 }
 
-fn bytes_below(path: &Path) -> u64 {
+fn bytes_below(path: &Path, counts: &dyn Fn(&Path) -> bool) -> u64 {
     let Ok(entries) = std::fs::read_dir(path) else { return 0 };
     let bytes = |entry: std::fs::DirEntry| match entry.metadata() {
-        Ok(found) if found.is_dir() => bytes_below(&entry.path()),
-        Ok(found) => found.len(),
-        Err(_) => 0,
+        Ok(found) if found.is_dir() => bytes_below(&entry.path(), counts),
+        Ok(found) if counts(&entry.path()) => found.len(),
+        _ => 0,
     };
     entries.filter_map(Result::ok).map(bytes).sum()
 }
