@@ -76,7 +76,7 @@ fn mappings_of_every_kind_survive_at_their_places() {
 
 #[test]
 fn signal_actions_masks_queues_and_timers_survive() {
-    survives_once(&Program::victim("signals"), 20);
+    survives_once(&Program::victim("signals").argument("150"), 20);
 }
 
 #[test]
