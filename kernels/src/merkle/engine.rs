@@ -113,7 +113,7 @@ impl Engine {
         let nodes = self.chunks(forest, regions);
         let (mut bits, mut data, mut chunk) = (Vec::new(), Vec::new(), 0);
         for (tree, region) in nodes.forest.trees.iter().zip(regions) {
-            for (at, node) in chunk_nodes(tree) {
+            for (at, node) in (0..).zip(tree.chunk_nodes()) {
                 bits.resize(chunk / 64 + 1, 0);
                 if nodes.labels[node as usize] != Label::Fixed {
                     bits[chunk / 64] |= 1 << (chunk % 64);
@@ -158,13 +158,12 @@ impl Engine {
     fn chunks(&self, forest: Forest, regions: &[Region<'_>]) -> Nodes {
         let mut digests = vec![Digest::default(); forest.nodes()];
         let mut labels = vec![Label::Mixed; forest.nodes()];
-        for (tree, region) in forest.trees.iter().zip(regions).filter(|(tree, _)| tree.chunks() > 0) {
-            let level = tree.level(0);
-            let level = level.start as usize..level.end as usize;
+        for (tree, region) in forest.trees.iter().zip(regions) {
+            let chunks = positions(tree.chunk_nodes());
             let previous = self.previous.get(&region.id).map_or(&[][..], Vec::as_slice);
             let batch = self.chunk_bytes as usize * BATCH_CHUNKS;
-            let digests = digests[level.clone()].par_chunks_mut(BATCH_CHUNKS);
-            let labels = labels[level].par_chunks_mut(BATCH_CHUNKS);
+            let digests = digests[chunks.clone()].par_chunks_mut(BATCH_CHUNKS);
+            let labels = labels[chunks].par_chunks_mut(BATCH_CHUNKS);
             region.bytes.par_chunks(batch).zip(digests.zip(labels)).enumerate().for_each(
                 |(at, (bytes, (digests, labels)))| {
                     let before = previous.get(at * BATCH_CHUNKS..).unwrap_or_default();
@@ -219,11 +218,8 @@ impl Engine {
     }
 
     fn remember(&mut self, nodes: &Nodes) {
-        let chunks = |tree: &Tree| match tree.chunks() {
-            0 => Vec::new(),
-            _ => nodes.digests[tree.level(0).start as usize..tree.level(0).end as usize].to_vec(),
-        };
-        self.previous = nodes.forest.trees.iter().map(|tree| (tree.region.id, chunks(tree))).collect();
+        let chunks = |tree: &Tree| (tree.region.id, nodes.digests[positions(tree.chunk_nodes())].to_vec());
+        self.previous = nodes.forest.trees.iter().map(chunks).collect();
     }
 }
 
@@ -239,7 +235,7 @@ impl Nodes {
     fn digest_all(&mut self, tree: usize, level: usize, nodes: &[u32]) {
         for node in nodes {
             let children = self.forest.trees[tree].children(level, *node);
-            let below = self.digests[children.start as usize..children.end as usize].as_flattened();
+            let below = self.digests[positions(children)].as_flattened();
             self.digests[*node as usize] = murmur3(below, level as u32);
         }
     }
@@ -248,7 +244,7 @@ impl Nodes {
     fn topmost(&self, tree: &Tree, method: Method) -> Vec<u32> {
         let Some(root) = tree.root() else { return Vec::new() };
         if method == Method::List {
-            return tree.level(0).collect();
+            return tree.chunk_nodes().collect();
         }
         let (mut topmost, mut open) = (Vec::new(), vec![(tree.level_count() - 1, root)]);
         while let Some((level, node)) = open.pop() {
@@ -262,9 +258,9 @@ impl Nodes {
     }
 }
 
-fn chunk_nodes(tree: &Tree) -> impl Iterator<Item = (u32, u32)> {
-    let nodes = if tree.chunks() == 0 { 0..0 } else { tree.level(0) };
-    (0..).zip(nodes)
+/// Where these nodes are among all.
+fn positions(nodes: Range<u32>) -> Range<usize> {
+    nodes.start as usize..nodes.end as usize
 }
 
 fn bytes<'a>(region: &Region<'a>, range: Range<u64>) -> &'a [u8] {

@@ -23,7 +23,6 @@ pub struct RegionShape {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Forest {
     pub trees: Vec<Tree>,
-    nodes: u32,
 }
 
 /// The tree of a region.
@@ -31,42 +30,36 @@ pub(super) struct Forest {
 pub(super) struct Tree {
     pub region: RegionShape,
     chunk_bytes: u32,
-    /// Number of the first chunk's node.
-    first: u32,
-    /// How many nodes each level has, the chunks first.
-    levels: Vec<u32>,
+    /// Numbers of the nodes of each level, the chunks first.
+    levels: Vec<Range<u32>>,
+    /// The number behind that of the last node.
+    end: u32,
 }
 
 impl Forest {
     /// # Errors
     /// [`Error::TooLarge`] when the nodes cannot be numbered with 32 bits.
     pub fn new(chunk_bytes: u32, regions: impl IntoIterator<Item = RegionShape>) -> Result<Self> {
-        let (mut trees, mut nodes) = (Vec::new(), 0_u64);
+        let (mut trees, mut end) = (Vec::new(), 0);
         for region in regions {
             let chunks = region.bytes.div_ceil(u64::from(chunk_bytes));
             let too_large = || Error::TooLarge { region: region.id, bytes: region.bytes, chunk_bytes };
-            let levels = levels(u32::try_from(chunks).map_err(|_| too_large())?);
-            let first = u32::try_from(nodes).map_err(|_| too_large())?;
-            nodes += levels.iter().map(|count| u64::from(*count)).sum::<u64>();
-            if nodes > u64::from(u32::MAX) {
-                return Err(too_large());
-            }
-            trees.push(Tree { region, chunk_bytes, first, levels });
+            let levels = levels(end, chunks).ok_or_else(too_large)?;
+            end = levels.last().map_or(end, |root| root.end);
+            trees.push(Tree { region, chunk_bytes, levels, end });
         }
-        Ok(Self { trees, nodes: nodes as u32 })
+        Ok(Self { trees })
     }
 
     /// How many nodes all trees have.
     pub fn nodes(&self) -> usize {
-        self.nodes as usize
+        self.trees.last().map_or(0, |tree| tree.end as usize)
     }
 
     /// The tree with this node: its position.
     pub fn tree_of(&self, node: u32) -> Option<usize> {
-        let behind = self.trees.partition_point(|tree| tree.first <= node);
-        // An empty region has no nodes, and the first number of the next one.
-        let at = self.trees[..behind].iter().rposition(|tree| tree.nodes().contains(&node))?;
-        Some(at)
+        let at = self.trees.partition_point(|tree| tree.end <= node);
+        (at < self.trees.len()).then_some(at)
     }
 
     /// The tree of a region: its position.
@@ -77,27 +70,27 @@ impl Forest {
 
 impl Tree {
     pub fn chunks(&self) -> u32 {
-        self.levels.first().copied().unwrap_or(0)
+        let nodes = self.chunk_nodes();
+        nodes.end - nodes.start
     }
 
     pub fn level_count(&self) -> usize {
         self.levels.len()
     }
 
-    /// Numbers of all nodes.
-    pub fn nodes(&self) -> Range<u32> {
-        self.first..self.first + self.levels.iter().sum::<u32>()
+    /// Numbers of the chunks' own nodes.
+    pub fn chunk_nodes(&self) -> Range<u32> {
+        self.levels.first().cloned().unwrap_or_default()
     }
 
     /// Numbers of the nodes of a level.
     pub fn level(&self, level: usize) -> Range<u32> {
-        let first = self.first + self.levels[..level].iter().sum::<u32>();
-        first..first + self.levels[level]
+        self.levels[level].clone()
     }
 
     /// The node over all chunks.
     pub fn root(&self) -> Option<u32> {
-        Some(self.level(self.levels.len().checked_sub(1)?).start)
+        self.levels.last().map(|level| level.start)
     }
 
     /// The one or two nodes below a node of a level other than that of the chunks.
@@ -109,8 +102,7 @@ impl Tree {
 
     /// The level of a node of this tree.
     pub fn level_of(&self, node: u32) -> usize {
-        let mut levels = 0..self.levels.len();
-        levels.find(|level| self.level(*level).contains(&node)).unwrap_or(0)
+        self.levels.iter().position(|level| level.contains(&node)).unwrap_or(0)
     }
 
     /// The chunks below a node of this tree, counted in the region.
@@ -133,17 +125,15 @@ impl Tree {
     }
 }
 
-fn levels(chunks: u32) -> Vec<u32> {
-    let mut levels = Vec::new();
-    let mut count = chunks;
+/// Numbers for the nodes of each level over so many chunks, from `first` on, as far as there are numbers.
+fn levels(first: u32, chunks: u64) -> Option<Vec<Range<u32>>> {
+    let (mut levels, mut start, mut count) = (Vec::new(), first, chunks);
     while count > 0 {
-        levels.push(count);
-        if count == 1 {
-            break;
-        }
-        count = count.div_ceil(2);
+        let end = start.checked_add(u32::try_from(count).ok()?)?;
+        levels.push(start..end);
+        (start, count) = (end, if count == 1 { 0 } else { count.div_ceil(2) });
     }
-    levels
+    Some(levels)
 }
 
 #[cfg(test)]
@@ -178,7 +168,7 @@ mod tests {
         let forest = Forest::new(32, regions).unwrap();
         let mut seen = 0;
         for (at, tree) in forest.trees.iter().enumerate() {
-            for node in tree.nodes() {
+            for node in tree.levels.iter().cloned().flatten() {
                 assert_eq!((forest.tree_of(node), node), (Some(at), seen));
                 seen += 1;
             }

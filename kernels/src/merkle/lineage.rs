@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use super::{
     Body, Difference, Error, Result,
     checked::{Checked, Piece, Place},
-    forest::RegionShape,
+    forest::{RegionShape, Tree},
 };
 
 /// Differences by the number of their checkpoint.
@@ -106,7 +106,7 @@ impl Lineage {
         let newest = self.differences.last_key_value().map(|(newest, _)| *newest);
         for checkpoint in checkpoints.iter().copied().chain(newest) {
             needed.insert(checkpoint);
-            needed.extend(self.needs(checkpoint)?);
+            needed.extend(self.plan(checkpoint)?.iter().flatten().flat_map(|copy| [copy.said_by, copy.checkpoint]));
         }
         self.kept = checkpoints.iter().copied().collect();
         let gone: Vec<u32> = self.differences.keys().filter(|number| !needed.contains(number)).copied().collect();
@@ -132,30 +132,18 @@ impl Lineage {
         self.differences.get(&checkpoint).filter(|_| is_kept).ok_or(Error::NoSuchCheckpoint { checkpoint })
     }
 
-    /// The checkpoints whose differences say something of this one's chunks, or have their bytes.
-    fn needs(&self, checkpoint: u32) -> Result<BTreeSet<u32>> {
-        let mut needed = BTreeSet::new();
-        for (tree, region) in self.differences[&checkpoint].difference.regions.iter().enumerate() {
-            for copy in self.plan_of(checkpoint, tree, *region)? {
-                needed.extend([copy.said_by, copy.checkpoint]);
-            }
-        }
-        Ok(needed)
-    }
-
     /// Where the bytes of each region come from.
     fn plan(&self, checkpoint: u32) -> Result<Vec<Vec<Copy>>> {
-        let regions = &self.differences[&checkpoint].difference.regions;
-        regions.par_iter().enumerate().map(|(tree, region)| self.plan_of(checkpoint, tree, *region)).collect()
+        let wanted = &self.differences[&checkpoint];
+        wanted.forest.trees.par_iter().map(|tree| self.plan_of(wanted, tree)).collect()
     }
 
-    fn plan_of(&self, checkpoint: u32, tree: usize, region: RegionShape) -> Result<Vec<Copy>> {
-        let wanted = &self.differences[&checkpoint];
-        let tree = &wanted.forest.trees[tree];
+    fn plan_of(&self, wanted: &Checked, tree: &Tree) -> Result<Vec<Copy>> {
+        let region = tree.region;
         let all = 0..tree.chunks();
         let mut missing: Vec<Range<u32>> = Some(all).filter(|chunks| !chunks.is_empty()).into_iter().collect();
         let mut copies = Vec::new();
-        for (&number, known) in self.differences.range(..=checkpoint).rev() {
+        for (&number, known) in self.differences.range(..=wanted.difference.checkpoint).rev() {
             if missing.is_empty() {
                 break;
             }

@@ -251,6 +251,21 @@ mod tests {
     }
 
     #[test]
+    fn no_shard_is_much_larger_than_the_others_also_when_keys_are_chosen_alike() {
+        let alike = |n: u64| {
+            let mut bytes = [7; 28];
+            bytes[20..].copy_from_slice(&n.to_be_bytes());
+            PageKey::from_bytes(bytes)
+        };
+        for key in [key, alike] {
+            let mut table = KeyTable::default();
+            table.insert_many((0..MANY).map(|n| Entry { key: key(n), place: Place { pack: 0, item: n as u32 } }));
+            let largest = table.shards.into_iter().map(|shard| shard.into_entries().count()).max();
+            assert!(largest <= Some(SHARD_ENTRIES * 9 / 4), "{largest:?}");
+        }
+    }
+
+    #[test]
     fn keys_that_differ_only_in_the_second_digest_are_two_keys() {
         let (a, b) = (PageKey::from_digests([1; 20], 1), PageKey::from_digests([1; 20], 2));
         let mut table = KeyTable::default();

@@ -123,6 +123,7 @@ impl Shard {
 
     #[inline]
     fn append(&mut self, entry: &Entry) -> u16 {
+        assert!(self.len < ENTRIES_MAX, "a shard that was not split");
         match self.blocks.last_mut() {
             Some(last) if last.len() < BLOCK_ENTRIES => last.push(*entry),
             _ => self.begin_block(entry),
@@ -133,7 +134,6 @@ impl Shard {
 
     #[cold]
     fn begin_block(&mut self, first: &Entry) {
-        assert!(self.len < ENTRIES_MAX, "a shard that was not split");
         let mut block = Vec::with_capacity(if self.len == 0 { LINE } else { BLOCK_ENTRIES });
         block.push(*first);
         self.blocks.push(block);
