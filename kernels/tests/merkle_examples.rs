@@ -20,7 +20,11 @@ fn differences(method: Method, states: &[Vec<u8>]) -> Vec<Difference> {
     let (mut engine, mut lineage) = (Engine::new(32).unwrap(), Lineage::default());
     let differences: Vec<_> = (0..)
         .zip(states)
-        .map(|(number, bytes)| engine.difference(number, method, &[Region { id: 1, bytes }]).unwrap())
+        .map(|(number, bytes)| {
+            let mut difference = Difference::default();
+            engine.difference(number, method, &[Region { id: 1, bytes }], &mut difference).unwrap();
+            difference
+        })
         .collect();
     differences.iter().for_each(|difference| lineage.add(difference.clone()).unwrap());
     for (number, state) in (0..).zip(states) {
@@ -31,7 +35,7 @@ fn differences(method: Method, states: &[Vec<u8>]) -> Vec<Difference> {
 
 /// How many entries a difference has: first occurrences, and references.
 fn entries(difference: &Difference) -> (usize, usize) {
-    match &difference.body {
+    match &difference.head.body {
         Body::Nodes { firsts, shifts } => (firsts.len(), shifts.len()),
         body => panic!("{body:?}"),
     }
@@ -53,7 +57,7 @@ fn a_region_that_returns_to_an_earlier_state_is_one_reference() {
     let (a, b) = (chunks(&[1, 2, 3, 4, 5]), chunks(&[6, 7, 8, 9, 10]));
     let found = differences(Method::Tree, &[a.clone(), b.clone(), a, b]);
     for (difference, checkpoint) in found[2..].iter().zip([0, 1]) {
-        let Body::Nodes { firsts, shifts } = &difference.body else { panic!() };
+        let Body::Nodes { firsts, shifts } = &difference.head.body else { panic!() };
         assert_eq!((firsts.len(), shifts.len(), difference.data.len()), (0, 1, 0));
         assert_eq!(shifts[0].source, Source { checkpoint, node: shifts[0].node });
     }
@@ -64,7 +68,7 @@ fn what_has_not_changed_costs_nothing() {
     for method in [Method::Basic, Method::List, Method::Tree] {
         let state = chunks(&[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]);
         let found = differences(method, &[state.clone(), state]);
-        assert!(found[1].data.is_empty() && found[1].metadata_bytes() <= 16 + 8, "{method:?}");
+        assert!(found[1].data.is_empty() && found[1].head.metadata_bytes() <= 16 + 8, "{method:?}");
     }
 }
 

@@ -2,11 +2,15 @@
 //!
 //! Regions appear, vanish, come back, grow, shrink and move; bytes change, are copied within and between regions, and
 //! return to what they were some checkpoints ago. Each checkpoint takes any method; checkpoints are dropped and flattened.
+//! Some cannot be written, or are abandoned after they were.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    io::{self, Cursor, Write},
+};
 
-use ckpt_kernels::merkle::{Difference, Engine, Lineage, Method, Region};
+use ckpt_kernels::merkle::{Difference, Encoder, Engine, Error, Lineage, Method, Region};
 
 const CHUNK_BYTES: u32 = 32;
 
@@ -94,6 +98,40 @@ fn change(random: &mut Random, now: &mut State, known: &BTreeMap<u32, State>) {
     }
 }
 
+/// The next difference as it would lie in a file; none when it does not become one.
+fn written(random: &mut Random, engine: &mut Engine, number: u32, method: Method, now: &State) -> Option<Vec<u8>> {
+    let regions: Vec<_> = now.iter().map(|(id, bytes)| Region { id: *id, bytes }).collect();
+    while random.below(5) == 0 {
+        let room = random.below(2_000);
+        let mut full = Encoder::new(Cursor::new(vec![0; room].into_boxed_slice()));
+        let taken = engine.difference(number, method, &regions, &mut full);
+        let Ok(taken) = taken else {
+            assert!(matches!(taken, Err(Error::Sink { checkpoint, .. }) if checkpoint == number));
+            continue;
+        };
+        // Now the trailer may still find no room.
+        if let Ok(whole) = full.finish().and_then(|file| ended(file, taken.head.data_bytes)) {
+            return Some(whole);
+        }
+        engine.abandon(number);
+    }
+    let mut file = Encoder::new(Vec::new());
+    engine.difference(number, method, &regions, &mut file).unwrap();
+    if random.below(8) == 0 {
+        engine.abandon(number);
+        return None;
+    }
+    Some(file.finish().unwrap())
+}
+
+/// What was written to a file.
+fn ended(mut file: Cursor<Box<[u8]>>, data_bytes: u64) -> io::Result<Vec<u8>> {
+    file.flush()?;
+    let length = file.position() as usize;
+    assert!(length as u64 >= 64 + data_bytes + 4);
+    Ok(file.into_inner()[..length].to_vec())
+}
+
 /// Goes through a history, and restores everything that is kept after each step.
 fn history(seed: u64) {
     let mut random = Random(seed | 1 << 40);
@@ -106,10 +144,9 @@ fn history(seed: u64) {
         (0..random.below(6)).for_each(|_| change(&mut random, &mut now, &known));
         number += 1 + random.below(2) as u32;
         let method = if random.below(4) == 0 { Method::EVERY[random.below(4)] } else { favourite };
-        let regions: Vec<_> = now.iter().map(|(id, bytes)| Region { id: *id, bytes }).collect();
-        let difference = engine.difference(number, method, &regions).unwrap();
-        let encoded = difference.encode();
-        assert_eq!(Difference::decode(&encoded).unwrap(), difference, "seed {seed}");
+        let Some(encoded) = written(&mut random, &mut engine, number, method, &now) else { continue };
+        let difference = Difference::decode(&encoded).unwrap();
+        assert!(difference.encode() == encoded, "seed {seed}");
         lineage.add(difference).unwrap_or_else(|error| panic!("seed {seed}, checkpoint {number}: {error}"));
         known.insert(number, now.clone());
         let numbers: Vec<u32> = known.keys().copied().collect();

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    Body, Difference, Result, Source,
+    Body, Difference, Head, Result, Source,
     forest::{Forest, Tree},
 };
 
@@ -42,14 +42,15 @@ impl Checked {
     /// # Errors
     /// [`super::Error::Corrupt`], [`super::Error::TooLarge`].
     pub fn new(difference: Difference) -> Result<Self> {
-        let forest = difference.forest()?;
-        let said = match &difference.body {
+        let head = &difference.head;
+        let forest = head.forest()?;
+        let said = match &head.body {
             Body::Full => (0..).zip(&forest.trees).map(|(tree, shape)| (tree, 0..shape.chunks(), None)).collect(),
-            Body::Changed(bits) => changed(&difference, &forest, bits)?,
+            Body::Changed(bits) => changed(head, &forest, bits)?,
             Body::Nodes { firsts, shifts } => {
                 let firsts = firsts.iter().map(|node| (*node, None));
                 let shifts = shifts.iter().map(|shift| (shift.node, Some(shift.source)));
-                nodes(&difference, &forest, firsts.chain(shifts))?
+                nodes(head, &forest, firsts.chain(shifts))?
             }
         };
         let mut offset = 0;
@@ -61,9 +62,9 @@ impl Checked {
             }
             pieces.push(Piece { tree, chunks, place });
         }
-        if offset != difference.data.len() as u64 {
-            let what = format!("{} bytes are stored, and {offset} should be", difference.data.len());
-            return Err(difference.corrupt(what));
+        let stored = difference.data.len() as u64;
+        if offset != stored || offset != head.data_bytes {
+            return Err(head.corrupt(format!("{stored} bytes are stored, and {offset} should be")));
         }
         Ok(Self { difference, forest, pieces })
     }
@@ -87,10 +88,10 @@ fn bytes(tree: &Tree, chunks: &Range<u32>) -> u64 {
 }
 
 /// Runs of the chunks whose bit is set.
-fn changed(difference: &Difference, forest: &Forest, bits: &[u64]) -> Result<Vec<Said>> {
+fn changed(head: &Head, forest: &Forest, bits: &[u64]) -> Result<Vec<Said>> {
     let chunks: u64 = forest.trees.iter().map(|tree| u64::from(tree.chunks())).sum();
     if bits.len() as u64 != chunks.div_ceil(64) {
-        return Err(difference.corrupt(format!("{} words of bits for {chunks} chunks", bits.len())));
+        return Err(head.corrupt(format!("{} words of bits for {chunks} chunks", bits.len())));
     }
     let (mut runs, mut bit): (Vec<Said>, usize) = (Vec::new(), 0);
     for (tree, shape) in forest.trees.iter().enumerate() {
@@ -107,21 +108,17 @@ fn changed(difference: &Difference, forest: &Forest, bits: &[u64]) -> Result<Vec
     Ok(runs)
 }
 
-fn nodes(
-    difference: &Difference,
-    forest: &Forest,
-    nodes: impl Iterator<Item = (u32, Option<Source>)>,
-) -> Result<Vec<Said>> {
+fn nodes(head: &Head, forest: &Forest, nodes: impl Iterator<Item = (u32, Option<Source>)>) -> Result<Vec<Said>> {
     let mut said: Vec<Said> = Vec::new();
     for (node, source) in nodes {
-        let unknown = || difference.corrupt(format!("it has no node {node}"));
+        let unknown = || head.corrupt(format!("it has no node {node}"));
         let tree = forest.tree_of(node).ok_or_else(unknown)?;
         said.push((tree, forest.trees[tree].chunks_below(node), source));
     }
     said.sort_by_key(|(tree, chunks, _)| (*tree, chunks.start));
     let twice = said.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[0].1.end > pair[1].1.start);
     match twice {
-        Some(pair) => Err(difference.corrupt(format!("it says two things of chunk {}", pair[1].1.start))),
+        Some(pair) => Err(head.corrupt(format!("it says two things of chunk {}", pair[1].1.start))),
         None => Ok(said),
     }
 }

@@ -33,9 +33,10 @@ pub struct Shift {
 }
 
 /// Which bytes are stored, and where the others are.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Body {
     /// All bytes are stored.
+    #[default]
     Full,
     /// Those of the chunks whose bit is set, counted through all regions; the others are as they were.
     Changed(Vec<u64>),
@@ -48,9 +49,9 @@ pub enum Body {
     },
 }
 
-/// What a checkpoint adds to its lineage.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Difference {
+/// All of a difference but its data.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Head {
     /// The number of the checkpoint.
     pub checkpoint: u32,
     /// The checkpoint before, from which this one differs. None when every chunk is stored or referred to.
@@ -61,12 +62,21 @@ pub struct Difference {
     pub regions: Vec<RegionShape>,
     /// Which bytes are stored.
     pub body: Body,
+    /// How many bytes are stored.
+    pub data_bytes: u64,
+}
+
+/// What a checkpoint adds to its lineage.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Difference {
+    /// What the data are.
+    pub head: Head,
     /// The bytes that are stored, in the order of regions and of their bytes.
     pub data: Vec<u8>,
 }
 
-impl Difference {
-    /// Bytes of everything but the data: what a file of it has in front of them.
+impl Head {
+    /// Bytes of what says where bytes are: regions and body, without the header, which is as long for all.
     pub fn metadata_bytes(&self) -> usize {
         let body = match &self.body {
             Body::Full => 0,

@@ -1,17 +1,20 @@
 //! A difference as bytes: kernels/FORMAT.md draws them.
 //!
 //! Who reads one may have got it from anybody. The header's counts say how long the whole is; only when that is true is
-//! anything made of them, so what is read takes no more memory than a few times its own length.
+//! anything made of them, so what is read takes no more memory than a few times its own length. The data's checksum stands
+//! behind them, so that they can be written while they are being gathered.
 
 use super::{
-    Body, Difference, Error, Result, Source,
+    Body, Difference, Error, Head, Result, Source,
     difference::Shift,
+    encoder::crc32,
     forest::{Forest, RegionShape},
 };
 
 const MAGIC: [u8; 8] = *b"ckptdiff";
 const VERSION: u16 = 0;
 const HEADER_BYTES: usize = 64;
+const TRAILER_BYTES: u64 = 4;
 /// In the place of the checkpoint before when there is none.
 const NONE: u32 = u32::MAX;
 
@@ -19,9 +22,31 @@ const FULL: u8 = 0;
 const CHANGED: u8 = 1;
 const NODES: u8 = 2;
 
-impl Difference {
-    /// As bytes.
-    pub fn encode(&self) -> Vec<u8> {
+impl Head {
+    /// What stands in front of the data.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let (kind, counts, metadata) = self.metadata();
+        let mut encoded = Vec::with_capacity(HEADER_BYTES + metadata.len());
+        encoded.extend_from_slice(&MAGIC);
+        encoded.extend_from_slice(&VERSION.to_le_bytes());
+        encoded.extend_from_slice(&[kind, 0]);
+        let [firsts, groups, shifts] = counts;
+        let previous = self.previous.unwrap_or(NONE);
+        for number in [self.chunk_bytes, self.checkpoint, previous, self.regions.len() as u32, firsts, groups, shifts] {
+            encoded.extend_from_slice(&number.to_le_bytes());
+        }
+        encoded.extend_from_slice(&self.data_bytes.to_le_bytes());
+        encoded.resize(HEADER_BYTES - 4, 0);
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&encoded);
+        crc.update(&metadata);
+        encoded.extend_from_slice(&crc.finalize().to_le_bytes());
+        encoded.extend_from_slice(&metadata);
+        encoded
+    }
+
+    /// The kind of the body, its counts, and all that stands between the header and the data.
+    fn metadata(&self) -> (u8, [u32; 3], Vec<u8>) {
         let mut metadata = Vec::new();
         for region in &self.regions {
             metadata.extend_from_slice(&region.id.to_le_bytes());
@@ -48,23 +73,14 @@ impl Difference {
                 (NODES, [firsts.len(), groups.len(), shifts.len()].map(|count| count as u32))
             }
         };
-        let mut header = Vec::with_capacity(HEADER_BYTES);
-        header.extend_from_slice(&MAGIC);
-        header.extend_from_slice(&VERSION.to_le_bytes());
-        header.extend_from_slice(&[kind, 0]);
-        let [firsts, groups, shifts] = counts;
-        let previous = self.previous.unwrap_or(NONE);
-        for number in [self.chunk_bytes, self.checkpoint, previous, self.regions.len() as u32, firsts, groups, shifts] {
-            header.extend_from_slice(&number.to_le_bytes());
-        }
-        header.extend_from_slice(&(self.data.len() as u64).to_le_bytes());
-        header.extend_from_slice(&crc32fast::hash(&self.data).to_le_bytes());
-        header.resize(HEADER_BYTES - 4, 0);
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(&header);
-        crc.update(&metadata);
-        header.extend_from_slice(&crc.finalize().to_le_bytes());
-        [&header[..], &metadata, &self.data].concat()
+        (kind, counts, metadata)
+    }
+}
+
+impl Difference {
+    /// As bytes. An [`super::Encoder`] writes the same without holding it whole.
+    pub fn encode(&self) -> Vec<u8> {
+        [&self.head.encode()[..], &self.data, &crc32(&self.data).finalize().to_le_bytes()].concat()
     }
 
     /// What [`Difference::encode`] gave.
@@ -123,6 +139,7 @@ impl Difference {
             kind => return Err(corrupt(format!("its body is of kind {kind}"))),
         };
         let data = take("bytes of data", data_bytes, 1)?;
+        let trailer = take("bytes of its trailer", TRAILER_BYTES, 1)?;
         if !rest.is_empty() {
             return Err(corrupt(format!("{} bytes follow it", rest.len())));
         }
@@ -132,11 +149,12 @@ impl Difference {
         if crc.finalize() != number(HEADER_BYTES - 4) {
             return Err(corrupt("the checksum of what describes it is another".into()));
         }
-        if crc32fast::hash(data) != number(48) {
+        if crc32(data).finalize().to_le_bytes() != trailer {
             return Err(corrupt("the checksum of its data is another".into()));
         }
         let previous = (previous != NONE).then_some(previous);
-        Ok(Self { checkpoint, previous, chunk_bytes, regions, body, data: data.to_vec() })
+        let head = Head { checkpoint, previous, chunk_bytes, regions, body, data_bytes };
+        Ok(Self { head, data: data.to_vec() })
     }
 }
 

@@ -8,9 +8,10 @@ use std::{
 use rayon::prelude::*;
 
 use super::{
-    Body, Difference, Error, Method, Result, Shift, Source,
+    Body, Error, Head, Method, Result, Shift, Sink, Source,
     forest::{Forest, RegionShape, Tree},
     history::History,
+    pieces::Pieces,
 };
 use crate::murmur3::{Digest, murmur3, murmur3_chunks};
 
@@ -34,8 +35,25 @@ pub struct Engine {
     chunk_bytes: u32,
     last: Option<u32>,
     history: History,
-    /// The digests of the chunks of each region at the last checkpoint.
-    previous: HashMap<u64, Vec<Digest>>,
+    /// What the chunks were at the last checkpoint, if that is known.
+    previous: Option<Previous>,
+}
+
+/// What the chunks were at a checkpoint.
+#[derive(Clone)]
+struct Previous {
+    checkpoint: u32,
+    /// By the id of the region.
+    digests: HashMap<u64, Vec<Digest>>,
+}
+
+/// A checkpoint that has been taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// What the sink was told.
+    pub head: Head,
+    /// The method that was used.
+    pub method: Method,
 }
 
 /// What is known of a node.
@@ -67,7 +85,7 @@ impl Engine {
         if !CHUNK_BYTES.contains(&chunk_bytes) || !chunk_bytes.is_multiple_of(4) {
             return Err(Error::ChunkBytes { chunk_bytes });
         }
-        Ok(Self { chunk_bytes, last: None, history: History::default(), previous: HashMap::new() })
+        Ok(Self { chunk_bytes, last: None, history: History::default(), previous: None })
     }
 
     /// How many digests the history holds.
@@ -81,11 +99,28 @@ impl Engine {
         self.history.retain(stays);
     }
 
-    /// What checkpoint `checkpoint` of these regions adds.
+    /// Forgets a checkpoint and all after it, as if they had never been taken: for who could not make the difference of one
+    /// durable. The next one may have its number. It differs from none, since what was there before is not known any more.
+    pub fn abandon(&mut self, checkpoint: u32) {
+        if self.last.is_some_and(|last| last >= checkpoint) {
+            self.last = checkpoint.checked_sub(1);
+            self.previous = None;
+            self.history.retain(|seen| seen < checkpoint);
+        }
+    }
+
+    /// Finds what checkpoint `checkpoint` of these regions adds, and hands it to `sink`.
     ///
     /// # Errors
-    /// When a number or an id is taken, or there are too many chunks; then nothing has changed.
-    pub fn difference(&mut self, checkpoint: u32, method: Method, regions: &[Region<'_>]) -> Result<Difference> {
+    /// When a number or an id is taken, there are too many chunks, or the sink fails. Then the checkpoint has not been taken,
+    /// and the next one will differ from the one before.
+    pub fn difference(
+        &mut self,
+        checkpoint: u32,
+        method: Method,
+        regions: &[Region<'_>],
+        sink: &mut dyn Sink,
+    ) -> Result<Taken> {
         if let Some(last) = self.last.filter(|last| checkpoint <= *last) {
             return Err(Error::OutOfOrder { checkpoint, last });
         }
@@ -96,37 +131,52 @@ impl Engine {
         let shapes: Vec<_> =
             regions.iter().map(|region| RegionShape { id: region.id, bytes: region.bytes.len() as u64 }).collect();
         let forest = Forest::new(self.chunk_bytes, shapes.iter().copied())?;
-        let previous = self.last.replace(checkpoint).filter(|_| method != Method::Full);
-        let (body, data) = match method {
+        let mut pieces = Pieces::of(regions);
+        let (body, nodes) = match method {
             Method::Full => {
-                // Nobody has looked at the chunks: at the next checkpoint none is known to be as before.
-                self.previous.clear();
-                (Body::Full, regions.iter().flat_map(|region| region.bytes).copied().collect())
+                (0..).zip(&shapes).for_each(|(at, shape)| pieces.push(at, 0..shape.bytes));
+                (Body::Full, None)
             }
-            Method::Basic => self.changed(forest, regions),
-            Method::List | Method::Tree => self.nodes(checkpoint, method, forest, regions),
+            Method::Basic => self.changed(forest, regions, &mut pieces),
+            Method::List | Method::Tree => self.nodes(checkpoint, method, forest, regions, &mut pieces),
         };
-        Ok(Difference { checkpoint, previous, chunk_bytes: self.chunk_bytes, regions: shapes, body, data })
+        let previous = self.previous.as_ref().map(|previous| previous.checkpoint).filter(|_| method != Method::Full);
+        let (chunk_bytes, data_bytes) = (self.chunk_bytes, pieces.bytes());
+        let head = Head { checkpoint, previous, chunk_bytes, regions: shapes, body, data_bytes };
+        if let Err(source) = sink.head(&head).and_then(|()| pieces.send(sink)) {
+            self.history.retain(|seen| seen < checkpoint);
+            return Err(Error::Sink { checkpoint, source });
+        }
+        self.last = Some(checkpoint);
+        // After Full nobody has looked at the chunks: at the next checkpoint none is known to be as before.
+        self.previous = nodes.map(|nodes| Previous::new(checkpoint, &nodes));
+        Ok(Taken { head, method })
     }
 
-    fn changed(&mut self, forest: Forest, regions: &[Region<'_>]) -> (Body, Vec<u8>) {
+    fn changed(&mut self, forest: Forest, regions: &[Region<'_>], pieces: &mut Pieces<'_>) -> (Body, Option<Nodes>) {
         let nodes = self.chunks(forest, regions);
-        let (mut bits, mut data, mut chunk) = (Vec::new(), Vec::new(), 0);
-        for (tree, region) in nodes.forest.trees.iter().zip(regions) {
-            for (at, node) in (0..).zip(tree.chunk_nodes()) {
+        let (mut bits, mut chunk) = (Vec::new(), 0);
+        for (tree, shape) in nodes.forest.trees.iter().enumerate() {
+            for (at, node) in (0..).zip(shape.chunk_nodes()) {
                 bits.resize(chunk / 64 + 1, 0);
                 if nodes.labels[node as usize] != Label::Fixed {
                     bits[chunk / 64] |= 1 << (chunk % 64);
-                    data.extend_from_slice(bytes(region, tree.bytes_of_chunks(at..at + 1)));
+                    pieces.push(tree, shape.bytes_of_chunks(at..at + 1));
                 }
                 chunk += 1;
             }
         }
-        self.remember(&nodes);
-        (Body::Changed(bits), data)
+        (Body::Changed(bits), Some(nodes))
     }
 
-    fn nodes(&mut self, checkpoint: u32, method: Method, forest: Forest, regions: &[Region<'_>]) -> (Body, Vec<u8>) {
+    fn nodes(
+        &mut self,
+        checkpoint: u32,
+        method: Method,
+        forest: Forest,
+        regions: &[Region<'_>],
+        pieces: &mut Pieces<'_>,
+    ) -> (Body, Option<Nodes>) {
         let mut nodes = self.chunks(forest, regions);
         let source = |node| Source { checkpoint, node };
         let found: Vec<u32> =
@@ -136,13 +186,13 @@ impl Engine {
             self.join_firsts(&mut nodes, source);
             self.join_shifts(&mut nodes);
         }
-        let (mut firsts, mut shifts, mut data) = (Vec::new(), Vec::new(), Vec::new());
-        for (tree, region) in nodes.forest.trees.iter().zip(regions) {
-            for node in nodes.topmost(tree, method) {
+        let (mut firsts, mut shifts) = (Vec::new(), Vec::new());
+        for (tree, shape) in nodes.forest.trees.iter().enumerate() {
+            for node in nodes.topmost(shape, method) {
                 match nodes.labels[node as usize] {
                     Label::First => {
                         firsts.push(node);
-                        data.extend_from_slice(bytes(region, tree.bytes_below(node)));
+                        pieces.push(tree, shape.bytes_below(node));
                     }
                     Label::Shift(source) => shifts.push(Shift { node, source }),
                     Label::Fixed | Label::Mixed => {}
@@ -150,8 +200,7 @@ impl Engine {
             }
         }
         shifts.sort_by_key(|shift| shift.source.checkpoint);
-        self.remember(&nodes);
-        (Body::Nodes { firsts, shifts }, data)
+        (Body::Nodes { firsts, shifts }, Some(nodes))
     }
 
     /// The digests of all chunks. They are fixed, or first occurrences as long as nobody knows better.
@@ -160,7 +209,8 @@ impl Engine {
         let mut labels = vec![Label::Mixed; forest.nodes()];
         for (tree, region) in forest.trees.iter().zip(regions) {
             let chunks = positions(tree.chunk_nodes());
-            let previous = self.previous.get(&region.id).map_or(&[][..], Vec::as_slice);
+            let previous = self.previous.as_ref().and_then(|previous| previous.digests.get(&region.id));
+            let previous = previous.map_or(&[][..], Vec::as_slice);
             let batch = self.chunk_bytes as usize * BATCH_CHUNKS;
             let digests = digests[chunks.clone()].par_chunks_mut(BATCH_CHUNKS);
             let labels = labels[chunks].par_chunks_mut(BATCH_CHUNKS);
@@ -216,10 +266,12 @@ impl Engine {
             }
         }
     }
+}
 
-    fn remember(&mut self, nodes: &Nodes) {
+impl Previous {
+    fn new(checkpoint: u32, nodes: &Nodes) -> Self {
         let chunks = |tree: &Tree| (tree.region.id, nodes.digests[positions(tree.chunk_nodes())].to_vec());
-        self.previous = nodes.forest.trees.iter().map(chunks).collect();
+        Self { checkpoint, digests: nodes.forest.trees.iter().map(chunks).collect() }
     }
 }
 
@@ -261,8 +313,4 @@ impl Nodes {
 /// Where these nodes are among all.
 fn positions(nodes: Range<u32>) -> Range<usize> {
     nodes.start as usize..nodes.end as usize
-}
-
-fn bytes<'a>(region: &Region<'a>, range: Range<u64>) -> &'a [u8] {
-    &region.bytes[range.start as usize..range.end as usize]
 }

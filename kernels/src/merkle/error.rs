@@ -37,6 +37,14 @@ pub enum Error {
         /// The last one before.
         last: u32,
     },
+    /// What takes the difference failed. The checkpoint has not been taken; the next one may have its number.
+    #[error("the difference of checkpoint {checkpoint} could not be written: {source}")]
+    Sink {
+        /// The number of the checkpoint.
+        checkpoint: u32,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The lineage has no such checkpoint.
     #[error("the lineage has no checkpoint {checkpoint}")]
     NoSuchCheckpoint {

@@ -15,7 +15,7 @@ use std::{
 use rayon::prelude::*;
 
 use super::{
-    Body, Difference, Error, Result,
+    Body, Difference, Error, Head, Result,
     checked::{Checked, Piece, Place},
     forest::{RegionShape, Tree},
 };
@@ -47,14 +47,14 @@ impl Lineage {
     /// # Errors
     /// [`Error::Corrupt`] if it contradicts itself or what it refers to; [`Error::OutOfOrder`].
     pub fn add(&mut self, difference: Difference) -> Result<()> {
-        let checkpoint = difference.checkpoint;
+        let Head { checkpoint, previous, .. } = difference.head;
         let last = self.differences.last_key_value().map(|(last, _)| *last);
         if let Some(last) = last.filter(|last| *last >= checkpoint) {
             return Err(Error::OutOfOrder { checkpoint, last });
         }
-        if difference.previous.is_some() && difference.previous != last {
-            let what = format!("it follows checkpoint {:?}, and the newest here is {last:?}", difference.previous);
-            return Err(difference.corrupt(what));
+        if previous.is_some() && previous != last {
+            let what = format!("it follows checkpoint {previous:?}, and the newest here is {last:?}");
+            return Err(difference.head.corrupt(what));
         }
         let known = Checked::new(difference)?;
         self.differences.insert(checkpoint, known);
@@ -81,7 +81,7 @@ impl Lineage {
     /// # Errors
     /// [`Error::NoSuchCheckpoint`].
     pub fn restore(&self, checkpoint: u32) -> Result<Vec<(u64, Vec<u8>)>> {
-        let regions = &self.get(checkpoint)?.difference.regions;
+        let regions = &self.get(checkpoint)?.difference.head.regions;
         let plans = self.plan(checkpoint)?;
         let restore = |(region, copies): (&RegionShape, Vec<Copy>)| {
             let mut bytes = vec![0; region.bytes as usize];
@@ -119,10 +119,11 @@ impl Lineage {
     /// # Errors
     /// [`Error::NoSuchCheckpoint`].
     pub fn flatten(&mut self, checkpoint: u32) -> Result<()> {
-        let data = self.restore(checkpoint)?.into_iter().flat_map(|(_, bytes)| bytes).collect();
-        let Difference { chunk_bytes, ref regions, .. } = self.get(checkpoint)?.difference;
-        let regions = regions.clone();
-        let flat = Difference { checkpoint, previous: None, chunk_bytes, regions, body: Body::Full, data };
+        let data: Vec<u8> = self.restore(checkpoint)?.into_iter().flat_map(|(_, bytes)| bytes).collect();
+        let head = &self.get(checkpoint)?.difference.head;
+        let (regions, data_bytes) = (head.regions.clone(), data.len() as u64);
+        let head = Head { previous: None, regions, body: Body::Full, data_bytes, ..*head };
+        let flat = Difference { head, data };
         self.differences.insert(checkpoint, Checked::new(flat)?);
         Ok(())
     }
@@ -143,7 +144,7 @@ impl Lineage {
         let all = 0..tree.chunks();
         let mut missing: Vec<Range<u32>> = Some(all).filter(|chunks| !chunks.is_empty()).into_iter().collect();
         let mut copies = Vec::new();
-        for (&number, known) in self.differences.range(..=wanted.difference.checkpoint).rev() {
+        for (&number, known) in self.differences.range(..=wanted.difference.head.checkpoint).rev() {
             if missing.is_empty() {
                 break;
             }
@@ -152,7 +153,7 @@ impl Lineage {
                 let to = tree.bytes_of_chunks(chunks.clone());
                 if known.forest.trees[at].bytes_of_chunks(chunks.clone()) != to {
                     let what = format!("chunks {chunks:?} of region {} were not as long before", region.id);
-                    return Err(wanted.difference.corrupt(what));
+                    return Err(wanted.difference.head.corrupt(what));
                 }
                 let skipped = chunks.start - piece.chunks.start;
                 let (checkpoint, data_offset) = self.resolve(known, piece, skipped, chunks.end - chunks.start)?;
@@ -162,7 +163,7 @@ impl Lineage {
         match missing.first() {
             Some(chunks) => {
                 let what = format!("nothing says what chunks {chunks:?} of region {} are", region.id);
-                Err(wanted.difference.corrupt(what))
+                Err(wanted.difference.head.corrupt(what))
             }
             None => Ok(copies),
         }
@@ -170,18 +171,20 @@ impl Lineage {
 
     /// Where `count` chunks of a piece are stored, after the first `skipped` ones.
     fn resolve(&self, known: &Checked, piece: &Piece, skipped: u32, count: u32) -> Result<(u32, u64)> {
-        let chunk_bytes = u64::from(known.difference.chunk_bytes);
+        let chunk_bytes = u64::from(known.difference.head.chunk_bytes);
         let source = match piece.place {
-            Place::Here(offset) => return Ok((known.difference.checkpoint, offset + u64::from(skipped) * chunk_bytes)),
+            Place::Here(offset) => {
+                return Ok((known.difference.head.checkpoint, offset + u64::from(skipped) * chunk_bytes));
+            }
             Place::There(source) => source,
         };
-        let lost = || known.difference.corrupt(format!("it refers to {source:?}, which is not stored"));
+        let lost = || known.difference.head.corrupt(format!("it refers to {source:?}, which is not stored"));
         let there = self.differences.get(&source.checkpoint).ok_or_else(lost)?;
         let at = there.forest.tree_of(source.node).ok_or_else(lost)?;
         let from = there.forest.trees[at].chunks_below(source.node);
         let is_as_long = there.bytes(at, &from) == known.bytes(piece.tree, &piece.chunks);
-        if !is_as_long || there.difference.chunk_bytes != known.difference.chunk_bytes {
-            return Err(known.difference.corrupt(format!("it refers to {source:?}, which is of another length")));
+        if !is_as_long || there.difference.head.chunk_bytes != known.difference.head.chunk_bytes {
+            return Err(known.difference.head.corrupt(format!("it refers to {source:?}, which is of another length")));
         }
         let first = from.start + skipped;
         let pieces = there.pieces_of(at);

@@ -16,20 +16,25 @@
 //! - Digests of nodes are seeded with their level: no data can have the digest of two others' digests.
 //! - Regions come, go, grow and shrink; a chunk is the same only if it is as long.
 //!
-//! A difference is restored by its lineage (lineage.rs), which also knows what may be forgotten.
+//! A difference goes out while it is being found (sink.rs). It is restored by its lineage (lineage.rs), which also knows what may be forgotten.
 
 mod checked;
 mod difference;
 mod encoded;
+mod encoder;
 mod engine;
 mod error;
 mod forest;
 mod history;
 mod lineage;
+mod pieces;
+mod sink;
 
-pub use difference::{Body, Difference, Method, Shift};
-pub use engine::{Engine, Region};
+pub use difference::{Body, Difference, Head, Method, Shift};
+pub use encoder::Encoder;
+pub use engine::{Engine, Region, Taken};
 pub use error::{Error, Result};
 pub use forest::RegionShape;
 pub use history::Source;
 pub use lineage::Lineage;
+pub use sink::Sink;

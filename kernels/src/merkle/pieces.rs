@@ -1,0 +1,113 @@
+//! The bytes of regions that a difference stores, on their way to a sink.
+
+use std::{io, ops::Range};
+
+use super::{Region, Sink};
+
+/// Slices shorter than a quarter of this are put together into buffers as long as this.
+const GATHERED_BYTES: usize = 1 << 20;
+
+/// Slices of regions, in order. Those that touch are one.
+pub(super) struct Pieces<'a> {
+    regions: &'a [Region<'a>],
+    /// The position of the region, and the bytes in it.
+    pieces: Vec<(usize, Range<u64>)>,
+}
+
+impl<'a> Pieces<'a> {
+    pub fn of(regions: &'a [Region<'a>]) -> Self {
+        Self { regions, pieces: Vec::new() }
+    }
+
+    /// Adds bytes of a region, behind all that were added.
+    pub fn push(&mut self, region: usize, bytes: Range<u64>) {
+        match self.pieces.last_mut() {
+            Some((last, before)) if *last == region && before.end == bytes.start => before.end = bytes.end,
+            _ => self.pieces.push((region, bytes)),
+        }
+    }
+
+    /// How long all are together.
+    pub fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|(_, bytes)| bytes.end - bytes.start).sum()
+    }
+
+    /// Hands them to a sink.
+    ///
+    /// # Errors
+    /// The sink's.
+    pub fn send(&self, sink: &mut dyn Sink) -> io::Result<()> {
+        let mut gathered = Vec::new();
+        for (region, bytes) in &self.pieces {
+            let piece = &self.regions[*region].bytes[bytes.start as usize..bytes.end as usize];
+            let is_long = piece.len() >= GATHERED_BYTES / 4;
+            if !gathered.is_empty() && (is_long || gathered.len() + piece.len() > GATHERED_BYTES) {
+                sink.data(&gathered)?;
+                gathered.clear();
+            }
+            match is_long {
+                true => sink.data(piece)?,
+                false => gathered.extend_from_slice(piece),
+            }
+        }
+        if gathered.is_empty() { Ok(()) } else { sink.data(&gathered) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::merkle::{Difference, Head};
+
+    /// Fails at the given call.
+    struct Failing(Difference, usize);
+
+    impl Failing {
+        fn next(&mut self) -> io::Result<()> {
+            self.1 = self.1.checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
+            Ok(())
+        }
+    }
+
+    impl Sink for Failing {
+        fn head(&mut self, head: &Head) -> io::Result<()> {
+            self.next().and_then(|()| self.0.head(head))
+        }
+
+        fn data(&mut self, bytes: &[u8]) -> io::Result<()> {
+            assert!(!bytes.is_empty());
+            self.next().and_then(|()| self.0.data(bytes))
+        }
+    }
+
+    #[test]
+    fn long_and_short_slices_arrive_in_their_order_until_the_sink_fails() {
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let regions = [Region { id: 3, bytes: &bytes }, Region { id: 1, bytes: &bytes[7..9_000] }];
+        let mut pieces = Pieces::of(&regions);
+        let (mut expected, mut from) = (Vec::new(), 0);
+        for length in [1, 300_000, 5, 200_000, 262_143, 262_144, 250_000, 250_000, 250_000, 250_000, 250_000, 100, 9] {
+            pieces.push(0, from as u64..(from + length) as u64);
+            expected.extend_from_slice(&bytes[from..from + length]);
+            from += length + 1;
+        }
+        pieces.push(1, 0..31);
+        pieces.push(1, 31..100);
+        expected.extend_from_slice(&regions[1].bytes[..100]);
+        assert_eq!(pieces.bytes(), expected.len() as u64);
+        for failing_call in 0.. {
+            let mut sink = Failing(Difference::default(), failing_call);
+            match pieces.send(&mut sink) {
+                Ok(()) => {
+                    assert!(sink.0.data == expected);
+                    assert_eq!((sink.1, failing_call), (0, 6), "calls");
+                    return;
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+                    assert!(sink.0.data.len() < expected.len() && expected.starts_with(&sink.0.data));
+                }
+            }
+        }
+    }
+}
