@@ -4,6 +4,8 @@
 //! function compiled for a CPU feature is entered after that feature was found, in the files named here with `allow`.
 #![deny(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+pub mod device;
 pub mod merkle;
 pub mod murmur3;
 pub mod page_digest;

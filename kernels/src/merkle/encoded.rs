@@ -102,9 +102,7 @@ impl Difference {
             [12, 16, 20, 24, 28, 32, 36].map(number);
         let data_bytes = u64::from(number(40)) | u64::from(number(44)) << 32;
         let corrupt = |what: String| Error::Corrupt { checkpoint, what };
-        if !super::engine::CHUNK_BYTES.contains(&chunk_bytes) || !chunk_bytes.is_multiple_of(4) {
-            return Err(corrupt(format!("chunks of {chunk_bytes} bytes")));
-        }
+        super::check_chunk_bytes(chunk_bytes).map_err(|error| corrupt(error.to_string()))?;
         let mut take = |what: &str, count: u64, each: u64| {
             let length = usize::try_from(count * each).unwrap_or(usize::MAX);
             let (taken, behind) =

@@ -1,14 +1,14 @@
 //! Finding differences on the CPU, on all cores.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     ops::Range,
 };
 
 use rayon::prelude::*;
 
 use super::{
-    Body, Error, Head, Method, Result, Shift, Sink, Source,
+    Body, Error, Head, Method, Result, Shift, Sink, Source, check_chunk_bytes, check_ids, check_order,
     forest::{Forest, RegionShape, Tree},
     history::History,
     pieces::Pieces,
@@ -17,8 +17,6 @@ use crate::murmur3::{Digest, murmur3, murmur3_chunks};
 
 /// Chunks hashed by a thread at a time.
 const BATCH_CHUNKS: usize = 1024;
-/// Lengths of chunks, in steps of 4.
-pub(super) const CHUNK_BYTES: Range<u32> = 32..(64 << 10) + 1;
 
 /// A region's bytes as they are now.
 #[derive(Clone, Copy, Debug)]
@@ -82,9 +80,7 @@ impl Engine {
     /// # Errors
     /// [`Error::ChunkBytes`] for fewer than 32, more than 65,536, or no multiple of 4.
     pub fn new(chunk_bytes: u32) -> Result<Self> {
-        if !CHUNK_BYTES.contains(&chunk_bytes) || !chunk_bytes.is_multiple_of(4) {
-            return Err(Error::ChunkBytes { chunk_bytes });
-        }
+        check_chunk_bytes(chunk_bytes)?;
         Ok(Self { chunk_bytes, last: None, history: History::default(), previous: None })
     }
 
@@ -121,15 +117,10 @@ impl Engine {
         regions: &[Region<'_>],
         sink: &mut dyn Sink,
     ) -> Result<Taken> {
-        if let Some(last) = self.last.filter(|last| checkpoint <= *last) {
-            return Err(Error::OutOfOrder { checkpoint, last });
-        }
-        let mut ids = HashSet::new();
-        if let Some(twice) = regions.iter().find(|region| !ids.insert(region.id)) {
-            return Err(Error::TwiceThere { region: twice.id });
-        }
+        check_order(self.last, checkpoint)?;
         let shapes: Vec<_> =
             regions.iter().map(|region| RegionShape { id: region.id, bytes: region.bytes.len() as u64 }).collect();
+        check_ids(&shapes)?;
         let forest = Forest::new(self.chunk_bytes, shapes.iter().copied())?;
         let mut pieces = Pieces::of(regions);
         let (body, nodes) = match method {

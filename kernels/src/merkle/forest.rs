@@ -21,13 +21,13 @@ pub struct RegionShape {
 
 /// The trees of a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Forest {
+pub(crate) struct Forest {
     pub trees: Vec<Tree>,
 }
 
 /// The tree of a region.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     pub region: RegionShape,
     chunk_bytes: u32,
     /// Numbers of the nodes of each level, the chunks first.
@@ -72,6 +72,11 @@ impl Tree {
     pub fn chunks(&self) -> u32 {
         let nodes = self.chunk_nodes();
         nodes.end - nodes.start
+    }
+
+    /// How many nodes it has, the chunks among them.
+    pub fn node_count(&self) -> u32 {
+        self.end - self.chunk_nodes().start.min(self.end)
     }
 
     pub fn level_count(&self) -> usize {

@@ -24,10 +24,11 @@ mod encoded;
 mod encoder;
 mod engine;
 mod error;
-mod forest;
+pub(crate) mod forest;
 mod history;
 mod lineage;
 mod pieces;
+mod refusals;
 mod sink;
 
 pub use difference::{Body, Difference, Head, Method, Shift};
@@ -37,4 +38,5 @@ pub use error::{Error, Result};
 pub use forest::RegionShape;
 pub use history::Source;
 pub use lineage::Lineage;
+pub(crate) use refusals::{check_chunk_bytes, check_ids, check_order};
 pub use sink::Sink;

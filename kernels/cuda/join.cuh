@@ -1,0 +1,117 @@
+// What chunks and nodes are: as before, first occurrences, or shifted duplicates.
+//
+// Firsts are settled before anything is looked up, over all regions, so that what is found does not depend on which block
+// comes first. A block climbs from the chunks of a tile to the node over all of them; what is above that is little, and one
+// block climbs on in each region.
+#pragma once
+
+#include "sketch.cuh"
+
+constexpr uint32_t THREADS = 256;
+
+// Calls `what(chunk)` for each changed chunk of a tile.
+template <typename What> __device__ inline void each_changed_chunk(const Checkpoint &checkpoint, What what) {
+    Tile tile(checkpoint, blockIdx.x);
+    for (uint32_t at = threadIdx.x; at < TILE_CHUNKS; at += blockDim.x)
+        if (checkpoint.changed[tile.first_group + at / LANES] >> at % LANES & 1)
+            what(tile.region, tile.first_chunk() + at);
+}
+
+__device__ inline void sketch_changed(const Checkpoint &checkpoint) {
+    each_changed_chunk(checkpoint, [&](const Region &region, uint32_t chunk) {
+        sketch_chunk(checkpoint, region.digests[chunk]);
+    });
+}
+
+// The first of several equal chunks will own their digest.
+__device__ inline void claim_chunks(const Checkpoint &checkpoint) {
+    each_changed_chunk(checkpoint, [&](const Region &region, uint32_t chunk) {
+        claim(checkpoint.history, region.digests[chunk], owner_of(checkpoint.number, region.first_node + chunk));
+    });
+}
+
+__device__ inline void label_chunks(const Checkpoint &checkpoint) {
+    each_changed_chunk(checkpoint, [&](const Region &region, uint32_t chunk) {
+        uint32_t node = region.first_node + chunk;
+        bool is_first = owner_in(checkpoint.history, region.digests[chunk]) == owner_of(checkpoint.number, node);
+        checkpoint.labels[node] = is_first ? FIRST : SHIFT;
+    });
+}
+
+__device__ inline bool has_changed(const Checkpoint &checkpoint, const Tile &tile) {
+    bool has = threadIdx.x < TILE_GROUPS && checkpoint.changed[tile.first_group + threadIdx.x] != 0;
+    return __syncthreads_or(has);
+}
+
+// A node and what is below it. Positions are counted in the region.
+struct Family {
+    const Checkpoint &checkpoint;
+    const Region &region;
+    uint32_t level, node, left;
+    bool has_right;
+
+    __device__ Family(const Checkpoint &checkpoint, const Region &region, Level below, uint32_t at)
+        : checkpoint(checkpoint), region(region), level(below.number + 1), node(below.first + below.width + at),
+          left(below.first + 2 * at), has_right(2 * at + 1 < below.width) {}
+
+    __device__ Label &label(uint32_t of) const { return checkpoint.labels[region.first_node + of]; }
+    __device__ bool all_below_are(Label wanted) const {
+        return label(left) == wanted && (!has_right || label(left + 1) == wanted);
+    }
+    __device__ Digest digest_children() const {
+        Digest digest = has_right ? digest_of_node(level, digest_at(region, left), digest_at(region, left + 1))
+                                  : digest_of_node(level, digest_at(region, left));
+        return digest_at(region, node) = digest;
+    }
+};
+
+// A node over first occurrences alone occurs for the first time too.
+struct JoinFirsts {
+    __device__ static void join(const Family &family) {
+        if (!family.all_below_are(FIRST)) return;
+        uint32_t node = family.region.first_node + family.node;
+        claim(family.checkpoint.history, family.digest_children(), owner_of(family.checkpoint.number, node));
+        family.label(family.node) = FIRST;
+    }
+};
+
+// A node over duplicates alone is a duplicate when the history has it as a whole.
+struct JoinShifts {
+    __device__ static void join(const Family &family) {
+        Label &label = family.label(family.node);
+        if (label == FIRST) return;
+        if (family.all_below_are(FIXED))
+            label = FIXED;
+        else if (family.all_below_are(SHIFT) && owner_in(family.checkpoint.history, family.digest_children()) != 0)
+            label = SHIFT;
+        else
+            label = MIXED;
+    }
+};
+
+// Nodes `from` to `to` of the level above `below`.
+template <typename Join>
+__device__ inline void join_level(const Checkpoint &checkpoint, const Region &region, Level below, uint32_t from,
+                                  uint32_t to) {
+    for (uint32_t at = from + threadIdx.x; at < to; at += blockDim.x)
+        Join::join(Family(checkpoint, region, below, at));
+    __syncthreads();
+}
+
+// Up to the node over a tile.
+template <typename Join> __device__ inline void climb_tile(const Checkpoint &checkpoint, const Tile &tile) {
+    Level below = Level::of_chunks(tile.region);
+    for (uint32_t level = 1; level <= TILE_LEVELS && !below.is_top(); ++level, below = below.above()) {
+        uint32_t from = tile.first_chunk() >> level, to = from + (TILE_CHUNKS >> level);
+        uint32_t width = below.above().width;
+        join_level<Join>(checkpoint, tile.region, below, from, to < width ? to : width);
+    }
+}
+
+// From the nodes over tiles to the root.
+template <typename Join> __device__ inline void climb_region(const Checkpoint &checkpoint, const Region &region) {
+    Level below = Level::of_chunks(region);
+    for (; !below.is_top(); below = below.above())
+        if (below.number >= TILE_LEVELS)
+            join_level<Join>(checkpoint, region, below, 0, below.above().width);
+}

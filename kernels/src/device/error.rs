@@ -1,0 +1,57 @@
+//! What can go wrong with a device.
+
+use std::{io, path::PathBuf};
+
+use crate::merkle;
+
+/// Or an [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// `CUDA_ERROR_OUT_OF_MEMORY`.
+const OUT_OF_MEMORY: i32 = 2;
+
+/// What can go wrong with a device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no driver, or one that is too old.
+    #[error("cannot use {} as the CUDA driver: {source}", path.display())]
+    NoDriver {
+        /// The library.
+        path: PathBuf,
+        /// Which of its names is missing, or why it cannot be opened.
+        source: libloading::Error,
+    },
+    /// The driver refused a call.
+    #[error("{call} failed: {name} ({code})")]
+    Call {
+        /// The entry point.
+        call: &'static str,
+        /// What it returned.
+        code: i32,
+        /// The driver's name for it.
+        name: String,
+    },
+    /// More memory than the engine may have.
+    #[error("{bytes} bytes more would pass the bound of {bytes_max} bytes of device memory (CKPT_DEVICE_MEMORY)")]
+    Bound {
+        /// What was to be allocated.
+        bytes: u64,
+        /// The bound.
+        bytes_max: u64,
+    },
+    /// What goes wrong on a CPU too.
+    #[error(transparent)]
+    Merkle(#[from] merkle::Error),
+}
+
+impl Error {
+    /// Whether less memory would do.
+    pub(super) fn is_for_memory(&self) -> bool {
+        matches!(self, Self::Bound { .. } | Self::Call { code: OUT_OF_MEMORY, .. })
+    }
+
+    pub(super) fn sink(checkpoint: u32) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Merkle(merkle::Error::Sink { checkpoint, source })
+    }
+}

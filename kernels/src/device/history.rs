@@ -1,0 +1,136 @@
+//! The history of digests in device memory, seen from the host: which segments there are, and how full the last one is.
+
+use std::sync::Arc;
+
+use super::{
+    context::{Buffer, Context, Stream},
+    entry_points::Address,
+    error::Result,
+    kernels::Kernels,
+    layout::{self, ENTRY_BYTES, Gone, SEGMENTS_MAX, bytes_of},
+};
+
+/// The fewest entries of a segment.
+const ENTRIES_MIN: u64 = 4096;
+/// Of a segment's entries so many hundredths are used at most: beyond, searches become long.
+const FULL_PERCENT: u64 = 85;
+
+/// Segments of entries.
+pub struct History {
+    context: Arc<Context>,
+    segments: Vec<Segment>,
+}
+
+struct Segment {
+    entries: Buffer,
+    capacity: u64,
+    used: u64,
+}
+
+impl Segment {
+    fn new(context: &Arc<Context>, capacity: u64, stream: &Stream) -> Result<Self> {
+        let entries = Buffer::new(context, capacity * ENTRY_BYTES)?;
+        stream.fill(&entries, 0, entries.bytes())?;
+        Ok(Self { entries, capacity, used: 0 })
+    }
+
+    fn limit(&self) -> u64 {
+        (self.capacity * FULL_PERCENT / 100).min(u64::from(u32::MAX))
+    }
+
+    fn parameter(&self) -> layout::Segment {
+        layout::Segment { entries: self.entries.address(), capacity: self.capacity }
+    }
+}
+
+impl History {
+    pub fn new(context: &Arc<Context>) -> Self {
+        Self { context: context.clone(), segments: Vec::new() }
+    }
+
+    /// Entries that are used, also those of digests that nobody owns any more.
+    pub fn used(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.used).sum()
+    }
+
+    /// Entries used in the last segment.
+    pub fn used_of_last(&self) -> u64 {
+        self.segments.last().map_or(0, |last| last.used)
+    }
+
+    pub fn set_used_of_last(&mut self, used: u64) {
+        if let Some(last) = self.segments.last_mut() {
+            last.used = used;
+        }
+    }
+
+    /// Makes room for so many entries more.
+    ///
+    /// # Errors
+    /// When there is not as much memory; then nothing has changed.
+    pub fn reserve(&mut self, entries: u64, kernels: &Kernels, totals: &Buffer, stream: &Stream) -> Result<()> {
+        if self.segments.last().is_some_and(|last| last.limit() - last.used.min(last.limit()) >= entries) {
+            return Ok(());
+        }
+        let all: u64 = self.segments.iter().map(|segment| segment.capacity).sum();
+        if self.segments.len() == SEGMENTS_MAX {
+            return self.merge(entries, kernels, totals, stream);
+        }
+        let capacity = (entries * 100 / FULL_PERCENT + 1).max(all / 8).max(ENTRIES_MIN);
+        self.segments.push(Segment::new(&self.context, capacity, stream)?);
+        Ok(())
+    }
+
+    /// Makes one segment of all, with room for so many entries more. What nobody owns any more is left behind.
+    fn merge(&mut self, entries: u64, kernels: &Kernels, totals: &Buffer, stream: &Stream) -> Result<()> {
+        let capacity = (self.used() + entries) * 100 / FULL_PERCENT + 1;
+        let mut merged = Self {
+            context: self.context.clone(),
+            segments: vec![Segment::new(&self.context, capacity.max(ENTRIES_MIN), stream)?],
+        };
+        stream.write(totals, bytes_of(&[layout::Totals::default()]))?;
+        for segment in &self.segments {
+            // SAFETY: both are as long as they say, and stay until the stream has been waited for.
+            unsafe { kernels.move_entries(&segment.parameter(), &merged.parameter(totals), stream)? };
+        }
+        let mut moved = [layout::Totals::default()];
+        stream.read(totals, layout::bytes_of_mut(&mut moved))?;
+        merged.set_used_of_last(u64::from(moved[0].used));
+        *self = merged;
+        Ok(())
+    }
+
+    /// Forgets who owns the digests of these checkpoints, given in order.
+    pub fn forget(&mut self, gone: &[u32], kernels: &Kernels, stream: &Stream) -> Result<()> {
+        if gone.is_empty() || self.segments.is_empty() {
+            return Ok(());
+        }
+        let numbers = Buffer::new(&self.context, size_of_val(gone) as u64)?;
+        stream.write(&numbers, bytes_of(gone))?;
+        let gone = Gone { numbers: numbers.address(), count: gone.len() as u64 };
+        for segment in &self.segments {
+            // SAFETY: both are as long as they say, and stay until the stream has been waited for.
+            unsafe { kernels.forget(&segment.parameter(), &gone, stream)? };
+        }
+        stream.wait()
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.segments.clear();
+    }
+
+    /// For kernels. Entries are counted, and whether there were too few, in `totals`.
+    pub fn parameter(&self, totals: &Buffer) -> layout::History {
+        let mut segments = [layout::Segment::default(); SEGMENTS_MAX];
+        segments.iter_mut().zip(&self.segments).for_each(|(to, segment)| *to = segment.parameter());
+        let counter = |offset: usize| -> Address { totals.address() + offset as Address };
+        layout::History {
+            segments,
+            count: self.segments.len() as u32,
+            limit: self.segments.last().map_or(0, Segment::limit) as u32,
+            used: counter(std::mem::offset_of!(layout::Totals, used)),
+            overflow: counter(std::mem::offset_of!(layout::Totals, overflow)),
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! De-duplication on a GPU: the engine of [`crate::merkle`] for regions of device memory.
+//!
+//! The kernels are in `kernels/cuda`; their PTX and machine code are part of this crate, so that no CUDA toolkit is needed to
+//! build or to run it. The driver is opened when a [`Context`] is made. `kernels/cuda/on_cpu` has a driver for machines
+//! without a GPU, which runs the same kernels on the CPU: for tests.
+//!
+//! Calls of the driver are in entry_points.rs alone; context.rs makes owners of what it hands out, ring.rs and kernels.rs
+//! use these, and the rest only says in what order.
+#![allow(unsafe_code, reason = "every call of the driver is unsafe")]
+
+mod amounts;
+mod context;
+mod engine;
+mod entries;
+mod entry_points;
+mod error;
+mod history;
+mod kernels;
+mod layout;
+mod ring;
+mod sketch;
+
+pub use context::{Buffer, Context, Entered, PinnedBuffer, Stream};
+pub use engine::{Engine, Region, SLOT_BYTES, SLOT_BYTES_MIN};
+pub use error::{Error, Result};

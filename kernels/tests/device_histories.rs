@@ -1,0 +1,172 @@
+//! Random histories of regions in device memory: the engine for the GPU finds what the one for the CPU finds, byte for byte,
+//! and every checkpoint is restored as it was.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod driver;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ckpt_kernels::{
+    device::{self, Buffer, Context, Stream},
+    merkle::{Difference, Engine, Lineage, Method, Region},
+};
+
+/// xorshift64
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+type State = Vec<(u64, Vec<u8>)>;
+
+/// Few values, so that chunks of one value are often equal.
+fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
+    let values = [1, 2, 200][random.below(3)];
+    let mut bytes: Vec<u8> = (0..length).map(|_| random.below(values) as u8).collect();
+    if random.below(3) == 0 {
+        bytes.chunks_mut(32).for_each(|chunk| chunk.fill(random.below(5) as u8));
+    }
+    bytes
+}
+
+fn length(random: &mut Random, scale: usize) -> usize {
+    match random.below(4) {
+        0 => random.below(70),
+        1 => 32 * random.below(40 * scale),
+        _ => random.below(1_300 * scale),
+    }
+}
+
+fn change(random: &mut Random, now: &mut State, known: &BTreeMap<u32, State>, scale: usize) {
+    let new_bytes = |random: &mut Random| {
+        let length = length(random, scale);
+        bytes(random, length)
+    };
+    if now.is_empty() || random.below(8) == 0 {
+        let id = random.below(6) as u64;
+        if now.iter().all(|(known, _)| *known != id) {
+            let at = random.below(now.len() + 1);
+            now.insert(at, (id, new_bytes(random)));
+        }
+        return;
+    }
+    let (at, other) = (random.below(now.len()), random.below(now.len()));
+    match random.below(8) {
+        0 => drop(now.remove(at)),
+        1 => now.swap(at, other),
+        2 => {
+            let length = length(random, scale);
+            let filler = random.below(256) as u8;
+            now[at].1.resize(length, filler);
+        }
+        3 => {
+            // A state of before, of one region or of all.
+            let Some(old) = known.values().nth(random.below(known.len().max(1))) else { return };
+            if random.below(2) == 0 {
+                *now = old.clone();
+            } else if let Some((_, old)) = old.iter().find(|(id, _)| *id == now[at].0) {
+                now[at].1.clone_from(old);
+            }
+        }
+        4 => {
+            // Chunks of one region to another place, mostly at a chunk's beginning.
+            let from = now[other].1.clone();
+            let unit = if random.below(3) == 0 { 1 } else { 32 };
+            let (start, to) =
+                (random.below(from.len() / unit + 1) * unit, random.below(now[at].1.len() / unit + 1) * unit);
+            let count = random.below(400 * scale).min(from.len() - start).min(now[at].1.len() - to);
+            now[at].1[to..to + count].copy_from_slice(&from[start..start + count]);
+        }
+        _ => {
+            for _ in 0..1 + random.below(4) {
+                let length = now[at].1.len();
+                if length > 0 {
+                    let position = random.below(length);
+                    now[at].1[position] = random.below(256) as u8;
+                }
+            }
+        }
+    }
+}
+
+/// Device memory with bytes that begin `offset` bytes into it.
+struct Copied {
+    memory: Buffer,
+    offset: u64,
+}
+
+fn copy_in(context: &Arc<Context>, stream: &Stream, bytes: &[u8], offset: usize) -> Copied {
+    let mut shifted = vec![0xcc; offset];
+    shifted.extend_from_slice(bytes);
+    let memory = Buffer::new(context, shifted.len() as u64).unwrap();
+    stream.write(&memory, &shifted).unwrap();
+    Copied { memory, offset: offset as u64 }
+}
+
+fn history(context: &Arc<Context>, stream: &Stream, seed: u64) {
+    let mut random = Random(seed | 1 << 40);
+    (0..20).for_each(|_| _ = random.below(2));
+    let chunk_bytes = [32, 32, 36, 48, 64, 128, 160, 292][random.below(8)];
+    let scale = if random.below(8) == 0 { 50 } else { 1 };
+    let mut on_cpu = Engine::new(chunk_bytes).unwrap();
+    let mut on_gpu = device::Engine::new(context, chunk_bytes, device::SLOT_BYTES_MIN).unwrap();
+    let (mut lineage, mut known, mut now) = (Lineage::default(), BTreeMap::new(), State::new());
+    let favourite = Method::EVERY[random.below(4)];
+    let mut number = 0;
+    for _ in 0..3 + random.below(8) {
+        (0..random.below(6)).for_each(|_| change(&mut random, &mut now, &known, scale));
+        number += 1 + random.below(2) as u32;
+        let method = if random.below(4) == 0 { Method::EVERY[random.below(4)] } else { favourite };
+
+        let mut expected = Difference::default();
+        let regions: Vec<_> = now.iter().map(|(id, bytes)| Region { id: *id, bytes }).collect();
+        on_cpu.difference(number, method, &regions, &mut expected).unwrap();
+
+        let memory: Vec<_> = now
+            .iter()
+            .map(|(_, bytes)| copy_in(context, stream, bytes, [0, 0, 16, 4, 7][random.below(5)]))
+            .collect();
+        let regions: Vec<_> = now
+            .iter()
+            .zip(&memory)
+            .map(|((id, bytes), copied)| device::Region {
+                id: *id,
+                address: copied.memory.address() + copied.offset,
+                bytes: bytes.len() as u64,
+            })
+            .collect();
+        let mut found = Difference::default();
+        // SAFETY: the regions are in device memory that nobody else uses.
+        unsafe { on_gpu.difference(number, method, &regions, &mut found) }.unwrap();
+        assert!(found == expected, "seed {seed}, checkpoint {number}: {:?} is not {:?}", found.head, expected.head);
+
+        lineage.add(found).unwrap_or_else(|error| panic!("seed {seed}, checkpoint {number}: {error}"));
+        known.insert(number, now.clone());
+        if random.below(6) == 0 {
+            let kept: Vec<u32> = known.keys().copied().filter(|_| random.below(2) == 0).collect();
+            let gone = lineage.keep(&kept).unwrap();
+            on_cpu.forget(|number| !gone.contains(&number));
+            on_gpu.forget(|number| !gone.contains(&number)).unwrap();
+            known.retain(|number, _| kept.contains(number));
+        }
+        for (number, state) in &known {
+            let restored = lineage.restore(*number).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert!(restored == *state, "seed {seed}: checkpoint {number} is not what it was");
+        }
+    }
+}
+
+#[test]
+fn the_gpu_finds_what_the_cpu_finds_in_random_histories() {
+    let count = std::env::var("CKPT_TEST_DEVICE_HISTORIES").map_or(300, |count| count.parse().unwrap());
+    let context = Context::new(driver::path(), None).unwrap();
+    let _entered = context.enter().unwrap();
+    let stream = Stream::new(&context).unwrap();
+    (0..count).for_each(|seed| history(&context, &stream, seed));
+}
