@@ -64,6 +64,16 @@ fn a_region_that_returns_to_an_earlier_state_is_one_reference() {
 }
 
 #[test]
+fn neighbours_are_joined_as_far_as_a_region_goes_also_where_threads_share_it() {
+    let values: Vec<u32> = (0..20_001).collect();
+    let other: Vec<u32> = values.iter().map(|value| value + 100_000).collect();
+    let mut half_old = other.clone();
+    half_old[..16_384].copy_from_slice(&values[..16_384]);
+    let found = differences(Method::Tree, &[values, other, half_old].map(|values| chunks(&values)));
+    assert_eq!([0, 1, 2].map(|number| entries(&found[number])), [(1, 0), (1, 0), (0, 1)]);
+}
+
+#[test]
 fn what_has_not_changed_costs_nothing() {
     for method in [Method::Basic, Method::List, Method::Tree] {
         let state = chunks(&[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]);

@@ -3,10 +3,13 @@
 use hashbrown::{HashTable, hash_table::Entry};
 use rayon::prelude::*;
 
+use super::found::Found;
 use crate::murmur3::Digest;
 
 /// Parts of the table that are filled at once. A digest's last bits say which.
 const SHARDS: usize = 64;
+/// Nodes that a thread puts in order at a time.
+const PART: usize = 64 << 10;
 
 /// A node of a checkpoint all of whose chunks were first seen there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -32,26 +35,31 @@ impl History {
         self.0.iter().map(HashTable::len).sum()
     }
 
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> u64 {
+        self.0.iter().map(|table| table.allocation_size() as u64).sum()
+    }
+
     pub fn get(&self, digest: &Digest) -> Option<Source> {
         let shard = &self.0[shard(digest)];
         shard.find(hash(digest), |(known, _)| known == digest).map(|(_, source)| *source)
     }
 
-    /// For each digest where it occurred first: that is `own(position)` if it was unknown. Digests that occur several times
-    /// belong to the first of them, whatever thread comes first.
-    pub fn claim(&mut self, digests: &[Digest], own: impl Fn(usize) -> Source + Sync) -> Vec<Source> {
-        let mut positions = vec![Vec::new(); SHARDS];
-        digests.iter().enumerate().for_each(|(at, digest)| positions[shard(digest)].push(at));
-        let claimed: Vec<Vec<(usize, Source)>> = (&mut self.0, positions)
-            .into_par_iter()
-            .map(|(table, positions)| {
-                let claim = |at: usize| (at, claim(table, &digests[at], own(at)));
-                positions.into_iter().map(claim).collect()
+    /// Gives each node the source where its digest was seen first: its own if that was not before. Of several with one digest
+    /// that is the first one, whatever thread comes first.
+    pub fn claim(&mut self, found: &mut [Found]) {
+        let parts: Vec<Vec<Vec<usize>>> =
+            found.par_chunks(PART).enumerate().map(|(part, nodes)| by_shard(part * PART, nodes)).collect();
+        let known: Vec<Vec<(usize, Source)>> = self
+            .0
+            .par_iter_mut()
+            .enumerate()
+            .map(|(shard, table)| {
+                let positions = parts.iter().flat_map(|part| &part[shard]);
+                positions.filter_map(|at| claim(table, &found[*at]).map(|source| (*at, source))).collect()
             })
             .collect();
-        let mut sources = vec![Source { checkpoint: 0, node: 0 }; digests.len()];
-        claimed.into_iter().flatten().for_each(|(at, source)| sources[at] = source);
-        sources
+        known.into_iter().flatten().for_each(|(at, source)| found[at].source = source);
     }
 
     /// Forgets what was seen first in checkpoints that `stays` says no to.
@@ -60,10 +68,21 @@ impl History {
     }
 }
 
-fn claim(table: &mut HashTable<(Digest, Source)>, digest: &Digest, own: Source) -> Source {
-    match table.entry(hash(digest), |(known, _)| known == digest, |(known, _)| hash(known)) {
-        Entry::Occupied(known) => known.get().1,
-        Entry::Vacant(free) => free.insert((*digest, own)).get().1,
+/// The positions of nodes by the part of the table that their digests belong to.
+fn by_shard(first: usize, nodes: &[Found]) -> Vec<Vec<usize>> {
+    let mut positions = vec![Vec::new(); SHARDS];
+    (first..).zip(nodes).for_each(|(at, node)| positions[shard(&node.digest)].push(at));
+    positions
+}
+
+/// Where the digest of a node was seen before. If nowhere, it is known from now on.
+fn claim(table: &mut HashTable<(Digest, Source)>, node: &Found) -> Option<Source> {
+    match table.entry(hash(&node.digest), |(known, _)| *known == node.digest, |(known, _)| hash(known)) {
+        Entry::Occupied(known) => Some(known.get().1),
+        Entry::Vacant(free) => {
+            free.insert((node.digest, node.source));
+            None
+        }
     }
 }
 
