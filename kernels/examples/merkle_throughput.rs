@@ -58,7 +58,7 @@ fn main() {
 fn lineage(bytes: usize, chunk_bytes: u32, percent: f64, method: Method, row: &mut Row) {
     let mut state = noise(bytes);
     let mut random = 0x2545_f491_4f6c_dd1d;
-    let mut engine = Engine::new(chunk_bytes).unwrap();
+    let mut engine = Engine::new(chunk_bytes, None).unwrap();
     let mut lineage = Lineage::default();
     let changed = (bytes / chunk_bytes as usize) as f64 * percent / 100.0;
     (row.data, row.metadata) = (0, 0);

@@ -3,7 +3,8 @@
 use std::{collections::HashSet, ops::Range};
 
 use super::{
-    Body, Error, Head, Method, Result, Shift, Sink, Source,
+    Body, Error, Head, Method, Result, Shift, Shortage, Sink, Source,
+    bound::Room,
     forest::{Forest, RegionShape},
     found::{Found, Previous, found},
     history::History,
@@ -27,6 +28,8 @@ pub struct Region<'a> {
 #[derive(Clone)]
 pub struct Engine {
     chunk_bytes: u32,
+    /// Bytes that history and digests may take.
+    bound: Option<u64>,
     last: Option<u32>,
     history: History,
     /// What the chunks were at the last checkpoint, if that is known.
@@ -40,18 +43,21 @@ pub struct Taken {
     pub head: Head,
     /// The method that was used.
     pub method: Method,
+    /// Why it is not the one asked for, or what had to be forgotten.
+    pub shortage: Option<Shortage>,
 }
 
 impl Engine {
-    /// For chunks of so many bytes.
+    /// For chunks of so many bytes. Digests that are held from one checkpoint to the next take at most `bound` bytes; with less
+    /// than a method could need, a checkpoint is taken by a lesser one.
     ///
     /// # Errors
     /// [`Error::ChunkBytes`] for fewer than 32, more than 65,536, or no multiple of 4.
-    pub fn new(chunk_bytes: u32) -> Result<Self> {
+    pub fn new(chunk_bytes: u32, bound: Option<u64>) -> Result<Self> {
         if !CHUNK_BYTES.contains(&chunk_bytes) || !chunk_bytes.is_multiple_of(4) {
             return Err(Error::ChunkBytes { chunk_bytes });
         }
-        Ok(Self { chunk_bytes, last: None, history: History::default(), previous: None })
+        Ok(Self { chunk_bytes, bound, last: None, history: History::default(), previous: None })
     }
 
     /// How many digests the history holds.
@@ -59,7 +65,7 @@ impl Engine {
         self.history.len()
     }
 
-    /// Bytes that are held between checkpoints.
+    /// Bytes that digests take from one checkpoint to the next.
     pub fn held_bytes(&self) -> u64 {
         self.history.bytes() + self.previous.as_ref().map_or(0, Previous::bytes)
     }
@@ -84,7 +90,7 @@ impl Engine {
     ///
     /// # Errors
     /// When a number or an id is taken, there are too many chunks, or the sink fails. Then the checkpoint has not been taken,
-    /// and the next one will differ from the one before.
+    /// and the next one will differ from the one before. (What was forgotten for want of room stays forgotten.)
     pub fn difference(
         &mut self,
         checkpoint: u32,
@@ -102,10 +108,15 @@ impl Engine {
         let shapes: Vec<_> =
             regions.iter().map(|region| RegionShape { id: region.id, bytes: region.bytes.len() as u64 }).collect();
         let forest = Forest::new(self.chunk_bytes, shapes.iter().copied())?;
-        let found = match method {
+        let allowed = self.bound.unwrap_or(u64::MAX);
+        let mut room = Room { asked: method, allowed, forest: &forest, seen: self.history.len() };
+        let forgotten = if room.is_taken_by_history() { std::mem::take(&mut self.history).len() } else { 0 };
+        room.seen -= forgotten;
+        let found = match room.best(0) {
             Method::Full => Vec::new(),
             _ => found(checkpoint, self.chunk_bytes, &forest, regions, self.previous.as_ref()),
         };
+        let (method, shortage) = (room.best(found.len()), room.shortage(found.len(), forgotten));
         let mut pieces = Pieces::of(regions);
         let body = self.body(checkpoint, method, &forest, &found, &mut pieces);
         let previous = self.previous.as_ref().map(|previous| previous.checkpoint).filter(|_| method != Method::Full);
@@ -119,7 +130,7 @@ impl Engine {
         // After Full nobody has looked at the chunks: at the next checkpoint none is known to be as before.
         let before = self.previous.take().filter(|_| method != Method::Full);
         self.previous = (method != Method::Full).then(|| Previous::new(checkpoint, &forest, before, &found));
-        Ok(Taken { head, method })
+        Ok(Taken { head, method, shortage })
     }
 
     /// What is stored of the chunks found, and which bytes those are.

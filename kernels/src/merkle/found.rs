@@ -98,6 +98,11 @@ impl Previous {
         Self { checkpoint, digests: after }
     }
 
+    /// Bytes that it takes for so many chunks.
+    pub fn bytes_of(chunks: u32) -> u64 {
+        u64::from(chunks) * size_of::<Digest>() as u64
+    }
+
     /// Bytes that it takes.
     pub fn bytes(&self) -> u64 {
         self.digests.values().map(|digests| (digests.capacity() * size_of::<Digest>()) as u64).sum()

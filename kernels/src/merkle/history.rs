@@ -40,6 +40,14 @@ impl History {
         self.0.iter().map(|table| table.allocation_size() as u64).sum()
     }
 
+    /// Bytes that so many digests take at most: a part doubles when seven eighths of its places are taken, and has then a
+    /// place and a byte for each 7/16 of a digest. The parts' first places are beside that.
+    pub fn bytes_at_most(digests: usize) -> u64 {
+        const FIRST_BYTES: usize = 160;
+        let each = (size_of::<(Digest, Source)>() + 1) * 16;
+        (digests * each).div_ceil(7) as u64 + (digests.min(SHARDS) * FIRST_BYTES) as u64
+    }
+
     pub fn get(&self, digest: &Digest) -> Option<Source> {
         let shard = &self.0[shard(digest)];
         shard.find(hash(digest), |(known, _)| known == digest).map(|(_, source)| *source)
@@ -64,7 +72,10 @@ impl History {
 
     /// Forgets what was seen first in checkpoints that `stays` says no to.
     pub fn retain(&mut self, stays: impl Fn(u32) -> bool) {
-        self.0.iter_mut().for_each(|table| table.retain(|(_, source)| stays(source.checkpoint)));
+        for table in &mut self.0 {
+            table.retain(|(_, source)| stays(source.checkpoint));
+            table.shrink_to_fit(|(known, _)| hash(known));
+        }
     }
 }
 
@@ -92,4 +103,30 @@ fn hash(digest: &Digest) -> u64 {
 
 fn shard(digest: &Digest) -> usize {
     usize::from(digest[15]) % SHARDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::murmur3::murmur3;
+
+    #[test]
+    fn no_number_of_digests_takes_more_than_was_said() {
+        let mut history = History::default();
+        for number in 0..60_000_u32 {
+            let digest = murmur3(&number.to_le_bytes(), 0);
+            history.claim(&mut [Found {
+                node: number,
+                source: Source { checkpoint: number / 1_000, node: number },
+                digest,
+            }]);
+            let (bytes, at_most) = (history.bytes(), History::bytes_at_most(history.len()));
+            assert!(bytes <= at_most, "{number}: {bytes} bytes, {at_most} at most");
+        }
+        for gone in 0..60 {
+            history.retain(|checkpoint| checkpoint != gone);
+            assert_eq!(history.len(), 1_000 * (59 - gone as usize));
+            assert!(history.bytes() <= History::bytes_at_most(history.len()), "without {gone}");
+        }
+    }
 }

@@ -18,6 +18,7 @@
 //!
 //! A difference goes out while it is being found (sink.rs). It is restored by its lineage (lineage.rs), which also knows what may be forgotten.
 
+mod bound;
 mod checked;
 mod difference;
 mod encoded;
@@ -32,6 +33,7 @@ mod lineage;
 mod pieces;
 mod sink;
 
+pub use bound::Shortage;
 pub use difference::{Body, Difference, Head, Method, Shift};
 pub use encoder::Encoder;
 pub use engine::{Engine, Region, Taken};
