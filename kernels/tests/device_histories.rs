@@ -114,7 +114,7 @@ fn history(context: &Arc<Context>, stream: &Stream, seed: u64) {
     (0..20).for_each(|_| _ = random.below(2));
     let chunk_bytes = [32, 32, 36, 48, 64, 128, 160, 292][random.below(8)];
     let scale = if random.below(8) == 0 { 50 } else { 1 };
-    let mut on_cpu = Engine::new(chunk_bytes).unwrap();
+    let mut on_cpu = Engine::new(chunk_bytes, None).unwrap();
     let mut on_gpu = device::Engine::new(context, chunk_bytes, device::SLOT_BYTES_MIN).unwrap();
     let (mut lineage, mut known, mut now) = (Lineage::default(), BTreeMap::new(), State::new());
     let favourite = Method::EVERY[random.below(4)];
@@ -128,10 +128,8 @@ fn history(context: &Arc<Context>, stream: &Stream, seed: u64) {
         let regions: Vec<_> = now.iter().map(|(id, bytes)| Region { id: *id, bytes }).collect();
         on_cpu.difference(number, method, &regions, &mut expected).unwrap();
 
-        let memory: Vec<_> = now
-            .iter()
-            .map(|(_, bytes)| copy_in(context, stream, bytes, [0, 0, 16, 4, 7][random.below(5)]))
-            .collect();
+        let memory: Vec<_> =
+            now.iter().map(|(_, bytes)| copy_in(context, stream, bytes, [0, 0, 16, 4, 7][random.below(5)])).collect();
         let regions: Vec<_> = now
             .iter()
             .zip(&memory)

@@ -5,7 +5,7 @@ use ckpt_kernels::merkle::{Body, Difference, Engine, Error, Lineage, Method, Reg
 
 /// A lineage of every method, with references and all.
 fn differences() -> Vec<Difference> {
-    let mut engine = Engine::new(32).unwrap();
+    let mut engine = Engine::new(32, None).unwrap();
     let mut state: Vec<u8> = (0..700_u32).map(|n| (n / 32 % 7) as u8).collect();
     let mut differences = Vec::new();
     for (number, method) in (0..).zip([Method::Tree, Method::Tree, Method::List, Method::Basic, Method::Full]) {

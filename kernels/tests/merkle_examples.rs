@@ -17,7 +17,7 @@ fn chunks(values: &[u32]) -> Vec<u8> {
 
 /// The differences of the states of one region, each restored as it was.
 fn differences(method: Method, states: &[Vec<u8>]) -> Vec<Difference> {
-    let (mut engine, mut lineage) = (Engine::new(32).unwrap(), Lineage::default());
+    let (mut engine, mut lineage) = (Engine::new(32, None).unwrap(), Lineage::default());
     let differences: Vec<_> = (0..)
         .zip(states)
         .map(|(number, bytes)| {
@@ -64,6 +64,16 @@ fn a_region_that_returns_to_an_earlier_state_is_one_reference() {
 }
 
 #[test]
+fn neighbours_are_joined_as_far_as_a_region_goes_also_where_threads_share_it() {
+    let values: Vec<u32> = (0..20_001).collect();
+    let other: Vec<u32> = values.iter().map(|value| value + 100_000).collect();
+    let mut half_old = other.clone();
+    half_old[..16_384].copy_from_slice(&values[..16_384]);
+    let found = differences(Method::Tree, &[values, other, half_old].map(|values| chunks(&values)));
+    assert_eq!([0, 1, 2].map(|number| entries(&found[number])), [(1, 0), (1, 0), (0, 1)]);
+}
+
+#[test]
 fn what_has_not_changed_costs_nothing() {
     for method in [Method::Basic, Method::List, Method::Tree] {
         let state = chunks(&[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]);
@@ -91,4 +101,45 @@ fn a_longer_last_chunk_is_another_chunk() {
     let found = differences(Method::Tree, &[short, vec![0; 64]]);
     // The first chunk is as it was, and the second one is like the first.
     assert_eq!((entries(&found[1]), found[1].data.len()), ((0, 1), 0));
+}
+
+/// What checkpoints of 1,000 chunks, all new but a tenth, are taken by with so much room for digests.
+fn methods(bound: u64, checkpoints: u32) -> Vec<(Method, bool)> {
+    let mut engine = Engine::new(32, Some(bound)).unwrap();
+    let mut state = chunks(&(0..1_000).collect::<Vec<_>>());
+    let take = |number| {
+        state[..900 * 32].copy_from_slice(&chunks(&(number * 1_000..number * 1_000 + 900).collect::<Vec<_>>()));
+        let mut difference = Difference::default();
+        let taken =
+            engine.difference(number, Method::Tree, &[Region { id: 1, bytes: &state }], &mut difference).unwrap();
+        assert!(engine.held_bytes() <= bound);
+        assert_eq!(taken.shortage.is_some(), taken.method != Method::Tree);
+        (taken.method, taken.head.previous.is_some())
+    };
+    (1..=checkpoints).map(take).collect()
+}
+
+#[test]
+fn with_little_room_for_digests_lesser_methods_are_used() {
+    use Method::{Basic, Full, List, Tree};
+    // 16 bytes for the digest of each chunk, and up to 57 for each new digest in the history.
+    assert_eq!(methods(15_999, 2), [(Full, false), (Full, false)]);
+    assert_eq!(methods(16_000, 2), [(Basic, false), (Basic, true)]);
+    assert_eq!(methods(90_000, 3), [(List, false), (Basic, true), (Basic, true)]);
+    assert_eq!(methods(240_000, 4), [(Tree, false), (List, true), (Basic, true), (Basic, true)]);
+}
+
+#[test]
+fn a_history_is_forgotten_when_the_digests_of_grown_regions_need_its_room() {
+    let mut engine = Engine::new(32, Some(20_000)).unwrap();
+    let mut take = |number, count| {
+        let state = chunks(&(0..count).collect::<Vec<_>>());
+        let mut difference = Difference::default();
+        engine.difference(number, Method::Tree, &[Region { id: 1, bytes: &state }], &mut difference).unwrap()
+    };
+    assert!(take(1, 50).shortage.is_none());
+    let grown = take(2, 1_200);
+    let shortage = grown.shortage.unwrap();
+    assert_eq!((grown.method, shortage.forgotten), (Method::Basic, 50 + 25 + 13 + 7 + 4 + 2 + 1));
+    assert!(shortage.to_string().contains("20000 are allowed"), "{shortage}");
 }

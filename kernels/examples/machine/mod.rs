@@ -30,6 +30,7 @@ pub fn noise(bytes: usize) -> Vec<u8> {
 }
 
 /// Processor time of this thread, in nanoseconds.
+#[allow(dead_code, reason = "not every measurement is of one thread")]
 pub fn cpu_ns() -> u64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

@@ -106,7 +106,8 @@ mod tests {
     #[test]
     fn windows_of_entries_have_whole_tiles_that_fit_into_a_slot() {
         let amounts = amounts(&[(0, 0, 0), (1, 2, 1), (1, 0, 1), (0, 0, 0), (1, 5, 0)]);
-        let windows: Vec<_> = amounts.entries(32).map(|entries| (entries.tiles, entries.firsts, entries.shifts)).collect();
+        let windows: Vec<_> =
+            amounts.entries(32).map(|entries| (entries.tiles, entries.firsts, entries.shifts)).collect();
         assert_eq!(windows, [(0..4, 2, 2), (4..5, 5, 0)]);
         assert_eq!(amounts.total(), Amount { bytes: 3, firsts: 7, shifts: 2 });
     }

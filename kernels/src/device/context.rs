@@ -140,6 +140,11 @@ impl Context {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// The most bytes of device memory that may be taken.
+    pub fn bytes_max(&self) -> Option<u64> {
+        self.bytes_max
+    }
+
     /// The most bytes of device memory that were ever taken at once.
     pub fn peak_bytes(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
@@ -179,7 +184,8 @@ impl Buffer {
         if bytes > 0 {
             let mut address = 0;
             // SAFETY: it writes where it is told to.
-            unsafe { context.driver.allocate(&raw mut address, bytes as usize)? };
+            unsafe { context.driver.allocate(&raw mut address, bytes as usize) }
+                .map_err(|error| error.of_allocation(bytes))?;
             buffer.address = address;
         }
         Ok(buffer)

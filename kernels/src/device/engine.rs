@@ -19,11 +19,14 @@ use super::{
     error::{Error, Result},
     history::History,
     kernels::{Grain, Kernels},
-    layout::{self, AMOUNT_BYTES, Amount, DIGEST_BYTES, FIRST_BYTES, SKETCH_REGISTERS, TILE_CHUNKS, TILE_WORDS, Totals, bytes_of, bytes_of_mut},
+    layout::{
+        self, AMOUNT_BYTES, Amount, DIGEST_BYTES, FIRST_BYTES, SKETCH_REGISTERS, TILE_CHUNKS, TILE_WORDS, Totals,
+        bytes_of, bytes_of_mut,
+    },
     ring::Ring,
     sketch,
 };
-use crate::merkle::{self, Body, Head, Method, RegionShape, Sink, Taken, forest::Forest};
+use crate::merkle::{self, Body, Head, Method, RegionShape, Shortage, Sink, Taken, forest::Forest};
 
 /// Bytes that leave the device at a time, unless said otherwise.
 pub const SLOT_BYTES: usize = 16 << 20;
@@ -78,6 +81,28 @@ struct Work {
     sketch: Buffer,
 }
 
+/// What there was no memory for.
+struct Short {
+    asked: Method,
+    needed: u64,
+    forgotten: usize,
+}
+
+impl Short {
+    /// Notes how many bytes are missing, or passes the error on.
+    fn missing(&mut self, error: Error, context: &Context) -> Result<()> {
+        let bytes = error.missing_bytes().ok_or(error)?;
+        self.needed = self.needed.max(context.used_bytes() + bytes);
+        Ok(())
+    }
+
+    fn shortage(&self, context: &Context) -> Option<Shortage> {
+        let Self { asked, needed, forgotten } = *self;
+        let allowed = context.bytes_max().unwrap_or(context.used_bytes());
+        (needed > 0).then_some(Shortage { asked, needed, allowed, forgotten })
+    }
+}
+
 /// A checkpoint that is being taken.
 struct Pass {
     forest: Forest,
@@ -92,7 +117,7 @@ impl Pass {
 
     fn inner_nodes(&self) -> u64 {
         let chunks: u64 = self.regions.iter().map(|region| u64::from(region.chunks)).sum();
-        self.forest.nodes() as u64 - chunks
+        self.forest.nodes() - chunks
     }
 }
 
@@ -228,29 +253,56 @@ impl Engine {
             body: Body::Full,
             data_bytes: regions.iter().map(|region| region.bytes).sum(),
         };
-        let prepared = if wanted == Method::Full { Ok(None) } else { self.prepare(checkpoint, forest, regions).map(Some) };
-        let mut pass = match prepared {
-            Ok(Some(pass)) => pass,
-            Err(error) if !error.is_for_memory() => return Err(error),
-            _ => {
-                self.previous = None;
-                self.digests.clear();
-                self.send_regions(&head, regions, sink)?;
-                return Ok(Taken { head, method: Method::Full });
-            }
+        let mut short = Short { asked: wanted, needed: 0, forgotten: 0 };
+        let Some(mut pass) = self.prepare_or_forget(checkpoint, wanted, forest, regions, &mut short)? else {
+            self.previous = None;
+            self.digests.clear();
+            self.send_regions(&head, regions, sink)?;
+            return Ok(Taken { head, method: Method::Full, shortage: short.shortage(&self.context) });
         };
-        let method = self.find(&mut pass, wanted)?;
+        let method = self.find(&mut pass, wanted, &mut short)?;
         let amounts = self.amounts(&pass)?;
         head.previous = self.previous;
         head.body = self.body(&pass, method, &amounts)?;
         head.data_bytes = amounts.total().bytes;
         self.send_stored(&pass, &head, &amounts, sink)?;
         self.remember(checkpoint, method, &pass);
-        Ok(Taken { head, method })
+        Ok(Taken { head, method, shortage: short.shortage(&self.context) })
+    }
+
+    /// Nothing, if everything is to be stored without a look at it. A history that takes the room of the chunks' digests is
+    /// forgotten: without these, everything would be stored with every checkpoint.
+    fn prepare_or_forget(
+        &mut self,
+        checkpoint: u32,
+        wanted: Method,
+        forest: Forest,
+        regions: &[Region],
+        short: &mut Short,
+    ) -> Result<Option<Pass>> {
+        if wanted == Method::Full {
+            return Ok(None);
+        }
+        loop {
+            match self.prepare(checkpoint, &forest, regions) {
+                Ok((parameter, regions)) => return Ok(Some(Pass { forest, parameter, regions })),
+                Err(error) => short.missing(error, &self.context)?,
+            }
+            if self.history.used() == 0 {
+                return Ok(None);
+            }
+            short.forgotten += self.history.used() as usize;
+            self.history_is_lost();
+        }
     }
 
     /// Memory for what every method but Full needs.
-    fn prepare(&mut self, checkpoint: u32, forest: Forest, regions: &[Region]) -> Result<Pass> {
+    fn prepare(
+        &mut self,
+        checkpoint: u32,
+        forest: &Forest,
+        regions: &[Region],
+    ) -> Result<(layout::Checkpoint, Vec<layout::Region>)> {
         let mut tiles = 0;
         let mut described = Vec::with_capacity(regions.len());
         for (tree, region) in forest.trees.iter().zip(regions) {
@@ -292,7 +344,7 @@ impl Engine {
             sketch: work.sketch.address(),
             history: layout::History::default(),
         };
-        Ok(Pass { forest, parameter, regions: described })
+        Ok((parameter, described))
     }
 
     /// The digests of a region's chunks, and how many of them are those of the checkpoint before.
@@ -314,7 +366,7 @@ impl Engine {
     }
 
     /// Labels all nodes by the method that is wanted, or by the best for which there is memory: says which.
-    fn find(&mut self, pass: &mut Pass, wanted: Method) -> Result<Method> {
+    fn find(&mut self, pass: &mut Pass, wanted: Method, short: &mut Short) -> Result<Method> {
         if pass.parameter.tile_count == 0 {
             return Ok(wanted);
         }
@@ -337,7 +389,7 @@ impl Engine {
             let mut registers = vec![0_u32; SKETCH_REGISTERS];
             self.stream.read(&self.work.sketch, bytes_of_mut(&mut registers))?;
             let different = ((sketch::different(&registers) * 1.05) as u64 + 64).min(changed);
-            while method > Method::Basic && !self.label(pass, method, different)? {
+            while method > Method::Basic && !self.label(pass, method, different, short)? {
                 method = if method == Method::Tree { Method::List } else { Method::Basic };
             }
         }
@@ -352,7 +404,7 @@ impl Engine {
     }
 
     /// Says whether there was memory for this method.
-    fn label(&mut self, pass: &mut Pass, method: Method, different: u64) -> Result<bool> {
+    fn label(&mut self, pass: &mut Pass, method: Method, different: u64, short: &mut Short) -> Result<bool> {
         let mut room = match method {
             // Over each run of first occurrences there are fewer nodes than chunks; at the end of a level a node may be over
             // one alone.
@@ -360,18 +412,16 @@ impl Engine {
             _ => different,
         };
         loop {
-            match self.make_room(pass, method, room) {
-                Err(error) if error.is_for_memory() => {
-                    // Digests that have been inserted on the way lead to chunks that will not be stored as such.
-                    self.history.forget(&[pass.parameter.number], &self.kernels, &self.stream)?;
-                    return Ok(false);
-                }
-                made => made?,
+            if let Err(error) = self.make_room(pass, method, room) {
+                short.missing(error, &self.context)?;
+                // Digests that have been inserted on the way lead to chunks that will not be stored as such.
+                self.history.forget(&[pass.parameter.number], &self.kernels, &self.stream)?;
+                return Ok(false);
             }
             pass.parameter.history = self.history.parameter(&self.work.totals);
             pass.parameter.labels = self.work.labels.address();
             self.write_totals(self.history.used_of_last())?;
-            self.stream.fill(&self.work.labels, 0, pass.forest.nodes() as u64)?;
+            self.stream.fill(&self.work.labels, 0, pass.forest.nodes())?;
             // SAFETY: all is as long as it says and stays; the regions are the caller's.
             unsafe { self.kernels.label(&pass.parameter, method == Method::Tree, &self.stream)? };
             let totals = self.totals()?;
@@ -388,7 +438,7 @@ impl Engine {
         if method != Method::Tree {
             self.work.inner = Buffer::new(&self.context, 0)?;
         }
-        grow(&self.context, &mut self.work.labels, pass.forest.nodes() as u64)?;
+        grow(&self.context, &mut self.work.labels, pass.forest.nodes())?;
         if method == Method::Tree {
             grow(&self.context, &mut self.work.inner, pass.inner_nodes() * DIGEST_BYTES)?;
             let mut inner = self.work.inner.address();

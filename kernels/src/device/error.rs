@@ -40,15 +40,32 @@ pub enum Error {
         /// The bound.
         bytes_max: u64,
     },
+    /// More memory than the device has left.
+    #[error("the device has no {bytes} bytes more")]
+    Memory {
+        /// What was to be allocated.
+        bytes: u64,
+    },
     /// What goes wrong on a CPU too.
     #[error(transparent)]
     Merkle(#[from] merkle::Error),
 }
 
 impl Error {
-    /// Whether less memory would do.
-    pub(super) fn is_for_memory(&self) -> bool {
-        matches!(self, Self::Bound { .. } | Self::Call { code: OUT_OF_MEMORY, .. })
+    /// How many bytes there were not, if that is all.
+    pub(super) fn missing_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Bound { bytes, .. } | Self::Memory { bytes } => Some(*bytes),
+            _ => None,
+        }
+    }
+
+    /// The refusal of an allocation.
+    pub(super) fn of_allocation(self, bytes: u64) -> Self {
+        match self {
+            Self::Call { code: OUT_OF_MEMORY, .. } => Self::Memory { bytes },
+            other => other,
+        }
     }
 
     pub(super) fn sink(checkpoint: u32) -> impl Fn(io::Error) -> Self {

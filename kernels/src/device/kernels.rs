@@ -80,7 +80,8 @@ unsafe impl Send for Kernels {}
 fn load_module(context: &Context) -> Result<Handle> {
     let mut module = ptr::null_mut();
     let ptx = CString::new(PTX).unwrap_or_default();
-    let image: *const c_void = if context.capability()? == (9, 0) { CUBIN.as_ptr().cast() } else { ptx.as_ptr().cast() };
+    let image: *const c_void =
+        if context.capability()? == (9, 0) { CUBIN.as_ptr().cast() } else { ptx.as_ptr().cast() };
     // SAFETY: an image of the kind that the driver expects, which it has read when it returns.
     unsafe { context.driver().module_load(&raw mut module, image)? };
     Ok(module)
@@ -208,7 +209,13 @@ impl Kernels {
 
     /// # Safety
     /// The parameters are those of the kernel. What they point to is copied before this returns.
-    unsafe fn launch(&self, kernel: Kernel, blocks: u32, stream: &Stream, parameters: &mut [*mut c_void]) -> Result<()> {
+    unsafe fn launch(
+        &self,
+        kernel: Kernel,
+        blocks: u32,
+        stream: &Stream,
+        parameters: &mut [*mut c_void],
+    ) -> Result<()> {
         let Kernel { function, threads, .. } = kernel;
         let (stream, parameters) = (stream.handle(), parameters.as_mut_ptr());
         // SAFETY: the caller's.

@@ -34,26 +34,34 @@ pub(crate) struct Tree {
     levels: Vec<Range<u32>>,
     /// The number behind that of the last node.
     end: u32,
+    /// How many chunks the trees before have.
+    first_chunk: u32,
 }
 
 impl Forest {
     /// # Errors
     /// [`Error::TooLarge`] when the nodes cannot be numbered with 32 bits.
     pub fn new(chunk_bytes: u32, regions: impl IntoIterator<Item = RegionShape>) -> Result<Self> {
-        let (mut trees, mut end) = (Vec::new(), 0);
+        let (mut trees, mut end, mut first_chunk) = (Vec::new(), 0, 0);
         for region in regions {
             let chunks = region.bytes.div_ceil(u64::from(chunk_bytes));
             let too_large = || Error::TooLarge { region: region.id, bytes: region.bytes, chunk_bytes };
             let levels = levels(end, chunks).ok_or_else(too_large)?;
             end = levels.last().map_or(end, |root| root.end);
-            trees.push(Tree { region, chunk_bytes, levels, end });
+            trees.push(Tree { region, chunk_bytes, levels, end, first_chunk });
+            first_chunk += chunks as u32;
         }
         Ok(Self { trees })
     }
 
+    /// How many chunks all trees have.
+    pub fn chunks(&self) -> u32 {
+        self.trees.last().map_or(0, |tree| tree.first_chunk + tree.chunks())
+    }
+
     /// How many nodes all trees have.
-    pub fn nodes(&self) -> usize {
-        self.trees.last().map_or(0, |tree| tree.end as usize)
+    pub fn nodes(&self) -> u64 {
+        self.trees.last().map_or(0, |tree| u64::from(tree.end))
     }
 
     /// The tree with this node: its position.
@@ -93,26 +101,29 @@ impl Tree {
         self.levels[level].clone()
     }
 
-    /// The node over all chunks.
-    pub fn root(&self) -> Option<u32> {
-        self.levels.last().map(|level| level.start)
+    /// Whether it has a node, or one of the trees before has it.
+    pub fn ends_behind(&self, node: u32) -> bool {
+        node < self.end
     }
 
-    /// The one or two nodes below a node of a level other than that of the chunks.
-    pub fn children(&self, level: usize, node: u32) -> Range<u32> {
-        let below = self.level(level - 1);
-        let left = below.start + 2 * (node - self.level(level).start);
-        left..(left + 2).min(below.end)
+    /// The number of its first chunk, counted through all regions.
+    pub fn first_chunk(&self) -> u32 {
+        self.first_chunk
     }
 
-    /// The level of a node of this tree.
-    pub fn level_of(&self, node: u32) -> usize {
-        self.levels.iter().position(|level| level.contains(&node)).unwrap_or(0)
+    /// The node over a node of a level other than the root.
+    pub fn parent(&self, level: usize, node: u32) -> u32 {
+        self.level(level + 1).start + (node - self.level(level).start) / 2
     }
 
     /// The chunks below a node of this tree, counted in the region.
     pub fn chunks_below(&self, node: u32) -> Range<u32> {
-        let level = self.level_of(node);
+        let level = self.levels.iter().position(|level| level.contains(&node)).unwrap_or(0);
+        self.chunks_below_in(level, node)
+    }
+
+    /// The same of a node whose level is known.
+    pub fn chunks_below_in(&self, level: usize, node: u32) -> Range<u32> {
         let index = u64::from(node - self.level(level).start);
         let end = ((index + 1) << level).min(u64::from(self.chunks()));
         (index << level) as u32..end as u32
@@ -122,11 +133,6 @@ impl Tree {
     pub fn bytes_of_chunks(&self, chunks: Range<u32>) -> Range<u64> {
         let at = |chunk: u32| (u64::from(chunk) * u64::from(self.chunk_bytes)).min(self.region.bytes);
         at(chunks.start)..at(chunks.end)
-    }
-
-    /// The bytes below a node of this tree, counted in the region.
-    pub fn bytes_below(&self, node: u32) -> Range<u64> {
-        self.bytes_of_chunks(self.chunks_below(node))
     }
 }
 
@@ -157,12 +163,13 @@ mod tests {
             assert_eq!(u64::from(tree.chunks()), bytes.div_ceil(32));
             for level in 1..tree.level_count() {
                 for node in tree.level(level) {
-                    let children: Vec<_> = tree.children(level, node).collect();
+                    let is_below = |below: &u32| tree.parent(level - 1, *below) == node;
+                    let children: Vec<_> = tree.level(level - 1).filter(is_below).collect();
                     let below: Vec<u32> = children.iter().flat_map(|child| tree.chunks_below(*child)).collect();
                     assert!(!below.is_empty() && tree.chunks_below(node).eq(below), "{bytes} bytes, node {node}");
                 }
             }
-            let root = tree.root().map(|root| tree.bytes_below(root));
+            let root = tree.levels.last().map(|root| tree.bytes_of_chunks(tree.chunks_below(root.start)));
             assert_eq!(root, (bytes > 0).then_some(0..bytes));
         }
     }
@@ -172,13 +179,16 @@ mod tests {
         let regions = [0, 33, 0, 0, 500, 1, 0].map(|bytes| RegionShape { id: bytes, bytes });
         let forest = Forest::new(32, regions).unwrap();
         let mut seen = 0;
+        let mut chunks = 0;
         for (at, tree) in forest.trees.iter().enumerate() {
+            assert_eq!(tree.first_chunk(), chunks);
+            chunks += tree.chunks();
             for node in tree.levels.iter().cloned().flatten() {
                 assert_eq!((forest.tree_of(node), node), (Some(at), seen));
                 seen += 1;
             }
         }
-        assert_eq!((forest.nodes(), forest.tree_of(seen)), (seen as usize, None));
+        assert_eq!((forest.chunks(), forest.tree_of(seen)), (chunks, None));
     }
 
     #[test]

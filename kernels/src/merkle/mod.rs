@@ -18,6 +18,7 @@
 //!
 //! A difference goes out while it is being found (sink.rs). It is restored by its lineage (lineage.rs), which also knows what may be forgotten.
 
+mod bound;
 mod checked;
 mod difference;
 mod encoded;
@@ -25,12 +26,15 @@ mod encoder;
 mod engine;
 mod error;
 pub(crate) mod forest;
+mod found;
 mod history;
+mod joined;
 mod lineage;
 mod pieces;
 mod refusals;
 mod sink;
 
+pub use bound::Shortage;
 pub use difference::{Body, Difference, Head, Method, Shift};
 pub use encoder::Encoder;
 pub use engine::{Engine, Region, Taken};

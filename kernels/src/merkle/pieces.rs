@@ -2,7 +2,7 @@
 
 use std::{io, ops::Range};
 
-use super::{Region, Sink};
+use super::{Region, Sink, forest::Forest, joined::Written};
 
 /// Slices shorter than a quarter of this are put together into buffers as long as this.
 const GATHERED_BYTES: usize = 1 << 20;
@@ -25,6 +25,13 @@ impl<'a> Pieces<'a> {
             Some((last, before)) if *last == region && before.end == bytes.start => before.end = bytes.end,
             _ => self.pieces.push((region, bytes)),
         }
+    }
+
+    /// Adds the bytes below a node.
+    pub fn push_node(&mut self, forest: &Forest, node: &Written) {
+        let region = forest.trees.partition_point(|tree| !tree.ends_behind(node.node));
+        let tree = &forest.trees[region];
+        self.push(region, tree.bytes_of_chunks(tree.chunks_below_in(node.level.into(), node.node)));
     }
 
     /// How long all are together.

@@ -1,0 +1,110 @@
+//! The chunks of a checkpoint that are not what they were at the checkpoint before.
+//!
+//! Of all nodes only these are listed, here and in the trees above (joined.rs): what has not changed costs the digest of
+//! its chunk, and nothing else.
+
+use std::collections::HashMap;
+
+use rayon::prelude::*;
+
+use super::{
+    Region, Source,
+    forest::{Forest, Tree},
+};
+use crate::murmur3::{Digest, murmur3_chunks};
+
+/// Chunks that a thread hashes at a time: no more than this, and of no more bytes than that, as far as all lanes are full.
+const BATCH_CHUNKS: usize = 1024;
+const BATCH_BYTES: usize = 1 << 20;
+const LANES: usize = 16;
+
+/// A node that is not as it was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub node: u32,
+    /// Where its digest was seen first: here, as long as nobody knows better.
+    pub source: Source,
+    pub digest: Digest,
+}
+
+impl Found {
+    /// Whether its digest was seen first in the node itself.
+    pub fn is_first(&self, checkpoint: u32) -> bool {
+        self.source == Source { checkpoint, node: self.node }
+    }
+}
+
+/// The digests of all chunks at a checkpoint.
+#[derive(Clone)]
+pub(super) struct Previous {
+    pub checkpoint: u32,
+    /// By the id of the region.
+    digests: HashMap<u64, Vec<Digest>>,
+}
+
+/// The chunks that are not as `previous` has them, in their order.
+pub(super) fn found<'a>(
+    checkpoint: u32,
+    chunk_bytes: u32,
+    forest: &Forest,
+    regions: &[Region<'a>],
+    previous: Option<&Previous>,
+) -> Vec<Found> {
+    let chunk_bytes = chunk_bytes as usize;
+    let batch_chunks = (BATCH_BYTES / chunk_bytes).clamp(LANES, BATCH_CHUNKS);
+    let of_region = |(region, tree): (&Region<'a>, &Tree)| {
+        let before = previous.and_then(|previous| previous.digests.get(&region.id)).map_or(&[][..], Vec::as_slice);
+        let first = tree.chunk_nodes().start;
+        let batches = region.bytes.par_chunks(batch_chunks * chunk_bytes).enumerate();
+        batches.flat_map_iter(move |(batch, bytes)| {
+            let at = batch * batch_chunks;
+            let before = before.get(at..).unwrap_or_default();
+            batch_of(checkpoint, first + at as u32, chunk_bytes, bytes, before)
+        })
+    };
+    (regions, &forest.trees).into_par_iter().flat_map(of_region).collect()
+}
+
+/// The same of some chunks side by side, the first of which is that node.
+fn batch_of(checkpoint: u32, first: u32, chunk_bytes: usize, bytes: &[u8], before: &[Digest]) -> Vec<Found> {
+    let mut digests = [Digest::default(); BATCH_CHUNKS];
+    let digests = &mut digests[..bytes.len().div_ceil(chunk_bytes)];
+    murmur3_chunks(bytes, chunk_bytes, 0, digests);
+    if before.starts_with(digests) {
+        return Vec::new();
+    }
+    let all = (first..).zip(digests.iter().enumerate());
+    let others = all.filter(|(_, (at, digest))| before.get(*at) != Some(*digest));
+    others.map(|(node, (_, digest))| Found { node, source: Source { checkpoint, node }, digest: *digest }).collect()
+}
+
+impl Previous {
+    /// What the chunks of these trees are, when all but `found` are as `before` has them.
+    pub fn new(checkpoint: u32, forest: &Forest, before: Option<Self>, mut found: &[Found]) -> Self {
+        let mut before = before.map_or_else(HashMap::new, |before| before.digests);
+        let mut after = HashMap::new();
+        for tree in &forest.trees {
+            let nodes = tree.chunk_nodes();
+            let mut digests = before.remove(&tree.region.id).unwrap_or_default();
+            let chunks = tree.chunks() as usize;
+            digests.reserve_exact(chunks.saturating_sub(digests.len()));
+            digests.resize(chunks, Digest::default());
+            digests.shrink_to_fit();
+            let (here, behind) = found.split_at(found.partition_point(|found| found.node < nodes.end));
+            here.iter().for_each(|found| digests[(found.node - nodes.start) as usize] = found.digest);
+            found = behind;
+            after.insert(tree.region.id, digests);
+        }
+        Self { checkpoint, digests: after }
+    }
+
+    /// Bytes that it takes for so many chunks.
+    pub fn bytes_of(chunks: u32) -> u64 {
+        u64::from(chunks) * size_of::<Digest>() as u64
+    }
+
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> u64 {
+        self.digests.values().map(|digests| (digests.capacity() * size_of::<Digest>()) as u64).sum()
+    }
+}
