@@ -4,7 +4,7 @@
 
 mod driver;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, process::Command, sync::Arc};
 
 use ckpt_kernels::{
     device::{self, Buffer, Context, Stream},
@@ -167,4 +167,41 @@ fn the_gpu_finds_what_the_cpu_finds_in_random_histories() {
     let _entered = context.enter().unwrap();
     let stream = Stream::new(&context).unwrap();
     (0..count).for_each(|seed| history(&context, &stream, seed));
+}
+
+/// Goes through some histories with kernels compiled for a sanitizer, in a process of its own.
+fn watch(sanitizer: &str, runtime: &str, count: u32) {
+    if std::env::var_os("CKPT_TEST_DRIVER").is_some() {
+        println!("skipped: the driver is given");
+        return;
+    }
+    let driver = driver::compile(sanitizer, &[&format!("-fsanitize={sanitizer}"), "-fno-sanitize-recover=all"]);
+    // Of what is not compiled for the sanitizer it sees no order: only of the kernels does it speak.
+    let executable = std::env::current_exe().unwrap();
+    let suppressions = driver.with_extension("suppressions");
+    std::fs::write(&suppressions, format!("race:{}\n", executable.file_name().unwrap().display())).unwrap();
+    let runtime = Command::new("g++").arg(format!("-print-file-name={runtime}")).output().unwrap().stdout;
+    let run = Command::new(executable)
+        .args(["--exact", "the_gpu_finds_what_the_cpu_finds_in_random_histories"])
+        .env("CKPT_TEST_DRIVER", driver)
+        .env("CKPT_TEST_DEVICE_HISTORIES", count.to_string())
+        .env("LD_PRELOAD", String::from_utf8(runtime).unwrap().trim())
+        // What lives as long as the process is no leak.
+        .env("ASAN_OPTIONS", "detect_leaks=0")
+        .env("TSAN_OPTIONS", format!("halt_on_error=1 suppressions={}", suppressions.display()))
+        .output()
+        .unwrap();
+    let output = [run.stdout, run.stderr].concat();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&output));
+    assert!(String::from_utf8_lossy(&output).contains("1 passed"), "{}", String::from_utf8_lossy(&output));
+}
+
+#[test]
+fn no_kernel_reads_or_writes_beside_what_is_there() {
+    watch("address,undefined", "libasan.so", 60);
+}
+
+#[test]
+fn no_two_threads_of_a_kernel_race() {
+    watch("thread", "libtsan.so", 8);
 }

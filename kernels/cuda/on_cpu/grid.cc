@@ -32,7 +32,7 @@ struct Fiber {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
     FiberOfSanitizer sanitizer;
-    std::atomic<bool> has_run{false}; // a block of this kernel
+    std::atomic<bool> has_run{false};
     bool has_ended;
     // It sleeps as long as this meeting has been held so many times.
     const Meeting *awaits;
@@ -52,34 +52,13 @@ class Block {
         main_sanitizer.is_current();
     }
 
-    // What was written before a kernel begins is seen by all its threads, and what these wrote once it has ended; nothing
-    // is in order between its blocks.
-    void begin_kernel(const std::function<void()> &kernel) {
+    // What was written before a block begins is seen by its threads, and what these wrote once it has ended. So blocks on one
+    // thread of the CPU are in order, because they share the memory of a block; those on different ones are not.
+    void run(uint32_t number, uint32_t threads, const std::function<void()> &kernel) {
         this->kernel = &kernel;
         begun.store(true, std::memory_order_release);
-    }
-    void end_kernel() {
+        run_threads(number, threads);
         for (Fiber &fiber : fibers) (void)fiber.has_run.load(std::memory_order_acquire);
-    }
-
-    NOT_WATCHED void run(uint32_t number, uint32_t threads) {
-        block_index.x = number;
-        all.expected = threads;
-        for (uint32_t number = 0; number < threads; ++number) begin(number, threads);
-        for (uint32_t running = threads; running > 0;) {
-            bool has_moved = false;
-            for (uint32_t number = 0; number < threads; ++number) {
-                Fiber &fiber = fibers[number];
-                if (fiber.has_ended || is_asleep(fiber)) continue;
-                has_moved = true;
-                enter(number);
-                running -= fiber.has_ended;
-            }
-            if (!has_moved) {
-                fprintf(stderr, "a block's threads wait for each other for ever: not all come to the same barrier\n");
-                abort();
-            }
-        }
     }
 
     // The votes of all, once all have come.
@@ -105,6 +84,26 @@ class Block {
     FiberOfSanitizer main_sanitizer;
     const std::function<void()> *kernel;
     std::atomic<bool> begun{false};
+
+    NOT_WATCHED void run_threads(uint32_t number, uint32_t threads) {
+        block_index.x = number;
+        all.expected = threads;
+        for (uint32_t number = 0; number < threads; ++number) begin(number, threads);
+        for (uint32_t running = threads; running > 0;) {
+            bool has_moved = false;
+            for (uint32_t number = 0; number < threads; ++number) {
+                Fiber &fiber = fibers[number];
+                if (fiber.has_ended || is_asleep(fiber)) continue;
+                has_moved = true;
+                enter(number);
+                running -= fiber.has_ended;
+            }
+            if (!has_moved) {
+                fprintf(stderr, "a block's threads wait for each other for ever: not all come to the same barrier\n");
+                abort();
+            }
+        }
+    }
 
     NOT_WATCHED void begin(uint32_t number, uint32_t threads) {
         Fiber &fiber = fibers[number];
@@ -205,11 +204,9 @@ class Workers {
             seen = round;
             lock.unlock();
             set_sizes();
-            block->begin_kernel(*kernel);
-            // Relaxed: that blocks happen to run one after the other must not look like order to a sanitizer.
+            // Relaxed: that one block happens to be taken after another must not look like order to a sanitizer.
             for (uint32_t number; (number = next.fetch_add(1, std::memory_order_relaxed)) < blocks;)
-                block->run(number, block_threads);
-            block->end_kernel();
+                block->run(number, block_threads, *kernel);
             lock.lock();
             if (--busy == 0) ended.notify_one();
         }

@@ -5,6 +5,7 @@
 //! of these entry points have been there since CUDA 9 or longer.
 
 use std::{
+    error::Error as _,
     ffi::{CStr, c_char, c_int, c_uint, c_void},
     path::Path,
 };
@@ -31,7 +32,7 @@ macro_rules! entry_points {
         impl EntryPoints {
             /// Opens a driver: usually `libcuda.so.1`.
             pub fn load(path: &Path) -> Result<Self> {
-                let unavailable = |source| Error::NoDriver { path: path.to_owned(), source };
+                let unavailable = |error| Error::NoDriver { path: path.to_owned(), why: whole(error) };
                 // SAFETY: the driver's constructors may run in any process: that is what it is made for. Local: its names
                 // must not take the place of anybody's.
                 let library: Library = unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | unix::RTLD_LOCAL) }
@@ -95,6 +96,11 @@ entry_points! {
     fn launch = "cuLaunchKernel"(
         function: Handle, blocks_x: c_uint, blocks_y: c_uint, blocks_z: c_uint, threads_x: c_uint, threads_y: c_uint,
         threads_z: c_uint, shared_bytes: c_uint, stream: Handle, parameters: *mut *mut c_void, extra: *mut *mut c_void);
+}
+
+/// What the dynamic linker says is the source of what the library says.
+fn whole(error: libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl EntryPoints {

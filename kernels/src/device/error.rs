@@ -15,12 +15,12 @@ const OUT_OF_MEMORY: i32 = 2;
 #[non_exhaustive]
 pub enum Error {
     /// There is no driver, or one that is too old.
-    #[error("cannot use {} as the CUDA driver: {source}", path.display())]
+    #[error("cannot use {} as the CUDA driver: {why}; install NVIDIA's driver, or name its libcuda.so.1", path.display())]
     NoDriver {
         /// The library.
         path: PathBuf,
-        /// Which of its names is missing, or why it cannot be opened.
-        source: libloading::Error,
+        /// Why it cannot be opened, or which of its names is missing.
+        why: String,
     },
     /// The driver refused a call.
     #[error("{call} failed: {name} ({code})")]
