@@ -64,11 +64,6 @@ impl Forest {
         let at = self.trees.partition_point(|tree| tree.end <= node);
         (at < self.trees.len()).then_some(at)
     }
-
-    /// The tree of a region: its position.
-    pub fn tree_of_region(&self, id: u64) -> Option<usize> {
-        self.trees.iter().position(|tree| tree.region.id == id)
-    }
 }
 
 impl Tree {

@@ -31,6 +31,7 @@ mod history;
 mod joined;
 mod lineage;
 mod pieces;
+mod plan;
 mod sink;
 
 pub use bound::Shortage;
@@ -40,5 +41,5 @@ pub use engine::{Engine, Region, Taken};
 pub use error::{Error, Result};
 pub use forest::RegionShape;
 pub use history::Source;
-pub use lineage::Lineage;
+pub use lineage::{Lineage, Mismatch};
 pub use sink::Sink;
