@@ -33,6 +33,7 @@ mod lineage;
 mod pieces;
 mod plan;
 mod sink;
+mod verified;
 
 pub use bound::Shortage;
 pub use difference::{Body, Difference, Head, Method, Shift};
@@ -43,3 +44,4 @@ pub use forest::RegionShape;
 pub use history::Source;
 pub use lineage::{Lineage, Mismatch};
 pub use sink::Sink;
+pub use verified::take_verified;
