@@ -28,15 +28,15 @@ struct Chain {
     __device__ explicit Chain(uint32_t seed = 0) : first(seed), second(seed) {}
 
     __device__ void add(uint64_t low, uint64_t high) {
-        mix(low, high);
+        first ^= scrambled_low(low);
         first = (rotated<27>(first) + second) * 5 + 0x52dce729;
+        second ^= scrambled_high(high);
         second = (rotated<31>(second) + first) * 5 + 0x38495ab5;
     }
 
     // After the last whole 16 bytes come what is left, less than 16 and zeros.
     __device__ Digest finished(uint64_t bytes, uint64_t low = 0, uint64_t high = 0) {
-        mix(low, high);
-        uint64_t one = first ^ bytes, other = second ^ bytes;
+        uint64_t one = first ^ scrambled_low(low) ^ bytes, other = second ^ scrambled_high(high) ^ bytes;
         one += other;
         other += one;
         one = scattered(one);
@@ -46,11 +46,10 @@ struct Chain {
     }
 
   private:
-    __device__ void mix(uint64_t low, uint64_t high) {
-        constexpr uint64_t ONE = 0x87c37b91114253d5ull, OTHER = 0x4cf5ad432745937full;
-        first ^= rotated<31>(low * ONE) * OTHER;
-        second ^= rotated<33>(high * OTHER) * ONE;
-    }
+    static constexpr uint64_t ONE = 0x87c37b91114253d5ull, OTHER = 0x4cf5ad432745937full;
+
+    __device__ static uint64_t scrambled_low(uint64_t word) { return rotated<31>(word * ONE) * OTHER; }
+    __device__ static uint64_t scrambled_high(uint64_t word) { return rotated<33>(word * OTHER) * ONE; }
 };
 
 __device__ inline uint64_t word_of_bytes(const uint8_t *bytes, uint32_t count) {

@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod driver;
+mod forged;
 
 use std::{io, sync::Arc};
 
 use ckpt_kernels::{
-    device::{self, Buffer, Context, SLOT_BYTES_MIN, Stream},
+    device::{self, Buffer, Context, Refill, SLOT_BYTES_MIN, Stream},
     merkle::{Difference, Encoder, Engine, Error, Head, Lineage, Method, Region, Sink},
     murmur3::murmur3,
 };
@@ -38,6 +39,11 @@ impl Device {
         let _entered = self.context.enter().unwrap();
         self.stream.write(&self.memory, bytes).unwrap();
         [device::Region { id: 7, address: self.memory.address(), bytes: bytes.len() as u64 }]
+    }
+
+    fn read(&self, bytes: &mut [u8]) {
+        let _entered = self.context.enter().unwrap();
+        self.stream.read(&self.memory, bytes).unwrap();
     }
 
     fn difference(&self, engine: &mut device::Engine, number: u32, bytes: &[u8]) -> Difference {
@@ -186,6 +192,61 @@ fn what_goes_out_is_the_format_of_a_difference() {
     let mut lineage = Lineage::default();
     lineage.add(Difference::decode(&encoder.finish().unwrap()).unwrap()).unwrap();
     assert!(lineage.restore(0).unwrap() == [(7, bytes)]);
+}
+
+#[test]
+fn device_memory_is_restored_from_any_checkpoint_of_its_lineage() {
+    const CHUNKS: u32 = 4_000;
+    let device = Device::new((CHUNKS * CHUNK_BYTES) as usize, None);
+    let (mut engine, mut lineage) = (device.engine(), Lineage::default());
+    let state = |number: u32| chunks((0..CHUNKS - number).map(|chunk| chunk % (1_000 + 500 * number)));
+    for number in 0..5 {
+        lineage.add(device.difference(&mut engine, number, &state(number))).unwrap();
+    }
+    let mut refill = Refill::new(&device.context, SLOT_BYTES_MIN + 20).unwrap();
+    for number in [3, 0, 4, 1, 2] {
+        let mut bytes = state(number);
+        let regions = device.regions(&vec![0xee; bytes.len()]);
+        // SAFETY: the region is in device memory that nobody else uses.
+        unsafe { refill.restore(&lineage, number, &regions) }.unwrap();
+        let mut restored = vec![0; bytes.len()];
+        device.read(&mut restored);
+        assert!(restored == bytes, "checkpoint {number}");
+        // SAFETY: as above.
+        assert_eq!(unsafe { engine.mismatch(&lineage, number, &regions) }.unwrap(), None);
+        bytes[100_001] ^= 4;
+        let regions = device.regions(&bytes);
+        // SAFETY: as above.
+        let mismatch = unsafe { engine.mismatch(&lineage, number, &regions) }.unwrap().unwrap();
+        assert_eq!((mismatch.region, mismatch.offset), (7, 100_001));
+    }
+    let too_long = device.regions(&state(0));
+    // SAFETY: as above.
+    let error = unsafe { refill.restore(&lineage, 4, &too_long) }.unwrap_err();
+    assert!(matches!(error, device::Error::Merkle(Error::NoSuchRegion { checkpoint: 4, region: 7, .. })), "{error}");
+}
+
+#[test]
+fn a_forged_chunk_is_found_on_the_device_and_the_checkpoint_is_taken_again() {
+    let (state, in_place, elsewhere) = forged::states();
+    for forged in [in_place, elsewhere] {
+        let device = Device::new(state.len(), None);
+        let (mut engine, mut lineage) = (device.engine(), Lineage::default());
+        let mut take = |number, bytes: &[u8]| {
+            let regions = device.regions(bytes);
+            // SAFETY: the region is in device memory that nobody else uses.
+            unsafe { device::take_verified(&mut engine, &mut lineage, number, Method::Tree, &regions) }.unwrap()
+        };
+        assert_eq!(take(1, &state).1, None);
+        let (taken, mismatch) = take(2, &forged);
+        assert!(mismatch.is_some() && taken.method == Method::Basic, "{taken:?}");
+        let mut last = forged.clone();
+        last[190] ^= 1;
+        assert_eq!(take(3, &last).1, None);
+        for (number, bytes) in [(1, &state), (2, &forged), (3, &last)] {
+            assert_eq!(lineage.restore(number).unwrap(), [(7, bytes.clone())]);
+        }
+    }
 }
 
 #[test]

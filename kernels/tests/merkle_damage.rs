@@ -74,6 +74,7 @@ fn a_lineage_takes_no_difference_that_it_could_not_restore() {
     assert!(second(&|difference| difference.head.chunk_bytes = 64).contains("corrupt"));
     assert!(second(&|difference| difference.head.regions[0].bytes += 4096).contains("corrupt"));
     assert!(second(&|difference| difference.head.regions[0].id = 77).contains("nothing says"));
+    assert!(second(&|difference| difference.head.regions[0].id = 9).contains("one id"));
     let region = |bytes| RegionShape { id: 5, bytes };
     assert!(second(&|difference| difference.head.regions.push(region(1 << 36))).contains("too many chunks"));
     assert!(second(&|difference| difference.head.regions.push(region(1 << 35))).contains("nothing says"));

@@ -157,6 +157,8 @@ fn history(seed: u64) {
         let difference = Difference::decode(&encoded).unwrap();
         assert!(difference.encode() == encoded, "seed {seed}");
         lineage.add(difference).unwrap_or_else(|error| panic!("seed {seed}, checkpoint {number}: {error}"));
+        let regions: Vec<_> = now.iter().map(|(id, bytes)| Region { id: *id, bytes }).collect();
+        assert_eq!(lineage.mismatch(number, &regions).unwrap(), None, "seed {seed}, checkpoint {number}");
         known.insert(number, now.clone());
         let numbers: Vec<u32> = known.keys().copied().collect();
         match random.below(6) {

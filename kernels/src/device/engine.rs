@@ -26,7 +26,7 @@ use super::{
     ring::Ring,
     sketch,
 };
-use crate::merkle::{self, Body, Head, Method, RegionShape, Shortage, Sink, Taken, forest::Forest};
+use crate::merkle::{self, Body, Head, Lineage, Method, Mismatch, RegionShape, Shortage, Sink, Taken, forest::Forest};
 
 /// Bytes that leave the device at a time, unless said otherwise.
 pub const SLOT_BYTES: usize = 16 << 20;
@@ -526,14 +526,48 @@ impl Engine {
     fn send_regions(&mut self, head: &Head, regions: &[Region], sink: &mut dyn Sink) -> Result<()> {
         let failed = Error::sink(head.checkpoint);
         sink.head(head).map_err(&failed)?;
-        let slot_bytes = self.ring.slot_bytes() as u64;
+        self.send_all(regions, |_, _, bytes| sink.data(bytes).map_err(&failed))
+    }
+
+    /// Compares regions with what a lineage would restore, as [`Lineage::mismatch`] does. All of them leave the device.
+    ///
+    /// # Errors
+    /// When there is no such checkpoint, or the device fails.
+    ///
+    /// # Safety
+    /// As of [`Self::difference`].
+    pub unsafe fn mismatch(
+        &mut self,
+        lineage: &Lineage,
+        checkpoint: u32,
+        regions: &[Region],
+    ) -> Result<Option<Mismatch>> {
+        let context = self.context.clone();
+        let _entered = context.enter()?;
+        let (mut expected, mut first) = (Vec::new(), None);
+        self.send_all(regions, |region, offset, bytes| {
+            expected.resize(bytes.len(), 0);
+            lineage.restore_part(checkpoint, region.id, offset, &mut expected)?;
+            if first.is_none() && expected != bytes {
+                let at = expected.iter().zip(bytes).position(|(expected, byte)| expected != byte).unwrap_or(0);
+                first = Some(Mismatch { region: region.id, offset: offset + at as u64 });
+            }
+            Ok(())
+        })?;
+        Ok(first)
+    }
+
+    /// Sends all bytes of regions through the ring: `take` gets them with their region and their offset there.
+    fn send_all(&mut self, regions: &[Region], mut take: impl FnMut(&Region, u64, &[u8]) -> Result<()>) -> Result<()> {
+        let slot_bytes = self.ring.slot_bytes();
         let pieces = regions.iter().flat_map(|region| {
-            let from = (0..region.bytes).step_by(slot_bytes as usize);
-            from.map(|from| (region.address + from, (region.bytes - from).min(slot_bytes) as usize))
+            let offsets = (0..region.bytes).step_by(slot_bytes);
+            offsets.map(|offset| (*region, offset, (region.bytes - offset).min(slot_bytes as u64) as usize))
         });
-        let take = |_: &(u64, usize), bytes: &[u8]| sink.data(bytes).map_err(&failed);
+        let gather = |(region, offset, bytes): &(Region, u64, usize), _| Ok((region.address + offset, *bytes));
+        let take = |(region, offset, _): &(Region, u64, usize), bytes: &[u8]| take(region, *offset, bytes);
         // SAFETY: the regions are the caller's.
-        unsafe { self.ring.send(pieces, |piece, _| Ok(*piece), take) }
+        unsafe { self.ring.send(pieces, gather, take) }
     }
 
     fn remember(&mut self, checkpoint: u32, method: Method, pass: &Pass) {

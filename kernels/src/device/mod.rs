@@ -17,9 +17,13 @@ mod error;
 mod history;
 mod kernels;
 mod layout;
+mod refill;
 mod ring;
 mod sketch;
+mod verified;
 
 pub use context::{Buffer, Context, Entered, PinnedBuffer, Stream};
 pub use engine::{Engine, Region, SLOT_BYTES, SLOT_BYTES_MIN};
 pub use error::{Error, Result};
+pub use refill::Refill;
+pub use verified::take_verified;

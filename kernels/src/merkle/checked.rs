@@ -1,9 +1,9 @@
 //! A difference whose numbers have been checked, as pieces of regions.
 
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
 
 use super::{
-    Body, Difference, Head, Result, Source,
+    Body, Difference, Error, Head, Result, Source,
     forest::{Forest, Tree},
 };
 
@@ -14,6 +14,10 @@ pub(super) struct Checked {
     pub forest: Forest,
     /// What it says, in the order of trees and of chunks. No chunk is in two of them.
     pieces: Vec<Piece>,
+    /// Where the pieces of each tree begin.
+    first_pieces: Vec<usize>,
+    /// Positions of the trees.
+    trees: HashMap<u64, usize>,
 }
 
 /// Chunks side by side.
@@ -44,7 +48,7 @@ impl Checked {
     pub fn new(difference: Difference) -> Result<Self> {
         let head = &difference.head;
         let forest = head.forest()?;
-        let said = match &head.body {
+        let said: Vec<Said> = match &head.body {
             Body::Full => (0..).zip(&forest.trees).map(|(tree, shape)| (tree, 0..shape.chunks(), None)).collect(),
             Body::Changed(bits) => changed(head, &forest, bits)?,
             Body::Nodes { firsts, shifts } => {
@@ -53,33 +57,109 @@ impl Checked {
                 nodes(head, &forest, firsts.chain(shifts))?
             }
         };
-        let mut offset = 0;
-        let mut pieces = Vec::with_capacity(said.len());
-        for (tree, chunks, source) in said {
-            let place = source.map_or(Place::Here(offset), Place::There);
-            if source.is_none() {
-                offset += bytes(&forest.trees[tree], &chunks);
+        let pieces = pieces(&forest, said);
+        let known =
+            Self { first_pieces: first_pieces(&forest, &pieces), trees: trees(head)?, difference, forest, pieces };
+        known.check_length()?;
+        Ok(known)
+    }
+
+    /// The bytes stored must be as many as it says, and as many as it takes.
+    fn check_length(&self) -> Result<()> {
+        let here = self.pieces.iter().filter(|piece| matches!(piece.place, Place::Here(_)));
+        let needed: u64 = here.map(|piece| self.bytes(piece.tree, &piece.chunks)).sum();
+        let stored = self.difference.data.len() as u64;
+        let is_right = needed == stored && needed == self.difference.head.data_bytes;
+        let wrong = || self.difference.head.corrupt(format!("{stored} bytes are stored, and {needed} should be"));
+        is_right.then_some(()).ok_or_else(wrong)
+    }
+
+    /// What it says nothing of must be as `newest` has it.
+    ///
+    /// # Errors
+    /// [`super::Error::Corrupt`].
+    pub fn check_unsaid(&self, newest: Option<&Self>) -> Result<()> {
+        let newest = newest.filter(|newest| newest.difference.head.chunk_bytes == self.difference.head.chunk_bytes);
+        for (at, tree) in self.forest.trees.iter().enumerate() {
+            let before = newest.and_then(|newest| Some(&newest.forest.trees[newest.tree_of_region(tree.region.id)?]));
+            let is_there = |chunks: &Range<u32>| {
+                before.is_some_and(|it| it.bytes_of_chunks(chunks.clone()) == tree.bytes_of_chunks(chunks.clone()))
+            };
+            let (mut end, behind) = (0, tree.chunks()..tree.chunks());
+            for said in self.pieces_of(at).iter().map(|piece| piece.chunks.clone()).chain(std::iter::once(behind)) {
+                let unsaid = end..said.start;
+                if !unsaid.is_empty() && !is_there(&unsaid) {
+                    return Err(self.unsaid(tree, &unsaid));
+                }
+                end = said.end;
             }
-            pieces.push(Piece { tree, chunks, place });
         }
-        let stored = difference.data.len() as u64;
-        if offset != stored || offset != head.data_bytes {
-            return Err(head.corrupt(format!("{stored} bytes are stored, and {offset} should be")));
-        }
-        Ok(Self { difference, forest, pieces })
+        Ok(())
+    }
+
+    /// The error that nobody knows what some chunks are.
+    pub fn unsaid(&self, tree: &Tree, chunks: &Range<u32>) -> Error {
+        self.difference.head.corrupt(format!("nothing says what chunks {chunks:?} of region {} are", tree.region.id))
+    }
+
+    /// The tree of a region: its position.
+    pub fn tree_of_region(&self, id: u64) -> Option<usize> {
+        self.trees.get(&id).copied()
+    }
+
+    /// What it says.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
     }
 
     /// What it says of the chunks of a tree.
     pub fn pieces_of(&self, tree: usize) -> &[Piece] {
-        let first = self.pieces.partition_point(|piece| piece.tree < tree);
-        let end = self.pieces.partition_point(|piece| piece.tree <= tree);
-        &self.pieces[first..end]
+        &self.pieces[self.first_pieces[tree]..self.first_pieces[tree + 1]]
     }
 
     /// How many bytes chunks of a tree have.
     pub fn bytes(&self, tree: usize, chunks: &Range<u32>) -> u64 {
         bytes(&self.forest.trees[tree], chunks)
     }
+
+    /// So many bytes of a piece after some of its chunks, if they are stored here.
+    pub fn stored_in(&self, piece: &Piece, skipped_chunks: u32, length: u64) -> Option<&[u8]> {
+        let Place::Here(offset) = piece.place else { return None };
+        let offset = offset + u64::from(skipped_chunks) * u64::from(self.difference.head.chunk_bytes);
+        self.difference.data.get(offset as usize..(offset + length) as usize)
+    }
+}
+
+/// As pieces, those that lie side by side and are stored here as one.
+fn pieces(forest: &Forest, said: Vec<Said>) -> Vec<Piece> {
+    let (mut pieces, mut offset): (Vec<Piece>, u64) = (Vec::new(), 0);
+    for (tree, chunks, source) in said {
+        let place = source.map_or(Place::Here(offset), Place::There);
+        if source.is_none() {
+            offset += bytes(&forest.trees[tree], &chunks);
+        }
+        match pieces.last_mut() {
+            Some(Piece { tree: same, chunks: before, place: Place::Here(_) })
+                if source.is_none() && *same == tree && before.end == chunks.start =>
+            {
+                before.end = chunks.end;
+            }
+            _ => pieces.push(Piece { tree, chunks, place }),
+        }
+    }
+    pieces
+}
+
+/// Where the pieces of each tree begin, and where the last ones end.
+fn first_pieces(forest: &Forest, pieces: &[Piece]) -> Vec<usize> {
+    (0..=forest.trees.len()).map(|tree| pieces.partition_point(|piece| piece.tree < tree)).collect()
+}
+
+/// Positions of the trees by the ids of their regions.
+fn trees(head: &Head) -> Result<HashMap<u64, usize>> {
+    let trees: HashMap<u64, usize> = head.regions.iter().map(|region| region.id).zip(0..).collect();
+    let is_right = trees.len() == head.regions.len();
+    is_right.then_some(trees).ok_or_else(|| head.corrupt("two of its regions have one id"))
 }
 
 fn bytes(tree: &Tree, chunks: &Range<u32>) -> u64 {
@@ -89,20 +169,29 @@ fn bytes(tree: &Tree, chunks: &Range<u32>) -> u64 {
 
 /// Runs of the chunks whose bit is set.
 fn changed(head: &Head, forest: &Forest, bits: &[u64]) -> Result<Vec<Said>> {
-    let chunks: u64 = forest.trees.iter().map(|tree| u64::from(tree.chunks())).sum();
-    if bits.len() as u64 != chunks.div_ceil(64) {
+    let chunks = forest.chunks();
+    if bits.len() != chunks.div_ceil(64) as usize {
         return Err(head.corrupt(format!("{} words of bits for {chunks} chunks", bits.len())));
     }
-    let (mut runs, mut bit): (Vec<Said>, usize) = (Vec::new(), 0);
-    for (tree, shape) in forest.trees.iter().enumerate() {
-        for chunk in 0..shape.chunks() {
-            if bits[bit / 64] >> (bit % 64) & 1 == 1 {
-                match runs.last_mut() {
-                    Some((last, run, _)) if *last == tree && run.end == chunk => run.end += 1,
-                    _ => runs.push((tree, chunk..chunk + 1, None)),
-                }
+    let next = |is_set: bool, from: u32, end: u32| {
+        let mut at = from;
+        while at < end {
+            let word = bits[at as usize / 64] >> (at % 64);
+            match if is_set { word } else { !word }.trailing_zeros() {
+                zeros if zeros < 64 - at % 64 => return end.min(at + zeros),
+                _ => at = at.saturating_add(64 - at % 64),
             }
-            bit += 1;
+        }
+        end
+    };
+    let mut runs = Vec::new();
+    for (tree, shape) in forest.trees.iter().enumerate() {
+        let (first, end) = (shape.first_chunk(), shape.first_chunk() + shape.chunks());
+        let mut at = next(true, first, end);
+        while at < end {
+            let behind = next(false, at, end);
+            runs.push((tree, at - first..behind - first, None));
+            at = next(true, behind, end);
         }
     }
     Ok(runs)

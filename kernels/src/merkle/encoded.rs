@@ -116,12 +116,8 @@ impl Difference {
         let body = match header[10] {
             FULL => Body::Full,
             CHANGED => {
-                let chunks: u64 = Forest::new(chunk_bytes, regions.iter().copied())?
-                    .trees
-                    .iter()
-                    .map(|tree| u64::from(tree.chunks()))
-                    .sum();
-                let words = take("words of bits", chunks.div_ceil(64), 8)?;
+                let chunks = Forest::new(chunk_bytes, regions.iter().copied())?.chunks();
+                let words = take("words of bits", chunks.div_ceil(64).into(), 8)?;
                 metadata_bytes += words.len();
                 Body::Changed(words.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
             }

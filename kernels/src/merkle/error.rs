@@ -51,6 +51,16 @@ pub enum Error {
         /// The number asked for.
         checkpoint: u32,
     },
+    /// The checkpoint has no such region.
+    #[error("checkpoint {checkpoint} has no region {region} of {bytes} bytes")]
+    NoSuchRegion {
+        /// The number of the checkpoint.
+        checkpoint: u32,
+        /// The id asked for.
+        region: u64,
+        /// The length asked for.
+        bytes: u64,
+    },
     /// A difference that contradicts itself or the others of its lineage.
     #[error("the difference of checkpoint {checkpoint} is corrupt: {what}")]
     Corrupt {

@@ -69,11 +69,6 @@ impl Forest {
         let at = self.trees.partition_point(|tree| tree.end <= node);
         (at < self.trees.len()).then_some(at)
     }
-
-    /// The tree of a region: its position.
-    pub fn tree_of_region(&self, id: u64) -> Option<usize> {
-        self.trees.iter().position(|tree| tree.region.id == id)
-    }
 }
 
 impl Tree {
@@ -127,6 +122,12 @@ impl Tree {
         let index = u64::from(node - self.level(level).start);
         let end = ((index + 1) << level).min(u64::from(self.chunks()));
         (index << level) as u32..end as u32
+    }
+
+    /// The chunks that have any of these bytes, which are counted in the region.
+    pub fn chunks_with(&self, bytes: Range<u64>) -> Range<u32> {
+        let chunk_bytes = u64::from(self.chunk_bytes);
+        (bytes.start / chunk_bytes) as u32..bytes.end.div_ceil(chunk_bytes) as u32
     }
 
     /// The bytes of chunks, counted in the region.

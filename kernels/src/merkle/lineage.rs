@@ -1,8 +1,8 @@
 //! The differences of a lineage, and what they restore.
 //!
-//! A chunk is restored from the newest difference, from the checkpoint asked for backwards, that says anything of it: it is
-//! stored there, or there is a reference to where it is stored. References lead to bytes and never further, so what a
-//! checkpoint needs is known before a byte is read, and regions are restored in parallel.
+//! What has been added can be restored: a difference is taken only if what it refers to is stored, and what it says nothing
+//! of is as it was at the newest checkpoint, all of which can be restored already. So adding looks at the new difference
+//! alone, however long the lineage is.
 //!
 //! A difference that says nothing of the chunks that are needed can go, wherever it lies in the lineage. The newest one
 //! stays always: the next difference will say what has changed since.
@@ -15,9 +15,10 @@ use std::{
 use rayon::prelude::*;
 
 use super::{
-    Body, Difference, Error, Head, Result,
-    checked::{Checked, Piece, Place},
-    forest::{RegionShape, Tree},
+    Body, Difference, Error, Head, Region, Result,
+    checked::Checked,
+    forest::Tree,
+    plan::{Plan, resolve},
 };
 
 /// Differences by the number of their checkpoint.
@@ -28,17 +29,13 @@ pub struct Lineage {
     kept: BTreeSet<u32>,
 }
 
-/// Where bytes of a region come from.
-#[derive(Clone, Debug)]
-struct Copy {
-    /// In the region to be restored.
-    to: u64,
-    bytes: u64,
-    /// The checkpoint whose difference says so.
-    said_by: u32,
-    /// The one that has the bytes.
-    checkpoint: u32,
-    data_offset: u64,
+/// The first byte that is not as a lineage would restore it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mismatch {
+    /// The region's id. It has another length, or is in one of the two alone, if all bytes that both have are equal.
+    pub region: u64,
+    /// Offset of the byte in the region.
+    pub offset: u64,
 }
 
 impl Lineage {
@@ -48,7 +45,8 @@ impl Lineage {
     /// [`Error::Corrupt`] if it contradicts itself or what it refers to; [`Error::OutOfOrder`].
     pub fn add(&mut self, difference: Difference) -> Result<()> {
         let Head { checkpoint, previous, .. } = difference.head;
-        let last = self.differences.last_key_value().map(|(last, _)| *last);
+        let newest = self.differences.last_key_value();
+        let last = newest.map(|(last, _)| *last);
         if let Some(last) = last.filter(|last| *last >= checkpoint) {
             return Err(Error::OutOfOrder { checkpoint, last });
         }
@@ -57,13 +55,17 @@ impl Lineage {
             return Err(difference.head.corrupt(what));
         }
         let known = Checked::new(difference)?;
+        self.check_references(&known)?;
+        known.check_unsaid(newest.map(|(_, newest)| newest).filter(|_| previous.is_some()))?;
         self.differences.insert(checkpoint, known);
         self.kept.insert(checkpoint);
-        // Whatever it refers to must be there and be as long: then it can always be restored.
-        self.plan(checkpoint).map(drop).inspect_err(|_| {
-            self.differences.remove(&checkpoint);
-            self.kept.remove(&checkpoint);
-        })
+        Ok(())
+    }
+
+    /// Takes the newest difference out again. Nothing may have been removed since it was added.
+    pub(crate) fn take_back(&mut self) {
+        let newest = self.differences.pop_last();
+        newest.map(|(checkpoint, _)| self.kept.remove(&checkpoint));
     }
 
     /// The checkpoints that can be restored.
@@ -81,18 +83,45 @@ impl Lineage {
     /// # Errors
     /// [`Error::NoSuchCheckpoint`].
     pub fn restore(&self, checkpoint: u32) -> Result<Vec<(u64, Vec<u8>)>> {
-        let regions = &self.get(checkpoint)?.difference.head.regions;
-        let plans = self.plan(checkpoint)?;
-        let restore = |(region, copies): (&RegionShape, Vec<Copy>)| {
-            let mut bytes = vec![0; region.bytes as usize];
-            for copy in copies {
-                let from = &self.differences[&copy.checkpoint].difference.data;
-                let (to, from_offset, length) = (copy.to as usize, copy.data_offset as usize, copy.bytes as usize);
-                bytes[to..to + length].copy_from_slice(&from[from_offset..from_offset + length]);
-            }
-            (region.id, bytes)
+        let plan = self.plan(checkpoint)?;
+        let restore = |tree: &Tree| {
+            let mut bytes = vec![0; tree.region.bytes as usize];
+            restore_part(plan, tree, 0, &mut bytes).map(|()| (tree.region.id, bytes))
         };
-        Ok(regions.par_iter().zip(plans).map(restore).collect())
+        plan.wanted.forest.trees.par_iter().map(restore).collect()
+    }
+
+    /// A part of a region of a checkpoint, as it was, from an offset on.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchCheckpoint`], [`Error::NoSuchRegion`] when the region was not there or shorter.
+    pub fn restore_part(&self, checkpoint: u32, region: u64, offset: u64, to: &mut [u8]) -> Result<()> {
+        let plan = self.plan(checkpoint)?;
+        let end = offset.saturating_add(to.len() as u64);
+        let tree = plan.wanted.tree_of_region(region).map(|at| &plan.wanted.forest.trees[at]);
+        let tree = tree.filter(|tree| end <= tree.region.bytes);
+        restore_part(plan, tree.ok_or(Error::NoSuchRegion { checkpoint, region, bytes: end })?, offset, to)
+    }
+
+    /// Compares regions with what would be restored, without restoring it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchCheckpoint`].
+    pub fn mismatch(&self, checkpoint: u32, regions: &[Region<'_>]) -> Result<Option<Mismatch>> {
+        let plan = self.plan(checkpoint)?;
+        for region in regions {
+            let tree = plan.wanted.tree_of_region(region.id).map(|at| &plan.wanted.forest.trees[at]);
+            let known_bytes = tree.map_or(0, |tree| tree.region.bytes);
+            let differs = tree.map_or(Ok(None), |tree| first_difference(plan, tree, region.bytes))?;
+            let is_as_long = tree.is_some() && known_bytes == region.bytes.len() as u64;
+            let end = known_bytes.min(region.bytes.len() as u64);
+            if let Some(offset) = differs.or((!is_as_long).then_some(end)) {
+                return Ok(Some(Mismatch { region: region.id, offset }));
+            }
+        }
+        let live: BTreeSet<u64> = regions.iter().map(|region| region.id).collect();
+        let gone = plan.wanted.difference.head.regions.iter().find(|region| !live.contains(&region.id));
+        Ok(gone.map(|region| Mismatch { region: region.id, offset: 0 }))
     }
 
     /// Keeps these checkpoints alone, the differences that they need, and the newest with what it needs. Returns the numbers
@@ -101,12 +130,12 @@ impl Lineage {
     /// # Errors
     /// [`Error::NoSuchCheckpoint`], and then nothing is gone.
     pub fn keep(&mut self, checkpoints: &[u32]) -> Result<Vec<u32>> {
-        checkpoints.iter().try_for_each(|checkpoint| self.get(*checkpoint).map(drop))?;
+        checkpoints.iter().try_for_each(|checkpoint| self.plan(*checkpoint).map(drop))?;
         let mut needed = BTreeSet::new();
         let newest = self.differences.last_key_value().map(|(newest, _)| *newest);
         for checkpoint in checkpoints.iter().copied().chain(newest) {
             needed.insert(checkpoint);
-            needed.extend(self.plan(checkpoint)?.iter().flatten().flat_map(|copy| [copy.said_by, copy.checkpoint]));
+            needed.append(&mut self.needed_by(checkpoint)?);
         }
         self.kept = checkpoints.iter().copied().collect();
         let gone: Vec<u32> = self.differences.keys().filter(|number| !needed.contains(number)).copied().collect();
@@ -119,103 +148,84 @@ impl Lineage {
     /// # Errors
     /// [`Error::NoSuchCheckpoint`].
     pub fn flatten(&mut self, checkpoint: u32) -> Result<()> {
-        let data: Vec<u8> = self.restore(checkpoint)?.into_iter().flat_map(|(_, bytes)| bytes).collect();
-        let head = &self.get(checkpoint)?.difference.head;
-        let (regions, data_bytes) = (head.regions.clone(), data.len() as u64);
-        let head = Head { previous: None, regions, body: Body::Full, data_bytes, ..*head };
-        let flat = Difference { head, data };
-        self.differences.insert(checkpoint, Checked::new(flat)?);
+        let plan = self.plan(checkpoint)?;
+        let head = &plan.wanted.difference.head;
+        let data_bytes = head.regions.iter().map(|region| region.bytes).sum();
+        let mut data = vec![0; data_bytes as usize];
+        let mut rest = &mut data[..];
+        for tree in &plan.wanted.forest.trees {
+            let (bytes, behind) = rest.split_at_mut(tree.region.bytes as usize);
+            restore_part(plan, tree, 0, bytes)?;
+            rest = behind;
+        }
+        let head = Head { previous: None, regions: head.regions.clone(), body: Body::Full, data_bytes, ..*head };
+        self.differences.insert(checkpoint, Checked::new(Difference { head, data })?);
         Ok(())
     }
 
-    fn get(&self, checkpoint: u32) -> Result<&Checked> {
+    fn plan(&self, checkpoint: u32) -> Result<Plan<'_>> {
         let is_kept = self.kept.contains(&checkpoint);
-        self.differences.get(&checkpoint).filter(|_| is_kept).ok_or(Error::NoSuchCheckpoint { checkpoint })
+        let wanted = self.differences.get(&checkpoint).filter(|_| is_kept);
+        let wanted = wanted.ok_or(Error::NoSuchCheckpoint { checkpoint })?;
+        Ok(Plan { differences: &self.differences, wanted })
     }
 
-    /// Where the bytes of each region come from.
-    fn plan(&self, checkpoint: u32) -> Result<Vec<Vec<Copy>>> {
-        let wanted = &self.differences[&checkpoint];
-        wanted.forest.trees.par_iter().map(|tree| self.plan_of(wanted, tree)).collect()
-    }
-
-    fn plan_of(&self, wanted: &Checked, tree: &Tree) -> Result<Vec<Copy>> {
-        let region = tree.region;
-        let all = 0..tree.chunks();
-        let mut missing: Vec<Range<u32>> = Some(all).filter(|chunks| !chunks.is_empty()).into_iter().collect();
-        let mut copies = Vec::new();
-        for (&number, known) in self.differences.range(..=wanted.difference.head.checkpoint).rev() {
-            if missing.is_empty() {
-                break;
-            }
-            let Some(at) = known.forest.tree_of_region(region.id) else { continue };
-            for (piece, chunks) in found(known.pieces_of(at), &mut missing) {
-                let to = tree.bytes_of_chunks(chunks.clone());
-                if known.forest.trees[at].bytes_of_chunks(chunks.clone()) != to {
-                    let what = format!("chunks {chunks:?} of region {} were not as long before", region.id);
-                    return Err(wanted.difference.head.corrupt(what));
-                }
-                let skipped = chunks.start - piece.chunks.start;
-                let (checkpoint, data_offset) = self.resolve(known, piece, skipped, chunks.end - chunks.start)?;
-                copies.push(Copy { to: to.start, bytes: to.end - to.start, said_by: number, checkpoint, data_offset });
-            }
-        }
-        match missing.first() {
-            Some(chunks) => {
-                let what = format!("nothing says what chunks {chunks:?} of region {} are", region.id);
-                Err(wanted.difference.head.corrupt(what))
-            }
-            None => Ok(copies),
-        }
-    }
-
-    /// Where `count` chunks of a piece are stored, after the first `skipped` ones.
-    fn resolve(&self, known: &Checked, piece: &Piece, skipped: u32, count: u32) -> Result<(u32, u64)> {
-        let chunk_bytes = u64::from(known.difference.head.chunk_bytes);
-        let source = match piece.place {
-            Place::Here(offset) => {
-                return Ok((known.difference.head.checkpoint, offset + u64::from(skipped) * chunk_bytes));
-            }
-            Place::There(source) => source,
+    /// The differences without which a checkpoint could not be restored.
+    fn needed_by(&self, checkpoint: u32) -> Result<BTreeSet<u32>> {
+        let Some(wanted) = self.differences.get(&checkpoint) else { return Ok(BTreeSet::new()) };
+        let plan = Plan { differences: &self.differences, wanted };
+        let of_range = |tree, chunks| {
+            let stored = plan.stored(tree, chunks)?;
+            Ok(stored.iter().flat_map(|stored| [stored.said_by, stored.checkpoint]).collect::<BTreeSet<_>>())
         };
-        let lost = || known.difference.head.corrupt(format!("it refers to {source:?}, which is not stored"));
-        let there = self.differences.get(&source.checkpoint).ok_or_else(lost)?;
-        let at = there.forest.tree_of(source.node).ok_or_else(lost)?;
-        let from = there.forest.trees[at].chunks_below(source.node);
-        let is_as_long = there.bytes(at, &from) == known.bytes(piece.tree, &piece.chunks);
-        if !is_as_long || there.difference.head.chunk_bytes != known.difference.head.chunk_bytes {
-            return Err(known.difference.head.corrupt(format!("it refers to {source:?}, which is of another length")));
-        }
-        let first = from.start + skipped;
-        let pieces = there.pieces_of(at);
-        let behind = pieces.partition_point(|piece| piece.chunks.start <= first);
-        match pieces[..behind].last() {
-            Some(Piece { chunks, place: Place::Here(offset), .. }) if chunks.end >= first + count => {
-                Ok((source.checkpoint, offset + u64::from(first - chunks.start) * chunk_bytes))
+        let ranges =
+            wanted.forest.trees.par_iter().flat_map(|tree| plan.ranges(tree).map(move |it| of_range(tree, it)));
+        ranges.try_reduce(BTreeSet::new, |all, some| Ok(&all | &some))
+    }
+
+    /// Whatever it refers to must be stored, and be as long.
+    fn check_references(&self, known: &Checked) -> Result<()> {
+        known.pieces().par_iter().try_for_each(|piece| match resolve(&self.differences, known, piece, &piece.chunks) {
+            Some(_) => Ok(()),
+            None => {
+                let what = format!("it refers to {:?}, where that is not stored", piece.place);
+                Err(known.difference.head.corrupt(what))
             }
-            _ => Err(lost()),
-        }
+        })
     }
 }
 
-/// The missing chunks of which these pieces say something, with the piece; they are missing no more. All are in order.
-fn found<'a>(pieces: &'a [Piece], missing: &mut Vec<Range<u32>>) -> Vec<(&'a Piece, Range<u32>)> {
-    let (mut found, mut still_missing) = (Vec::new(), Vec::new());
-    for gap in missing.drain(..) {
-        let mut from = gap.start;
-        let first = pieces.partition_point(|piece| piece.chunks.end <= gap.start);
-        for piece in pieces[first..].iter().take_while(|piece| piece.chunks.start < gap.end) {
-            let chunks = piece.chunks.start.max(from)..piece.chunks.end.min(gap.end);
-            if from < chunks.start {
-                still_missing.push(from..chunks.start);
-            }
-            from = chunks.end;
-            found.push((piece, chunks));
+fn restore_part(plan: Plan<'_>, tree: &Tree, offset: u64, to: &mut [u8]) -> Result<()> {
+    let piece_bytes = plan.range_bytes();
+    to.par_chunks_mut(piece_bytes).enumerate().try_for_each(|(number, to)| {
+        let begin = offset + (number * piece_bytes) as u64;
+        let end = begin + to.len() as u64;
+        for stored in plan.stored(tree, tree.chunks_with(begin..end))? {
+            // A piece need not begin and end where chunks do.
+            let from = stored.offset.max(begin);
+            let behind = (stored.offset + stored.bytes.len() as u64).min(end);
+            let bytes = &stored.bytes[(from - stored.offset) as usize..(behind - stored.offset) as usize];
+            to[(from - begin) as usize..(behind - begin) as usize].copy_from_slice(bytes);
         }
-        if from < gap.end {
-            still_missing.push(from..gap.end);
-        }
-    }
-    *missing = still_missing;
-    found
+        Ok(())
+    })
+}
+
+/// The offset of the first byte that is not as it would be restored, of those that there are.
+fn first_difference(plan: Plan<'_>, tree: &Tree, live: &[u8]) -> Result<Option<u64>> {
+    let differs = |chunks: Range<u32>| {
+        let stored = match plan.stored(tree, chunks) {
+            Ok(stored) => stored,
+            Err(error) => return Some(Err(error)),
+        };
+        let offsets = stored.iter().filter_map(|stored| {
+            let live = live.get(stored.offset as usize..).unwrap_or_default();
+            let length = stored.bytes.len().min(live.len());
+            let (live, stored_bytes) = (&live[..length], &stored.bytes[..length]);
+            let at = (live != stored_bytes).then(|| live.iter().zip(stored_bytes).position(|(a, b)| a != b));
+            Some(stored.offset + at?? as u64)
+        });
+        offsets.min().map(Ok)
+    };
+    plan.ranges(tree).find_map_first(differs).transpose()
 }

@@ -1,0 +1,134 @@
+//! Where the bytes of a checkpoint are.
+//!
+//! A chunk is restored from the newest difference, from the checkpoint asked for backwards, that says anything of it: it is
+//! stored there, or there is a reference to where it is stored. References lead to bytes and never further. Ranges of chunks
+//! are independent of one another, so they are found, copied and compared in parallel.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use rayon::prelude::*;
+
+use super::{
+    Result,
+    checked::{Checked, Piece, Place},
+    forest::Tree,
+};
+
+/// Bytes of a region that a thread finds at a time.
+const RANGE_BYTES: u64 = 1 << 20;
+
+/// Bytes of a region, where they are stored.
+#[derive(Clone, Debug)]
+pub(super) struct Stored<'a> {
+    /// Offset in the region.
+    pub offset: u64,
+    pub bytes: &'a [u8],
+    /// The checkpoint whose difference says so.
+    pub said_by: u32,
+    /// The one that has the bytes.
+    pub checkpoint: u32,
+}
+
+/// Finds the bytes of one checkpoint.
+#[derive(Clone, Copy)]
+pub(super) struct Plan<'a> {
+    pub differences: &'a BTreeMap<u32, Checked>,
+    pub wanted: &'a Checked,
+}
+
+impl<'a> Plan<'a> {
+    /// Ranges of the chunks of a tree, and of their bytes, in order. All but the last have the same number of bytes.
+    pub fn ranges(self, tree: &Tree) -> impl IndexedParallelIterator<Item = Range<u32>> {
+        let each = (RANGE_BYTES / u64::from(self.wanted.difference.head.chunk_bytes)) as u32;
+        let chunks = tree.chunks();
+        (0..chunks.div_ceil(each)).into_par_iter().map(move |at| at * each..chunks.min((at + 1).saturating_mul(each)))
+    }
+
+    /// Bytes of every range but the last.
+    pub fn range_bytes(self) -> usize {
+        let chunk_bytes = u64::from(self.wanted.difference.head.chunk_bytes);
+        (RANGE_BYTES / chunk_bytes * chunk_bytes) as usize
+    }
+
+    /// Where these chunks of a tree are stored.
+    ///
+    /// # Errors
+    /// [`super::Error::Corrupt`] when that is nowhere, or of another length.
+    pub fn stored(self, tree: &Tree, chunks: Range<u32>) -> Result<Vec<Stored<'a>>> {
+        let (mut missing, mut stored) = (vec![chunks], Vec::new());
+        for (&said_by, known) in self.differences.range(..=self.wanted.difference.head.checkpoint).rev() {
+            if missing.is_empty() {
+                break;
+            }
+            let Some(at) = known.tree_of_region(tree.region.id) else { continue };
+            for (piece, chunks) in said_of(known.pieces_of(at), &mut missing) {
+                let bytes = tree.bytes_of_chunks(chunks.clone());
+                let is_as_long = known.forest.trees[at].bytes_of_chunks(chunks.clone()) == bytes;
+                let found = resolve(self.differences, known, piece, &chunks).filter(|_| is_as_long);
+                let (checkpoint, bytes_there) = found.ok_or_else(|| self.wanted.unsaid(tree, &chunks))?;
+                stored.push(Stored { offset: bytes.start, bytes: bytes_there, said_by, checkpoint });
+            }
+        }
+        missing.first().map_or(Ok(stored), |chunks| Err(self.wanted.unsaid(tree, chunks)))
+    }
+}
+
+/// The bytes of some chunks of a piece, and the checkpoint with which they are stored.
+pub(super) fn resolve<'a>(
+    differences: &'a BTreeMap<u32, Checked>,
+    known: &'a Checked,
+    piece: &Piece,
+    chunks: &Range<u32>,
+) -> Option<(u32, &'a [u8])> {
+    let skipped = chunks.start - piece.chunks.start;
+    let length = known.bytes(piece.tree, chunks);
+    let source = match piece.place {
+        Place::Here(_) => return Some((known.difference.head.checkpoint, known.stored_in(piece, skipped, length)?)),
+        Place::There(source) => source,
+    };
+    let there = match source.checkpoint == known.difference.head.checkpoint {
+        true => known,
+        false => differences.get(&source.checkpoint)?,
+    };
+    let at = there.forest.tree_of(source.node)?;
+    let from = there.forest.trees[at].chunks_below(source.node);
+    let is_as_long = there.bytes(at, &from) == known.bytes(piece.tree, &piece.chunks);
+    if !is_as_long || there.difference.head.chunk_bytes != known.difference.head.chunk_bytes {
+        return None;
+    }
+    let first = from.start + skipped;
+    let pieces = there.pieces_of(at);
+    let behind = pieces.partition_point(|piece| piece.chunks.start <= first);
+    let stored = pieces[..behind].last()?;
+    let bytes = there.stored_in(stored, first - stored.chunks.start, length)?;
+    (stored.chunks.end - first >= chunks.end - chunks.start).then_some((source.checkpoint, bytes))
+}
+
+/// The missing chunks of which these pieces say something, with the piece; they are missing no more. All are in order.
+fn said_of<'a>(pieces: &'a [Piece], missing: &mut Vec<Range<u32>>) -> Vec<(&'a Piece, Range<u32>)> {
+    let (Some(first), Some(last)) = (missing.first(), missing.last()) else { return Vec::new() };
+    let begin = pieces.partition_point(|piece| piece.chunks.end <= first.start);
+    let end = begin + pieces[begin..].partition_point(|piece| piece.chunks.start < last.end);
+    if begin == end {
+        return Vec::new();
+    }
+    let (mut said, mut still_missing) = (Vec::new(), Vec::new());
+    let mut pieces = &pieces[begin..end];
+    for gap in missing.drain(..) {
+        let mut from = gap.start;
+        pieces = &pieces[pieces.partition_point(|piece| piece.chunks.end <= gap.start)..];
+        for piece in pieces.iter().take_while(|piece| piece.chunks.start < gap.end) {
+            let chunks = piece.chunks.start.max(from)..piece.chunks.end.min(gap.end);
+            if from < chunks.start {
+                still_missing.push(from..chunks.start);
+            }
+            from = chunks.end;
+            said.push((piece, chunks));
+        }
+        if from < gap.end {
+            still_missing.push(from..gap.end);
+        }
+    }
+    *missing = still_missing;
+    said
+}
