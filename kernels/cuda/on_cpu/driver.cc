@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -68,6 +69,7 @@ class Event {
         stream.push([this, time] {
             std::lock_guard<std::mutex> lock(mutex);
             come = time;
+            when = std::chrono::steady_clock::now();
             changed.notify_all();
         });
     }
@@ -80,10 +82,19 @@ class Event {
         changed.wait(lock, [&] { return come >= time; });
     }
 
+    float milliseconds_since(Event &earlier) { return std::chrono::duration<float, std::milli>(time() - earlier.time()).count(); }
+
   private:
+    using Time = std::chrono::steady_clock::time_point;
     std::mutex mutex;
     std::condition_variable changed;
     uint64_t recorded = 0, come = 0;
+    Time when;
+
+    Time time() {
+        std::lock_guard<std::mutex> lock(mutex);
+        return when;
+    }
 };
 
 // Memory of the device, of which there is as much as the last call of on_cpu_set_memory said.
@@ -182,6 +193,9 @@ int cuStreamWaitEvent(Stream *stream, Event *event, unsigned) {
     return SUCCESS;
 }
 int cuEventCreate(Event **event, unsigned) { return *event = new Event, SUCCESS; }
+int cuEventElapsedTime(float *milliseconds, Event *from, Event *to) {
+    return *milliseconds = to->milliseconds_since(*from), SUCCESS;
+}
 int cuEventDestroy_v2(Event *event) { return delete event, SUCCESS; }
 int cuEventRecord(Event *event, Stream *stream) { return event->record(*stream), SUCCESS; }
 int cuEventSynchronize(Event *event) { return event->wait(event->last()), SUCCESS; }

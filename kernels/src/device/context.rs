@@ -22,9 +22,6 @@ use super::{
 
 /// A stream that does not wait for the program's default stream.
 const NON_BLOCKING: c_uint = 1;
-/// An event without a time.
-const WITHOUT_TIME: c_uint = 2;
-
 const MULTIPROCESSORS: c_int = 16;
 const CAPABILITY_MAJOR: c_int = 75;
 const CAPABILITY_MINOR: c_int = 76;
@@ -290,8 +287,19 @@ impl Event {
     pub fn new(context: &Arc<Context>) -> Result<Self> {
         let mut handle = ptr::null_mut();
         // SAFETY: it writes where it is told to.
-        unsafe { context.driver.event_create(&raw mut handle, WITHOUT_TIME)? };
+        unsafe { context.driver.event_create(&raw mut handle, 0)? };
         Ok(Self { context: context.clone(), handle })
+    }
+
+    /// Seconds from an earlier event to this one, both of which have come.
+    ///
+    /// # Errors
+    /// When one of them has not.
+    pub fn seconds_since(&self, earlier: &Self) -> Result<f64> {
+        let mut milliseconds = 0.0;
+        // SAFETY: it writes where it is told to; both live.
+        unsafe { self.context.driver.event_elapsed(&raw mut milliseconds, earlier.handle, self.handle)? };
+        Ok(f64::from(milliseconds) / 1e3)
     }
 
     /// Returns when what the stream had been given before [`Stream::record`] has been done.

@@ -10,11 +10,12 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
+    time::Instant,
 };
 
 use super::{
     amounts::Amounts,
-    context::{Buffer, Context, Stream},
+    context::{Buffer, Context, Event, Stream},
     entries::Collected,
     error::{Error, Result},
     history::History,
@@ -60,6 +61,9 @@ pub struct Engine {
     seen: Vec<u32>,
     work: Work,
     ring: Ring,
+    before_hash: Event,
+    after_hash: Event,
+    times: Times,
 }
 
 /// Digests of a region's chunks.
@@ -67,6 +71,19 @@ struct Digests {
     buffer: Buffer,
     /// How many were there at the last checkpoint.
     chunks: u32,
+}
+
+/// How long the parts of a checkpoint took.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Times {
+    /// The digests of all chunks, on the device.
+    pub hash_s: f64,
+    /// Until it is known how much is written down and stored, the digests included.
+    pub find_s: f64,
+    /// Until all entries are on the host.
+    pub entries_s: f64,
+    /// Until the sink has all data.
+    pub data_s: f64,
 }
 
 /// Memory that is needed while a checkpoint is taken.
@@ -157,7 +174,15 @@ impl Engine {
             seen: Vec::new(),
             work,
             ring,
+            before_hash: Event::new(context)?,
+            after_hash: Event::new(context)?,
+            times: Times::default(),
         })
+    }
+
+    /// How long the parts of the last checkpoint took.
+    pub fn times(&self) -> Times {
+        self.times
     }
 
     /// Entries that the history uses, those of forgotten digests too.
@@ -257,15 +282,24 @@ impl Engine {
         let Some(mut pass) = self.prepare_or_forget(checkpoint, wanted, forest, regions, &mut short)? else {
             self.previous = None;
             self.digests.clear();
+            let begun = Instant::now();
             self.send_regions(&head, regions, sink)?;
+            self.times = Times { data_s: begun.elapsed().as_secs_f64(), ..Times::default() };
             return Ok(Taken { head, method: Method::Full, shortage: short.shortage(&self.context) });
         };
+        let begun = Instant::now();
         let method = self.find(&mut pass, wanted, &mut short)?;
         let amounts = self.amounts(&pass)?;
+        self.times = Times { find_s: begun.elapsed().as_secs_f64(), ..Times::default() };
+        if pass.parameter.tile_count > 0 {
+            self.times.hash_s = self.after_hash.seconds_since(&self.before_hash)?;
+        }
         head.previous = self.previous;
         head.body = self.body(&pass, method, &amounts)?;
+        self.times.entries_s = begun.elapsed().as_secs_f64() - self.times.find_s;
         head.data_bytes = amounts.total().bytes;
         self.send_stored(&pass, &head, &amounts, sink)?;
+        self.times.data_s = begun.elapsed().as_secs_f64() - self.times.find_s - self.times.entries_s;
         self.remember(checkpoint, method, &pass);
         Ok(Taken { head, method, shortage: short.shortage(&self.context) })
     }
@@ -379,8 +413,10 @@ impl Engine {
             pass.regions.iter().map(|region| Grain::of(region.bytes, pass.parameter.chunk_bytes)).collect();
         grains.sort_unstable();
         grains.dedup();
+        self.stream.record(&self.before_hash)?;
         // SAFETY: all is as long as it says and stays; the regions are the caller's.
         unsafe { self.kernels.hash(&pass.parameter, &grains, &self.stream)? };
+        self.stream.record(&self.after_hash)?;
         let mut method = wanted;
         if method > Method::Basic {
             // SAFETY: as above.

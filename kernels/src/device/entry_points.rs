@@ -87,6 +87,7 @@ entry_points! {
     fn event_destroy = "cuEventDestroy_v2"(event: Handle);
     fn event_record = "cuEventRecord"(event: Handle, stream: Handle);
     fn event_synchronize = "cuEventSynchronize"(event: Handle);
+    fn event_elapsed = "cuEventElapsedTime"(milliseconds: *mut f32, from: Handle, to: Handle);
     fn module_load = "cuModuleLoadData"(module: *mut Handle, image: *const c_void);
     fn module_unload = "cuModuleUnload"(module: Handle);
     fn module_function = "cuModuleGetFunction"(function: *mut Handle, module: Handle, name: *const c_char);

@@ -17,13 +17,15 @@ mod error;
 mod history;
 mod kernels;
 mod layout;
+mod module;
 mod refill;
 mod ring;
 mod sketch;
 mod verified;
 
-pub use context::{Buffer, Context, Entered, PinnedBuffer, Stream};
-pub use engine::{Engine, Region, SLOT_BYTES, SLOT_BYTES_MIN};
+pub use context::{Buffer, Context, Entered, Event, PinnedBuffer, Stream};
+pub use engine::{Engine, Region, SLOT_BYTES, SLOT_BYTES_MIN, Times};
 pub use error::{Error, Result};
+pub use module::{Function, Images, Module, parameter};
 pub use refill::Refill;
 pub use verified::take_verified;

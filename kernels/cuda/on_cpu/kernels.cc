@@ -1,9 +1,13 @@
-// The engine's kernels for the CPU.
+// The kernels for the CPU.
 #include <string.h>
 
 #include "language.h"
 
 #include "../merkle.cu"
+
+namespace workload {
+#include "../workload.cu"
+}
 
 #include "kernels.h"
 
@@ -16,6 +20,7 @@ const on_cpu::Kernel *on_cpu::kernel_named(const char *name) {
         NAMED(join_firsts_tile),   NAMED(join_firsts_region), NAMED(join_shifts_tile), NAMED(join_shifts_region),
         NAMED(mark_topmost_tile),  NAMED(write_entries_tile), NAMED(gather_tile),      NAMED(forget_entries),
         NAMED(move_entries),
+        on_cpu::kernel("change_chunks", workload::change_chunks),
     };
     for (const Kernel &kernel : kernels)
         if (strcmp(kernel.name, name) == 0) return &kernel;
