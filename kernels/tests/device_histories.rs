@@ -162,11 +162,12 @@ fn history(context: &Arc<Context>, stream: &Stream, seed: u64) {
 
 #[test]
 fn the_gpu_finds_what_the_cpu_finds_in_random_histories() {
-    let count = std::env::var("CKPT_TEST_DEVICE_HISTORIES").map_or(300, |count| count.parse().unwrap());
+    let number = |name, otherwise| std::env::var(name).map_or(otherwise, |number| number.parse().unwrap());
+    let (first, count) = (number("CKPT_TEST_DEVICE_FIRST", 0), number("CKPT_TEST_DEVICE_HISTORIES", 300));
     let context = Context::new(driver::path(), None).unwrap();
     let _entered = context.enter().unwrap();
     let stream = Stream::new(&context).unwrap();
-    (0..count).for_each(|seed| history(&context, &stream, seed));
+    (first..first + count).for_each(|seed| history(&context, &stream, seed));
 }
 
 /// Goes through some histories with kernels compiled for a sanitizer, in a process of its own.
