@@ -59,10 +59,10 @@ fn a_lineage_takes_no_difference_that_it_could_not_restore() {
         })
     };
     let nowhere = Source { checkpoint: 7, node: 0 };
-    assert!(shifts(&|shifts| shifts[0].source = nowhere).contains("refers to"));
+    assert!(shifts(&|shifts| shifts.last_mut().unwrap().source = nowhere).contains("refers to"));
     assert!(shifts(&|shifts| shifts[0].source.node = u32::MAX).contains("refers to"));
     assert!(shifts(&|shifts| shifts[0].node = 1 << 30).contains("no node"));
-    assert!(shifts(&|shifts| shifts.push(shifts[0])).contains("two things"));
+    assert!(shifts(&|shifts| shifts.push(*shifts.last().unwrap())).contains("two things"));
     assert!(
         second(&|difference| {
             difference.data.pop();

@@ -102,6 +102,10 @@ impl Difference {
             [12, 16, 20, 24, 28, 32, 36].map(number);
         let data_bytes = u64::from(number(40)) | u64::from(number(44)) << 32;
         let corrupt = |what: String| Error::Corrupt { checkpoint, what };
+        let is_counted = header[10] == NODES || [firsts, groups, shifts] == [0; 3];
+        if !is_counted || header[11] != 0 || header[48..HEADER_BYTES - 4].iter().any(|byte| *byte != 0) {
+            return Err(corrupt("what should be zero in its header is not".into()));
+        }
         super::check_chunk_bytes(chunk_bytes).map_err(|error| corrupt(error.to_string()))?;
         let mut take = |what: &str, count: u64, each: u64| {
             let length = usize::try_from(count * each).unwrap_or(usize::MAX);
@@ -162,11 +166,14 @@ fn pairs_of_u32(bytes: &[u8]) -> impl Iterator<Item = (u32, u32)> {
     words.as_chunks::<2>().0.iter().map(|[a, b]| (u32::from_le_bytes(*a), u32::from_le_bytes(*b)))
 }
 
-/// References with the checkpoints of their groups, if these count all of them.
+/// References with the checkpoints of their groups, if these are in order and count all of them.
 fn grouped(groups: &[u8], shifts: &[u8]) -> Option<Vec<Shift>> {
     let mut pairs = pairs_of_u32(shifts);
-    let mut all = Vec::with_capacity(shifts.len() / 8);
+    let mut all: Vec<Shift> = Vec::with_capacity(shifts.len() / 8);
     for (checkpoint, count) in pairs_of_u32(groups) {
+        if count == 0 || all.last().is_some_and(|last| last.source.checkpoint >= checkpoint) {
+            return None;
+        }
         for _ in 0..count {
             let (node, source) = pairs.next()?;
             all.push(Shift { node, source: Source { checkpoint, node: source } });

@@ -5,9 +5,12 @@
 //! tree apart: 32 bytes of data never have the digest of a node over two others.
 //!
 //! One digest is a chain of dependent steps, but chunks are independent: with AVX-512 eight of them are hashed at once, a
-//! chunk to a lane. There is no AVX2: it cannot multiply words of 64 bits, and with three multiplications for each of the
-//! four of a block it is no faster than portable code, which a core runs at several chunks at once by itself.
+//! chunk to a lane, and with AVX2 four. AVX2 cannot multiply words of 64 bits, but even with three multiplications for each
+//! of the four of a block it is a sixth faster than portable code for long chunks, and twice as fast for the shortest.
 
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, reason = "loads and stores of vectors, and entering code compiled for a CPU feature")]
+mod avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "loads and stores of vectors, and entering code compiled for a CPU feature")]
 mod avx512;
@@ -21,21 +24,25 @@ pub type Digest = [u8; 16];
 pub enum Implementation {
     /// 8 chunks at once; needs AVX-512 F and DQ.
     Avx512,
+    /// 4 chunks at once; needs AVX2.
+    Avx2,
     /// Chunk after chunk.
     Portable,
 }
 
 impl Implementation {
     /// Every implementation, available here or not, the fastest first.
-    pub const ALL: [Self; 2] = [Self::Avx512, Self::Portable];
+    pub const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Portable];
 
     /// Whether this CPU can run it.
     pub fn is_available(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => is_x86_feature_detected!("avx2"),
             #[cfg(not(target_arch = "x86_64"))]
-            Self::Avx512 => false,
+            Self::Avx512 | Self::Avx2 => false,
             Self::Portable => true,
         }
     }
@@ -75,6 +82,8 @@ pub fn murmur3_chunks_with(
     let done = match implementation {
         #[cfg(target_arch = "x86_64")]
         Implementation::Avx512 => avx512::whole_groups(bytes, chunk_bytes, seed, digests),
+        #[cfg(target_arch = "x86_64")]
+        Implementation::Avx2 => avx2::whole_groups(bytes, chunk_bytes, seed, digests),
         _ => 0,
     };
     for (chunk, digest) in bytes.chunks(chunk_bytes).zip(digests).skip(done) {
