@@ -1,0 +1,5 @@
+//! One file a command.
+
+pub mod chosen_graph;
+pub mod count;
+pub mod graph;
