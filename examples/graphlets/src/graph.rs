@@ -65,7 +65,17 @@ impl Graph {
         &self.neighbours[self.offsets[at] as usize..self.offsets[at + 1] as usize]
     }
 
-    /// How many these are.
+    /// Where each vertex's neighbours begin in [`Self::all_neighbours`], and behind the last one; as kernels read it.
+    pub fn offsets(&self) -> &[u32] {
+        &self.offsets
+    }
+
+    /// The neighbours of all vertices, one vertex after the other; as kernels read them.
+    pub fn all_neighbours(&self) -> &[u32] {
+        &self.neighbours
+    }
+
+    /// How many a vertex has.
     pub fn degree(&self, vertex: u32) -> u32 {
         self.neighbours(vertex).len() as u32
     }
