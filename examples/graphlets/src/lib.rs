@@ -15,3 +15,4 @@ pub mod families;
 pub mod gorder;
 pub mod graph;
 pub mod orbits;
+pub mod study;

@@ -4,8 +4,10 @@
 
 mod commands;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
-use commands::{count, graph};
+use commands::{count, graph, study};
 
 #[derive(Parser)]
 #[command(about = "Graphlet degree vectors, and what checkpoints of them cost")]
@@ -20,11 +22,21 @@ enum Command {
     Graph(graph::Arguments),
     /// Counts the graphlets around each vertex and prints a digest of all counters.
     Count(count::Arguments),
+    /// Takes series of checkpoints of the counters and prints a table of what they cost.
+    Study(study::Arguments),
 }
 
-fn main() {
-    match Arguments::parse().command {
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
         Command::Graph(arguments) => graph::run(&arguments),
         Command::Count(arguments) => count::run(&arguments),
+        Command::Study(arguments) => study::run(&arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("graphlets: {error}");
+            ExitCode::FAILURE
+        }
     }
 }

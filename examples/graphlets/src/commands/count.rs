@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
-use graphlets::counting::{Counter, Threads};
+use graphlets::{
+    counting::{Counter, Threads, pauses},
+    study::Result,
+};
 use xxhash_rust::xxh3::xxh3_64;
 use zerocopy::IntoBytes;
 
@@ -17,15 +20,16 @@ pub struct Arguments {
     checkpoints: u32,
 }
 
-pub fn run(arguments: &Arguments) {
+pub fn run(arguments: &Arguments) -> Result<()> {
     let graph = arguments.graph.make();
     let mut counting = Threads::new(&graph);
     let begun = Instant::now();
     let mut counted = 0;
-    for roots in graphlets::counting::pauses(graph.vertices(), arguments.checkpoints) {
+    for roots in pauses(graph.vertices(), arguments.checkpoints) {
         counting.advance(counted..roots);
         counted = roots;
         let digest = xxh3_64(counting.counters().as_bytes());
         println!("{roots} of {} roots: {digest:016x} after {:.2} s", graph.vertices(), begun.elapsed().as_secs_f64());
     }
+    Ok(())
 }

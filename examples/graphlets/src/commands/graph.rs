@@ -1,6 +1,6 @@
 //! `graphlets graph`.
 
-use graphlets::counting::ROW_BYTES;
+use graphlets::{counting::ROW_BYTES, study::Result};
 
 use super::chosen_graph::ChosenGraph;
 
@@ -10,7 +10,7 @@ pub struct Arguments {
     graph: ChosenGraph,
 }
 
-pub fn run(arguments: &Arguments) {
+pub fn run(arguments: &Arguments) -> Result<()> {
     let graph = arguments.graph.make();
     let statistics = graph.statistics();
     let edges_per_vertex = f64::from(statistics.edges) / f64::from(statistics.vertices);
@@ -21,4 +21,5 @@ pub fn run(arguments: &Arguments) {
     println!("components      {}", statistics.components);
     println!("edge length     {:.1} on average", far as f64 / f64::from(statistics.edges));
     println!("counters        {} bytes", statistics.vertices as usize * ROW_BYTES);
+    Ok(())
 }

@@ -3,3 +3,4 @@
 pub mod chosen_graph;
 pub mod count;
 pub mod graph;
+pub mod study;

@@ -56,9 +56,9 @@ fn orbits(graph: &Graph, members: &[u32]) -> Vec<usize> {
         .map(|vertex| near(*vertex).flat_map(|a| near(*vertex).map(move |b| (a, b))))
         .map(|pairs| pairs.filter(|(a, b)| a < b && graph.is_edge(*a, *b)).count())
         .sum();
-    let graphlet = GRAPHLETS.iter().position(|known| known.0 == degrees && known.1 == corners / 3).unwrap();
+    let graphlet = GRAPHLETS.iter().position(|known| known.0 == degrees && known.1 == corners / 3).expect("a graphlet");
     let first: usize = GRAPHLETS[..graphlet].iter().map(|known| known.2.len()).sum();
     let sum = |vertex: u32| degree(vertex) + near(vertex).map(degree).sum::<usize>();
-    let place = |vertex: u32| GRAPHLETS[graphlet].2.iter().position(|known| *known == sum(vertex)).unwrap();
+    let place = |vertex: u32| GRAPHLETS[graphlet].2.iter().position(|known| *known == sum(vertex)).expect("an orbit");
     members.iter().map(|vertex| first + place(*vertex)).collect()
 }
