@@ -9,7 +9,13 @@ use graphlets::{
 
 /// The lines by graph, each as its values.
 fn table(family: Family) -> Vec<Vec<String>> {
-    let plan = Plan { chunks: vec![64, 292], checkpoints: 4, frequencies: vec![2, 4], frequency_chunks: vec![128] };
+    let plan = Plan {
+        chunks: vec![64, 292],
+        checkpoints: 4,
+        frequencies: vec![2, 4],
+        frequency_chunks: vec![128],
+        repeats: 2,
+    };
     let graph = family.generate(600, 1);
     let mut table = Vec::new();
     plan.study(&Subject { family, order: "natural", graph: &graph }, &mut table).unwrap();

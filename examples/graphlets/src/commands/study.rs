@@ -35,6 +35,9 @@ pub struct Arguments {
     /// ... tried with these bytes of a chunk.
     #[arg(long, value_delimiter = ',', default_value = "64,292")]
     frequency_chunks: Vec<u32>,
+    /// How often each series is made; the best time of each checkpoint counts.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeats: u32,
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
@@ -43,6 +46,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         checkpoints: arguments.checkpoints,
         frequencies: arguments.frequencies.clone(),
         frequency_chunks: arguments.frequency_chunks.clone(),
+        repeats: arguments.repeats,
     };
     println!("{COLUMNS}");
     for family in &arguments.families {

@@ -19,10 +19,34 @@ struct Staging {
     data: Vec<u8>,
 }
 
-/// The costs of checkpoints of these states.
+/// The costs of checkpoints of these states; two of them are restored.
 pub fn series(method: Method, chunk_bytes: Option<u32>, states: &[&[u32]]) -> Result<Series> {
-    let mut engine = Engine::new(chunk_bytes.unwrap_or(ANY_CHUNK_BYTES))?;
     let mut lineage = Lineage::default();
+    let add = |staging: &Staging| {
+        let difference = Difference { head: staging.head.clone(), data: staging.data.clone() };
+        Ok(lineage.add(difference)?)
+    };
+    let series = take(method, chunk_bytes, states, add)?;
+    for number in restored(states.len()) {
+        let regions = lineage.restore(number as u32)?;
+        let bytes = regions.first().map(|(_, bytes)| &bytes[..]).unwrap_or_default();
+        compare(number, &format!("{method:?}"), bytes, states[number].as_bytes())?;
+    }
+    Ok(series)
+}
+
+/// The same again, without keeping or restoring anything.
+pub fn again(method: Method, chunk_bytes: Option<u32>, states: &[&[u32]]) -> Result<Series> {
+    take(method, chunk_bytes, states, |_| Ok(()))
+}
+
+fn take(
+    method: Method,
+    chunk_bytes: Option<u32>,
+    states: &[&[u32]],
+    mut taken: impl FnMut(&Staging) -> Result<()>,
+) -> Result<Series> {
+    let mut engine = Engine::new(chunk_bytes.unwrap_or(ANY_CHUNK_BYTES), None)?;
     let mut staging = Staging::for_states(states);
     let mut costs = Vec::new();
     for (number, state) in (0..).zip(states) {
@@ -30,12 +54,7 @@ pub fn series(method: Method, chunk_bytes: Option<u32>, states: &[&[u32]]) -> Re
         engine.difference(number, method, &[Region { id: 0, bytes: state.as_bytes() }], &mut staging)?;
         let seconds = begun.elapsed().as_secs_f64();
         costs.push(Cost { seconds, ..staging.cost(state) });
-        lineage.add(Difference { head: staging.head.clone(), data: staging.data.clone() })?;
-    }
-    for number in restored(states.len()) {
-        let regions = lineage.restore(number as u32)?;
-        let bytes = regions.first().map(|(_, bytes)| &bytes[..]).unwrap_or_default();
-        compare(number, &format!("{method:?}"), bytes, states[number].as_bytes())?;
+        taken(&staging)?;
     }
     Ok(Series::new(costs))
 }
