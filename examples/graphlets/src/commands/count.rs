@@ -1,0 +1,35 @@
+//! `graphlets count`.
+
+use std::time::Instant;
+
+use graphlets::{
+    counting::{Counter, Threads, pauses},
+    study::Result,
+};
+use xxhash_rust::xxh3::xxh3_64;
+use zerocopy::IntoBytes;
+
+use super::chosen_graph::ChosenGraph;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    graph: ChosenGraph,
+    /// Prints the digest so many times, each after the same number of roots.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    checkpoints: u32,
+}
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let graph = arguments.graph.make();
+    let mut counting = Threads::new(&graph);
+    let begun = Instant::now();
+    let mut counted = 0;
+    for roots in pauses(graph.vertices(), arguments.checkpoints) {
+        counting.advance(counted..roots);
+        counted = roots;
+        let digest = xxh3_64(counting.counters().as_bytes());
+        println!("{roots} of {} roots: {digest:016x} after {:.2} s", graph.vertices(), begun.elapsed().as_secs_f64());
+    }
+    Ok(())
+}
