@@ -157,4 +157,23 @@ mod tests {
             assert!(history.bytes() <= History::bytes_at_most(history.len()), "without {gone}");
         }
     }
+
+    #[test]
+    fn of_many_equal_digests_the_first_is_the_source_however_many_threads_claim_them() {
+        let nodes = |checkpoint| {
+            let node = move |node: u32| {
+                let digest = murmur3(&(node % 5_000).to_le_bytes(), 0);
+                Found { node, source: Source { checkpoint, node }, digest }
+            };
+            (0..60_000).map(node).collect::<Vec<_>>()
+        };
+        let mut history = History::default();
+        for checkpoint in [1, 2] {
+            let mut nodes = nodes(checkpoint);
+            history.claim(&mut nodes);
+            let first = |node: &Found| node.source == Source { checkpoint: 1, node: node.node % 5_000 };
+            assert!(nodes.iter().all(first), "checkpoint {checkpoint}");
+        }
+        assert_eq!(history.len(), 5_000);
+    }
 }
