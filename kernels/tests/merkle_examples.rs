@@ -122,24 +122,24 @@ fn methods(bound: u64, checkpoints: u32) -> Vec<(Method, bool)> {
 #[test]
 fn with_little_room_for_digests_lesser_methods_are_used() {
     use Method::{Basic, Full, List, Tree};
-    // 16 bytes for the digest of each chunk, and up to 57 for each new digest in the history.
+    // 16 bytes for the digest of each chunk; for each new digest in the history up to 57, and 160 for each of its 1,024 parts.
     assert_eq!(methods(15_999, 2), [(Full, false), (Full, false)]);
     assert_eq!(methods(16_000, 2), [(Basic, false), (Basic, true)]);
-    assert_eq!(methods(90_000, 3), [(List, false), (Basic, true), (Basic, true)]);
-    assert_eq!(methods(240_000, 4), [(Tree, false), (List, true), (Basic, true), (Basic, true)]);
+    assert_eq!(methods(240_000, 3), [(List, false), (Basic, true), (Basic, true)]);
+    assert_eq!(methods(350_000, 4), [(Tree, false), (List, true), (Basic, true), (Basic, true)]);
 }
 
 #[test]
 fn a_history_is_forgotten_when_the_digests_of_grown_regions_need_its_room() {
-    let mut engine = Engine::new(32, Some(20_000)).unwrap();
+    let mut engine = Engine::new(32, Some(26_000)).unwrap();
     let mut take = |number, count| {
         let state = chunks(&(0..count).collect::<Vec<_>>());
         let mut difference = Difference::default();
         engine.difference(number, Method::Tree, &[Region { id: 1, bytes: &state }], &mut difference).unwrap()
     };
     assert!(take(1, 50).shortage.is_none());
-    let grown = take(2, 1_200);
+    let grown = take(2, 1_500);
     let shortage = grown.shortage.unwrap();
     assert_eq!((grown.method, shortage.forgotten), (Method::Basic, 50 + 25 + 13 + 7 + 4 + 2 + 1));
-    assert!(shortage.to_string().contains("20000 are allowed"), "{shortage}");
+    assert!(shortage.to_string().contains("26000 are allowed"), "{shortage}");
 }

@@ -101,13 +101,13 @@ impl Engine {
         let mut room = Room { asked: method, allowed, forest: &forest, seen: self.history.len() };
         let forgotten = if room.is_taken_by_history() { std::mem::take(&mut self.history).len() } else { 0 };
         room.seen -= forgotten;
-        let found = match room.best(0) {
+        let mut found = match room.best(0) {
             Method::Full => Vec::new(),
             _ => found(checkpoint, self.chunk_bytes, &forest, regions, self.previous.as_ref()),
         };
         let (method, shortage) = (room.best(found.len()), room.shortage(found.len(), forgotten));
         let mut pieces = Pieces::of(regions);
-        let body = self.body(checkpoint, method, &forest, &found, &mut pieces);
+        let body = self.body(checkpoint, method, &forest, &mut found, &mut pieces);
         let previous = self.previous.as_ref().map(|previous| previous.checkpoint).filter(|_| method != Method::Full);
         let (chunk_bytes, data_bytes) = (self.chunk_bytes, pieces.bytes());
         let head = Head { checkpoint, previous, chunk_bytes, regions: shapes, body, data_bytes };
@@ -128,7 +128,7 @@ impl Engine {
         checkpoint: u32,
         method: Method,
         forest: &Forest,
-        found: &[Found],
+        found: &mut [Found],
         pieces: &mut Pieces<'_>,
     ) -> Body {
         match method {
@@ -138,11 +138,10 @@ impl Engine {
             }
             Method::Basic => changed(&unjoined(checkpoint, forest, found), forest, pieces),
             Method::List | Method::Tree => {
-                let mut chunks = found.to_vec();
-                self.history.claim(&mut chunks);
+                self.history.claim(found);
                 let written = match method {
-                    Method::Tree => joined(checkpoint, forest, &mut self.history, chunks),
-                    _ => unjoined(checkpoint, forest, &chunks),
+                    Method::Tree => joined(checkpoint, forest, &mut self.history, found),
+                    _ => unjoined(checkpoint, forest, found),
                 };
                 nodes(checkpoint, &written, forest, pieces)
             }

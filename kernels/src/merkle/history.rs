@@ -6,10 +6,11 @@ use rayon::prelude::*;
 use super::found::Found;
 use crate::murmur3::Digest;
 
-/// Parts of the table that are filled at once. A digest's last bits say which.
-const SHARDS: usize = 64;
-/// Nodes that a thread puts in order at a time.
-const PART: usize = 64 << 10;
+/// Parts of the table, of which each is filled by one thread at a time: small enough to stay in that core's cache meanwhile.
+/// A digest's last bits say which.
+const SHARDS: usize = 1024;
+/// Nodes that a thread puts in the order of shards at a time.
+const PART: usize = 16 << 10;
 
 /// A node of a checkpoint all of whose chunks were first seen there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -56,18 +57,24 @@ impl History {
     /// Gives each node the source where its digest was seen first: its own if that was not before. Of several with one digest
     /// that is the first one, whatever thread comes first.
     pub fn claim(&mut self, found: &mut [Found]) {
-        let parts: Vec<Vec<Vec<usize>>> =
-            found.par_chunks(PART).enumerate().map(|(part, nodes)| by_shard(part * PART, nodes)).collect();
-        let known: Vec<Vec<(usize, Source)>> = self
+        if found.len() <= SHARDS {
+            for node in found {
+                node.source = claim(&mut self.0[shard(&node.digest)], node).unwrap_or(node.source);
+            }
+            return;
+        }
+        let parts: Vec<ByShard> =
+            found.par_chunks(PART).enumerate().map(|(part, nodes)| ByShard::new(part, nodes)).collect();
+        let known: Vec<Vec<(u32, Source)>> = self
             .0
             .par_iter_mut()
             .enumerate()
             .map(|(shard, table)| {
-                let positions = parts.iter().flat_map(|part| &part[shard]);
-                positions.filter_map(|at| claim(table, &found[*at]).map(|source| (*at, source))).collect()
+                let nodes = parts.iter().flat_map(|part| part.of(shard));
+                nodes.filter_map(|(at, node)| claim(table, node).map(|source| (*at, source))).collect()
             })
             .collect();
-        known.into_iter().flatten().for_each(|(at, source)| found[at].source = source);
+        known.into_iter().flatten().for_each(|(at, source)| found[at as usize].source = source);
     }
 
     /// Forgets what was seen first in checkpoints that `stays` says no to.
@@ -79,11 +86,32 @@ impl History {
     }
 }
 
-/// The positions of nodes by the part of the table that their digests belong to.
-fn by_shard(first: usize, nodes: &[Found]) -> Vec<Vec<usize>> {
-    let mut positions = vec![Vec::new(); SHARDS];
-    (first..).zip(nodes).for_each(|(at, node)| positions[shard(&node.digest)].push(at));
-    positions
+/// Some nodes with their positions, by the shard of their digests, and in order within a shard. They are copied: to look at
+/// every thousandth node where they are would be a miss of the cache, and of the page tables, for each.
+struct ByShard {
+    nodes: Vec<(u32, Found)>,
+    /// Where the nodes of each shard begin, and where the last ones end.
+    begins: Vec<u32>,
+}
+
+impl ByShard {
+    fn new(part: usize, nodes: &[Found]) -> Self {
+        let mut begins = vec![0; SHARDS + 1];
+        nodes.iter().for_each(|node| begins[shard(&node.digest) + 1] += 1);
+        (0..SHARDS).for_each(|shard| begins[shard + 1] += begins[shard]);
+        let first = Found { node: 0, source: Source { checkpoint: 0, node: 0 }, digest: Digest::default() };
+        let (mut next, mut ordered) = (begins.clone(), vec![(0, first); nodes.len()]);
+        for (at, node) in (part as u32 * PART as u32..).zip(nodes) {
+            let place = &mut next[shard(&node.digest)];
+            ordered[*place as usize] = (at, *node);
+            *place += 1;
+        }
+        Self { nodes: ordered, begins }
+    }
+
+    fn of(&self, shard: usize) -> &[(u32, Found)] {
+        &self.nodes[self.begins[shard] as usize..self.begins[shard + 1] as usize]
+    }
 }
 
 /// Where the digest of a node was seen before. If nowhere, it is known from now on.
@@ -102,7 +130,7 @@ fn hash(digest: &Digest) -> u64 {
 }
 
 fn shard(digest: &Digest) -> usize {
-    usize::from(digest[15]) % SHARDS
+    usize::from(u16::from_le_bytes([digest[14], digest[15]])) % SHARDS
 }
 
 #[cfg(test)]
@@ -128,5 +156,24 @@ mod tests {
             assert_eq!(history.len(), 1_000 * (59 - gone as usize));
             assert!(history.bytes() <= History::bytes_at_most(history.len()), "without {gone}");
         }
+    }
+
+    #[test]
+    fn of_many_equal_digests_the_first_is_the_source_however_many_threads_claim_them() {
+        let nodes = |checkpoint| {
+            let node = move |node: u32| {
+                let digest = murmur3(&(node % 5_000).to_le_bytes(), 0);
+                Found { node, source: Source { checkpoint, node }, digest }
+            };
+            (0..60_000).map(node).collect::<Vec<_>>()
+        };
+        let mut history = History::default();
+        for checkpoint in [1, 2] {
+            let mut nodes = nodes(checkpoint);
+            history.claim(&mut nodes);
+            let first = |node: &Found| node.source == Source { checkpoint: 1, node: node.node % 5_000 };
+            assert!(nodes.iter().all(first), "checkpoint {checkpoint}");
+        }
+        assert_eq!(history.len(), 5_000);
     }
 }

@@ -67,10 +67,13 @@ pub(super) fn unjoined(checkpoint: u32, forest: &Forest, chunks: &[Found]) -> Ve
 }
 
 /// What is to be written down, in the order of bytes.
-pub(super) fn joined(checkpoint: u32, forest: &Forest, history: &mut History, chunks: Vec<Found>) -> Vec<Written> {
-    let (mut written, mut nodes, mut level) = (Vec::new(), chunks, 0);
-    while !nodes.is_empty() {
-        let below = Level { checkpoint, forest, level, nodes: &nodes };
+pub(super) fn joined(checkpoint: u32, forest: &Forest, history: &mut History, chunks: &[Found]) -> Vec<Written> {
+    let (mut written, mut joined, mut level) = (Vec::new(), Vec::new(), 0);
+    loop {
+        let below = Level { checkpoint, forest, level, nodes: if level == 0 { chunks } else { &joined } };
+        if below.nodes.is_empty() {
+            break;
+        }
         let (mut firsts, mut shifts) = (Vec::new(), Vec::new());
         for fates in below.parts().map(|part| below.fates(part)).collect::<Vec<_>>() {
             written.extend(fates.written);
@@ -87,7 +90,7 @@ pub(super) fn joined(checkpoint: u32, forest: &Forest, history: &mut History, ch
         }
         // Two runs in order: the sort merges them.
         firsts.sort_by_key(|found| found.node);
-        (nodes, level) = (firsts, level + 1);
+        (joined, level) = (firsts, level + 1);
     }
     written.par_sort_unstable_by_key(|written| written.chunk);
     written

@@ -1,6 +1,8 @@
 //! The bytes of regions that a difference stores, on their way to a sink.
 
-use std::{io, ops::Range};
+use std::{borrow::Cow, io, ops::Range};
+
+use rayon::prelude::*;
 
 use super::{Region, Sink, forest::Forest, joined::Written};
 
@@ -39,25 +41,44 @@ impl<'a> Pieces<'a> {
         self.pieces.iter().map(|(_, bytes)| bytes.end - bytes.start).sum()
     }
 
-    /// Hands them to a sink.
+    /// Hands them to a sink. Short ones are gathered by all cores, some MiB at a time.
     ///
     /// # Errors
     /// The sink's.
     pub fn send(&self, sink: &mut dyn Sink) -> io::Result<()> {
-        let mut gathered = Vec::new();
-        for (region, bytes) in &self.pieces {
-            let piece = &self.regions[*region].bytes[bytes.start as usize..bytes.end as usize];
-            let is_long = piece.len() >= GATHERED_BYTES / 4;
-            if !gathered.is_empty() && (is_long || gathered.len() + piece.len() > GATHERED_BYTES) {
-                sink.data(&gathered)?;
-                gathered.clear();
-            }
-            match is_long {
-                true => sink.data(piece)?,
-                false => gathered.extend_from_slice(piece),
-            }
+        for batches in self.batches().chunks(2 * rayon::current_num_threads()) {
+            let gathered: Vec<Cow<'_, [u8]>> = batches.par_iter().map(|batch| self.gathered(batch.clone())).collect();
+            gathered.iter().try_for_each(|bytes| sink.data(bytes))?;
         }
-        if gathered.is_empty() { Ok(()) } else { sink.data(&gathered) }
+        Ok(())
+    }
+
+    /// Ranges of pieces: a long one alone, short ones as many as fit into a buffer.
+    fn batches(&self) -> Vec<Range<usize>> {
+        let (mut batches, mut length): (Vec<Range<usize>>, usize) = (Vec::new(), GATHERED_BYTES);
+        for (at, (_, bytes)) in self.pieces.iter().enumerate().filter(|(_, (_, bytes))| !bytes.is_empty()) {
+            let piece = (bytes.end - bytes.start) as usize;
+            let is_long = piece >= GATHERED_BYTES / 4;
+            match batches.last_mut() {
+                Some(batch) if !is_long && length + piece <= GATHERED_BYTES => batch.end = at + 1,
+                _ => {
+                    batches.push(at..at + 1);
+                    length = 0;
+                }
+            }
+            length += if is_long { GATHERED_BYTES } else { piece };
+        }
+        batches
+    }
+
+    fn gathered(&self, batch: Range<usize>) -> Cow<'_, [u8]> {
+        let piece = |(region, bytes): &(usize, Range<u64>)| {
+            &self.regions[*region].bytes[bytes.start as usize..bytes.end as usize]
+        };
+        match &self.pieces[batch] {
+            [one] => Cow::Borrowed(piece(one)),
+            many => Cow::Owned(many.iter().map(piece).collect::<Vec<_>>().concat()),
+        }
     }
 }
 

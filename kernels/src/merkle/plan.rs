@@ -116,7 +116,10 @@ fn said_of<'a>(pieces: &'a [Piece], missing: &mut Vec<Range<u32>>) -> Vec<(&'a P
     let mut pieces = &pieces[begin..end];
     for gap in missing.drain(..) {
         let mut from = gap.start;
-        pieces = &pieces[pieces.partition_point(|piece| piece.chunks.end <= gap.start)..];
+        // Step by step: in a range, there are about as many pieces as gaps.
+        while pieces.first().is_some_and(|piece| piece.chunks.end <= gap.start) {
+            pieces = &pieces[1..];
+        }
         for piece in pieces.iter().take_while(|piece| piece.chunks.start < gap.end) {
             let chunks = piece.chunks.start.max(from)..piece.chunks.end.min(gap.end);
             if from < chunks.start {
