@@ -4,7 +4,7 @@
 // members and the place behind the last one, so its stack has a fixed size, whatever the degrees are. The loop makes one
 // step at any depth of the stack: threads of a warp that are at different depths go through the same instructions.
 
-#include <cstdint>
+#include <stdint.h>
 
 namespace {
 
@@ -94,7 +94,7 @@ __device__ void count(const uint8_t *orbit_table, uint32_t *counters, const Sets
 // Counts all sets whose smallest vertex is one of `roots` vertices from `first_root` on. Needs a thread for each neighbour of
 // these, that is offsets[first_root + roots] - offsets[first_root] threads in one dimension. `counters` has 73 of them for
 // each vertex; `orbit_table` is OrbitTable::bytes.
-extern "C" __global__ void count_graphlets(const uint32_t *offsets, const uint32_t *neighbours, const uint8_t *orbit_table,
+extern "C" __global__ void __launch_bounds__(128) count_graphlets(const uint32_t *offsets, const uint32_t *neighbours, const uint8_t *orbit_table,
                                            uint32_t *counters, uint32_t first_root, uint32_t roots) {
     const Graph graph{offsets, neighbours};
     const uint64_t thread = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;

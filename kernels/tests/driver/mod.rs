@@ -24,7 +24,7 @@ pub fn compile(name: &str, flags: &[&str]) -> PathBuf {
         .args(["-std=c++17", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-shared", "-fPIC"])
         .args(["-pthread", "-o"])
         .arg(&library)
-        .args(["grid.cc", "driver.cc", "kernels.cc"].map(|source| sources.join(source)))
+        .args(["grid.cc", "driver.cc", "kernels.cc", "engine.cc"].map(|source| sources.join(source)))
         .args(flags)
         .status()
         .expect("g++ can be run");
