@@ -78,8 +78,8 @@ fn random_graphs_have_the_counters_that_all_their_sets_of_vertices_give() {
 }
 
 #[test]
-fn hubs_are_searched_as_small_neighbourhoods_are() {
-    // A wheel with 40 spokes: more neighbours than are looked through one by one. Orbit 69 is the hub of a small wheel.
+fn the_counters_of_a_wheel_are_known() {
+    // With 40 spokes: no graphlet goes around the hub.
     let rim = 40;
     let spokes = (1..=rim).map(|vertex| (0, vertex));
     let wheel = Graph::new(rim + 1, spokes.chain((1..=rim).map(|vertex| (vertex, vertex % rim + 1))));
@@ -90,6 +90,14 @@ fn hubs_are_searched_as_small_neighbourhoods_are() {
     assert_eq!(counters[13], rim);
     assert_eq!(counters[61], rim);
     assert_eq!(counters[23], 40 * (35 * 34 * 33 / 6) / 4);
+}
+
+#[test]
+fn an_edge_between_two_hubs_is_found_and_none_is_not() {
+    assert_eq!(row(&complete(20), 5), [(0, 19), (3, 171), (14, 969), (72, 3876)]);
+    // Two hubs with 20 neighbours in common: 190 squares, 20 x 19 x 18 / 6 of K2,3, and no triangle.
+    let apart = Graph::new(22, (2..22).flat_map(|vertex| [(0, vertex), (1, vertex)]));
+    assert_eq!(row(&apart, 1), [(0, 20), (1, 20), (2, 190), (7, 1140), (8, 190), (23, 4845), (50, 1140)]);
 }
 
 #[test]
