@@ -147,7 +147,7 @@ impl Engine {
                 (0..).zip(&forest.trees).for_each(|(at, tree)| pieces.push(at, 0..tree.region.bytes));
                 Body::Full
             }
-            Method::Basic => changed(&unjoined(checkpoint, forest, found), forest, pieces),
+            Method::Basic => changed(found, forest, pieces),
             Method::List | Method::Tree => {
                 self.history.claim(found);
                 let written = match method {
@@ -161,11 +161,17 @@ impl Engine {
 }
 
 /// A bit for each chunk found.
-fn changed(found: &[Written], forest: &Forest, pieces: &mut Pieces<'_>) -> Body {
+fn changed(mut found: &[Found], forest: &Forest, pieces: &mut Pieces<'_>) -> Body {
     let mut bits = vec![0; forest.chunks().div_ceil(64) as usize];
-    for written in found {
-        bits[written.chunk as usize / 64] |= 1 << (written.chunk % 64);
-        pieces.push_node(forest, written);
+    for (at, tree) in forest.trees.iter().enumerate() {
+        let nodes = tree.chunk_nodes();
+        let (here, behind) = found.split_at(found.partition_point(|found| found.node < nodes.end));
+        for chunk in here.iter().map(|found| found.node - nodes.start) {
+            let bit = tree.first_chunk() + chunk;
+            bits[bit as usize / 64] |= 1 << (bit % 64);
+            pieces.push(at, tree.bytes_of_chunks(chunk..chunk + 1));
+        }
+        found = behind;
     }
     Body::Changed(bits)
 }
