@@ -98,16 +98,7 @@ impl Engine {
         regions: &[Region<'_>],
         sink: &mut dyn Sink,
     ) -> Result<Taken> {
-        if let Some(last) = self.last.filter(|last| checkpoint <= *last) {
-            return Err(Error::OutOfOrder { checkpoint, last });
-        }
-        let mut ids = HashSet::new();
-        if let Some(twice) = regions.iter().find(|region| !ids.insert(region.id)) {
-            return Err(Error::TwiceThere { region: twice.id });
-        }
-        let shapes: Vec<_> =
-            regions.iter().map(|region| RegionShape { id: region.id, bytes: region.bytes.len() as u64 }).collect();
-        let forest = Forest::new(self.chunk_bytes, shapes.iter().copied())?;
+        let forest = self.forest(checkpoint, regions)?;
         let allowed = self.bound.unwrap_or(u64::MAX);
         let mut room = Room { asked: method, allowed, forest: &forest, seen: self.history.len() };
         let forgotten = if room.is_taken_by_history() { std::mem::take(&mut self.history).len() } else { 0 };
@@ -121,7 +112,8 @@ impl Engine {
         let body = self.body(checkpoint, method, &forest, &mut found, &mut pieces);
         let previous = self.previous.as_ref().map(|previous| previous.checkpoint).filter(|_| method != Method::Full);
         let (chunk_bytes, data_bytes) = (self.chunk_bytes, pieces.bytes());
-        let head = Head { checkpoint, previous, chunk_bytes, regions: shapes, body, data_bytes };
+        let regions = forest.trees.iter().map(|tree| tree.region).collect();
+        let head = Head { checkpoint, previous, chunk_bytes, regions, body, data_bytes };
         if let Err(source) = sink.head(&head).and_then(|()| pieces.send(sink)) {
             self.history.retain(|seen| seen < checkpoint);
             return Err(Error::Sink { checkpoint, source });
@@ -131,6 +123,19 @@ impl Engine {
         let before = self.previous.take().filter(|_| method != Method::Full);
         self.previous = (method != Method::Full).then(|| Previous::new(checkpoint, &forest, before, &found));
         Ok(Taken { head, method, shortage })
+    }
+
+    /// The trees over these regions, if they can be a checkpoint's.
+    fn forest(&self, checkpoint: u32, regions: &[Region<'_>]) -> Result<Forest> {
+        if let Some(last) = self.last.filter(|last| checkpoint <= *last) {
+            return Err(Error::OutOfOrder { checkpoint, last });
+        }
+        let mut ids = HashSet::new();
+        if let Some(twice) = regions.iter().find(|region| !ids.insert(region.id)) {
+            return Err(Error::TwiceThere { region: twice.id });
+        }
+        let shape = |region: &Region<'_>| RegionShape { id: region.id, bytes: region.bytes.len() as u64 };
+        Forest::new(self.chunk_bytes, regions.iter().map(shape))
     }
 
     /// What is stored of the chunks found, and which bytes those are.
