@@ -92,11 +92,7 @@ impl Engine {
         regions: &[Region<'_>],
         sink: &mut dyn Sink,
     ) -> Result<Taken> {
-        check_order(self.last, checkpoint)?;
-        let shapes: Vec<_> =
-            regions.iter().map(|region| RegionShape { id: region.id, bytes: region.bytes.len() as u64 }).collect();
-        check_ids(&shapes)?;
-        let forest = Forest::new(self.chunk_bytes, shapes.iter().copied())?;
+        let forest = self.forest(checkpoint, regions)?;
         let allowed = self.bound.unwrap_or(u64::MAX);
         let mut room = Room { asked: method, allowed, forest: &forest, seen: self.history.len() };
         let forgotten = if room.is_taken_by_history() { std::mem::take(&mut self.history).len() } else { 0 };
@@ -110,7 +106,8 @@ impl Engine {
         let body = self.body(checkpoint, method, &forest, &mut found, &mut pieces);
         let previous = self.previous.as_ref().map(|previous| previous.checkpoint).filter(|_| method != Method::Full);
         let (chunk_bytes, data_bytes) = (self.chunk_bytes, pieces.bytes());
-        let head = Head { checkpoint, previous, chunk_bytes, regions: shapes, body, data_bytes };
+        let regions = forest.trees.iter().map(|tree| tree.region).collect();
+        let head = Head { checkpoint, previous, chunk_bytes, regions, body, data_bytes };
         if let Err(source) = sink.head(&head).and_then(|()| pieces.send(sink)) {
             self.history.retain(|seen| seen < checkpoint);
             return Err(Error::Sink { checkpoint, source });
@@ -120,6 +117,15 @@ impl Engine {
         let before = self.previous.take().filter(|_| method != Method::Full);
         self.previous = (method != Method::Full).then(|| Previous::new(checkpoint, &forest, before, &found));
         Ok(Taken { head, method, shortage })
+    }
+
+    /// The trees over these regions, if they can be a checkpoint's.
+    fn forest(&self, checkpoint: u32, regions: &[Region<'_>]) -> Result<Forest> {
+        check_order(self.last, checkpoint)?;
+        let shape = |region: &Region<'_>| RegionShape { id: region.id, bytes: region.bytes.len() as u64 };
+        let shapes: Vec<_> = regions.iter().map(shape).collect();
+        check_ids(&shapes)?;
+        Forest::new(self.chunk_bytes, shapes)
     }
 
     /// What is stored of the chunks found, and which bytes those are.
@@ -136,7 +142,7 @@ impl Engine {
                 (0..).zip(&forest.trees).for_each(|(at, tree)| pieces.push(at, 0..tree.region.bytes));
                 Body::Full
             }
-            Method::Basic => changed(&unjoined(checkpoint, forest, found), forest, pieces),
+            Method::Basic => changed(found, forest, pieces),
             Method::List | Method::Tree => {
                 self.history.claim(found);
                 let written = match method {
@@ -150,11 +156,17 @@ impl Engine {
 }
 
 /// A bit for each chunk found.
-fn changed(found: &[Written], forest: &Forest, pieces: &mut Pieces<'_>) -> Body {
+fn changed(mut found: &[Found], forest: &Forest, pieces: &mut Pieces<'_>) -> Body {
     let mut bits = vec![0; forest.chunks().div_ceil(64) as usize];
-    for written in found {
-        bits[written.chunk as usize / 64] |= 1 << (written.chunk % 64);
-        pieces.push_node(forest, written);
+    for (at, tree) in forest.trees.iter().enumerate() {
+        let nodes = tree.chunk_nodes();
+        let (here, behind) = found.split_at(found.partition_point(|found| found.node < nodes.end));
+        for chunk in here.iter().map(|found| found.node - nodes.start) {
+            let bit = tree.first_chunk() + chunk;
+            bits[bit as usize / 64] |= 1 << (bit % 64);
+            pieces.push(at, tree.bytes_of_chunks(chunk..chunk + 1));
+        }
+        found = behind;
     }
     Body::Changed(bits)
 }
