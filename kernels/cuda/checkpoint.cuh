@@ -21,7 +21,15 @@ struct Region {
     uint32_t first_tile;
 };
 
-enum Label : uint8_t { FIXED, FIRST, SHIFT, MIXED };
+enum Label : uint8_t {
+    FIXED,
+    FIRST,
+    SHIFT,
+    MIXED,
+    // For as long as first occurrences are being settled: all of it was seen first in this checkpoint, and some of it
+    // repeats other of it.
+    HERE,
+};
 enum Method : uint32_t { BASIC, LIST, TREE };
 
 // First how much a tile has, then how much all tiles before it have.

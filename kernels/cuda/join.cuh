@@ -1,7 +1,8 @@
 // What chunks and nodes are: as before, first occurrences, or shifted duplicates.
 //
-// Firsts are settled before anything is looked up, over all regions, so that what is found does not depend on which block
-// comes first. A block climbs from the chunks of a tile to the node over all of them; what is above that is little, and one
+// The history learns every node all of whose chunks were seen first in this checkpoint, also where some of them repeat
+// others. These are settled before anything is looked up, over all regions, so that what is found does not
+// depend on which block comes first. A block climbs from the chunks of a tile to the node over all of them; what is above that is little, and one
 // block climbs on in each region.
 #pragma once
 
@@ -33,8 +34,18 @@ __device__ inline void claim_chunks(const Checkpoint &checkpoint) {
 __device__ inline void label_chunks(const Checkpoint &checkpoint) {
     each_changed_chunk(checkpoint, [&](const Region &region, uint32_t chunk) {
         uint32_t node = region.first_node + chunk;
-        bool is_first = owner_in(checkpoint.history, region.digests[chunk]) == owner_of(checkpoint.number, node);
-        checkpoint.labels[node] = is_first ? FIRST : SHIFT;
+        uint64_t owner = owner_in(checkpoint.history, region.digests[chunk]);
+        bool is_first = owner == owner_of(checkpoint.number, node);
+        bool is_here = checkpoint.method == TREE && uint32_t(~owner >> 32) == checkpoint.number;
+        checkpoint.labels[node] = is_first ? FIRST : is_here ? HERE : SHIFT;
+    });
+}
+
+// Once all that was seen first in this checkpoint has been settled.
+__device__ inline void settle_chunks(const Checkpoint &checkpoint) {
+    each_changed_chunk(checkpoint, [&](const Region &region, uint32_t chunk) {
+        Label &label = checkpoint.labels[region.first_node + chunk];
+        if (label == HERE) label = SHIFT;
     });
 }
 
@@ -55,8 +66,11 @@ struct Family {
           left(below.first + 2 * at), has_right(2 * at + 1 < below.width) {}
 
     __device__ Label &label(uint32_t of) const { return checkpoint.labels[region.first_node + of]; }
+    template <typename Is> __device__ bool all_below(Is is) const {
+        return is(label(left)) && (!has_right || is(label(left + 1)));
+    }
     __device__ bool all_below_are(Label wanted) const {
-        return label(left) == wanted && (!has_right || label(left + 1) == wanted);
+        return all_below([=](Label label) { return label == wanted; });
     }
     __device__ Digest digest_children() const {
         Digest digest = has_right ? digest_of_node(level, digest_at(region, left), digest_at(region, left + 1))
@@ -68,24 +82,29 @@ struct Family {
 // A node over first occurrences alone occurs for the first time too.
 struct JoinFirsts {
     __device__ static void join(const Family &family) {
-        if (!family.all_below_are(FIRST)) return;
+        if (!family.all_below([](Label label) { return label == FIRST || label == HERE; })) return;
         uint32_t node = family.region.first_node + family.node;
         claim(family.checkpoint.history, family.digest_children(), owner_of(family.checkpoint.number, node));
-        family.label(family.node) = FIRST;
+        family.label(family.node) = family.all_below_are(FIRST) ? FIRST : HERE;
     }
 };
 
-// A node over duplicates alone is a duplicate when the history has it as a whole.
+// A node over duplicates alone is a duplicate when the history has it as a whole, from elsewhere.
 struct JoinShifts {
     __device__ static void join(const Family &family) {
         Label &label = family.label(family.node);
         if (label == FIRST) return;
         if (family.all_below_are(FIXED))
             label = FIXED;
-        else if (family.all_below_are(SHIFT) && owner_in(family.checkpoint.history, family.digest_children()) != 0)
-            label = SHIFT;
         else
-            label = MIXED;
+            label = family.all_below_are(SHIFT) && is_known(family, label == HERE) ? SHIFT : MIXED;
+    }
+
+  private:
+    __device__ static bool is_known(const Family &family, bool has_digest) {
+        Digest digest = has_digest ? digest_at(family.region, family.node) : family.digest_children();
+        uint64_t owner = owner_in(family.checkpoint.history, digest);
+        return owner != 0 && owner != owner_of(family.checkpoint.number, family.region.first_node + family.node);
     }
 };
 

@@ -44,7 +44,10 @@ KERNEL(THREADS, 6) join_firsts_region(const __grid_constant__ Checkpoint checkpo
 
 KERNEL(THREADS, 6) join_shifts_tile(const __grid_constant__ Checkpoint checkpoint) {
     Tile tile(checkpoint, blockIdx.x);
-    if (has_changed(checkpoint, tile)) climb_tile<JoinShifts>(checkpoint, tile);
+    if (!has_changed(checkpoint, tile)) return;
+    settle_chunks(checkpoint);
+    __syncthreads();
+    climb_tile<JoinShifts>(checkpoint, tile);
 }
 
 KERNEL(THREADS, 6) join_shifts_region(const __grid_constant__ Checkpoint checkpoint) {

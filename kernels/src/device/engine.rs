@@ -429,11 +429,7 @@ impl Engine {
                 method = if method == Method::Tree { Method::List } else { Method::Basic };
             }
         }
-        pass.parameter.method = match method {
-            Method::Tree => layout::Method::Tree,
-            Method::List => layout::Method::List,
-            Method::Full | Method::Basic => layout::Method::Basic,
-        };
+        pass.parameter.method = method_for_kernels(method);
         // SAFETY: as above.
         unsafe { self.kernels.mark_topmost(&pass.parameter, &self.stream)? };
         Ok(method)
@@ -442,8 +438,8 @@ impl Engine {
     /// Says whether there was memory for this method.
     fn label(&mut self, pass: &mut Pass, method: Method, different: u64, short: &mut Short) -> Result<bool> {
         let mut room = match method {
-            // Over each run of first occurrences there are fewer nodes than chunks; at the end of a level a node may be over
-            // one alone.
+            // Over first occurrences there are fewer nodes than chunks, but for one at the end of each level. Over others
+            // there may be more; seldom are.
             Method::Tree => 2 * different + 32 * pass.regions.len() as u64,
             _ => different,
         };
@@ -456,6 +452,7 @@ impl Engine {
             }
             pass.parameter.history = self.history.parameter(&self.work.totals);
             pass.parameter.labels = self.work.labels.address();
+            pass.parameter.method = method_for_kernels(method);
             self.write_totals(self.history.used_of_last())?;
             self.stream.fill(&self.work.labels, 0, pass.forest.nodes())?;
             // SAFETY: all is as long as it says and stays; the regions are the caller's.
@@ -465,8 +462,8 @@ impl Engine {
             if totals.overflow == 0 {
                 return Ok(true);
             }
-            // There were more than the sketch said. What has its place keeps it.
-            room = room / 2 + 1024;
+            // There are more than that. What has its place keeps it.
+            room = 2 * room + 1024;
         }
     }
 
@@ -618,6 +615,15 @@ impl Engine {
                 digests.chunks = tree.chunks();
             }
         }
+    }
+}
+
+/// What the kernels call a method. Full is none of theirs.
+fn method_for_kernels(method: Method) -> layout::Method {
+    match method {
+        Method::Tree => layout::Method::Tree,
+        Method::List => layout::Method::List,
+        Method::Full | Method::Basic => layout::Method::Basic,
     }
 }
 

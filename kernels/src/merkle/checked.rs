@@ -1,6 +1,11 @@
 //! A difference whose numbers have been checked, as pieces of regions.
 
-use std::{collections::HashMap, ops::Range};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    ops::Range,
+};
+
+use rayon::prelude::*;
 
 use super::{
     Body, Difference, Error, Head, Result, Source,
@@ -35,12 +40,12 @@ pub(super) struct Piece {
 pub(super) enum Place {
     /// Stored here, from this offset in the data on.
     Here(u64),
-    /// Stored with another checkpoint, or here with other chunks.
-    There(Source),
+    /// As another node of this level, of this checkpoint or another one.
+    There(Source, usize),
 }
 
-/// What a difference says of chunks: where they are, or that they are stored here.
-type Said = (usize, Range<u32>, Option<Source>);
+/// What a difference says of chunks: of which node they are another occurrence, and its level; or that they are stored here.
+type Said = (usize, Range<u32>, Option<(Source, usize)>);
 
 impl Checked {
     /// # Errors
@@ -97,6 +102,70 @@ impl Checked {
         Ok(())
     }
 
+    /// What it refers to must be as long, on the same level, and of the checkpoint that it is said to be of: stored there, or
+    /// referred to from lower levels of it. Those references have been checked too, so that all can be followed to the end.
+    ///
+    /// # Errors
+    /// [`super::Error::Corrupt`].
+    pub fn check_references(&self, differences: &BTreeMap<u32, Self>) -> Result<()> {
+        let sources: HashSet<(Source, usize, u64)> = self
+            .pieces
+            .iter()
+            .filter_map(|piece| match piece.place {
+                Place::Here(_) => None,
+                Place::There(source, level) => Some((source, level, self.bytes(piece.tree, &piece.chunks))),
+            })
+            .collect();
+        sources.into_par_iter().try_for_each(|(source, level, bytes)| {
+            let is_there = self.at(source, differences).is_some_and(|there| {
+                let are_chunks_alike = there.difference.head.chunk_bytes == self.difference.head.chunk_bytes;
+                are_chunks_alike && there.has(source, level, bytes)
+            });
+            let lost = || self.difference.head.corrupt(format!("it refers to {source:?}, where that is not stored"));
+            is_there.then_some(()).ok_or_else(lost)
+        })
+    }
+
+    /// Whether this difference says all of a node of a level and of so many bytes, without any other.
+    fn has(&self, source: Source, level: usize, bytes: u64) -> bool {
+        let Some((tree, chunks)) = self.below(source.node) else { return false };
+        let mut end = chunks.start;
+        for piece in self.pieces_over(tree, &chunks) {
+            let is_followed = match piece.place {
+                Place::Here(_) => true,
+                Place::There(next, lower) => lower < level && next.checkpoint == source.checkpoint,
+            };
+            if !is_followed || piece.chunks.start > end {
+                return false;
+            }
+            end = piece.chunks.end;
+        }
+        let is_as_long = self.bytes(tree, &chunks) == bytes && self.forest.trees[tree].level_of(source.node) == level;
+        is_as_long && end >= chunks.end
+    }
+
+    /// The difference that a source is in, which may be this one.
+    pub fn at<'a>(&'a self, source: Source, differences: &'a BTreeMap<u32, Self>) -> Option<&'a Self> {
+        match source.checkpoint == self.difference.head.checkpoint {
+            true => Some(self),
+            false => differences.get(&source.checkpoint),
+        }
+    }
+
+    /// The tree of a node, and the chunks below it.
+    pub fn below(&self, node: u32) -> Option<(usize, Range<u32>)> {
+        let tree = self.forest.tree_of(node)?;
+        Some((tree, self.forest.trees[tree].chunks_below(node)))
+    }
+
+    /// What it says of some chunks of a tree, and perhaps of others beside them.
+    pub fn pieces_over(&self, tree: usize, chunks: &Range<u32>) -> &[Piece] {
+        let pieces = self.pieces_of(tree);
+        let begin = pieces.partition_point(|piece| piece.chunks.end <= chunks.start);
+        let end = begin + pieces[begin..].partition_point(|piece| piece.chunks.start < chunks.end);
+        &pieces[begin..end]
+    }
+
     /// The error that nobody knows what some chunks are.
     pub fn unsaid(&self, tree: &Tree, chunks: &Range<u32>) -> Error {
         self.difference.head.corrupt(format!("nothing says what chunks {chunks:?} of region {} are", tree.region.id))
@@ -107,10 +176,6 @@ impl Checked {
         self.trees.get(&id).copied()
     }
 
-    /// What it says.
-    pub fn pieces(&self) -> &[Piece] {
-        &self.pieces
-    }
 
     /// What it says of the chunks of a tree.
     pub fn pieces_of(&self, tree: usize) -> &[Piece] {
@@ -134,7 +199,7 @@ impl Checked {
 fn pieces(forest: &Forest, said: Vec<Said>) -> Vec<Piece> {
     let (mut pieces, mut offset): (Vec<Piece>, u64) = (Vec::new(), 0);
     for (tree, chunks, source) in said {
-        let place = source.map_or(Place::Here(offset), Place::There);
+        let place = source.map_or(Place::Here(offset), |(source, level)| Place::There(source, level));
         if source.is_none() {
             offset += bytes(&forest.trees[tree], &chunks);
         }
@@ -202,6 +267,7 @@ fn nodes(head: &Head, forest: &Forest, nodes: impl Iterator<Item = (u32, Option<
     for (node, source) in nodes {
         let unknown = || head.corrupt(format!("it has no node {node}"));
         let tree = forest.tree_of(node).ok_or_else(unknown)?;
+        let source = source.map(|source| (source, forest.trees[tree].level_of(node)));
         said.push((tree, forest.trees[tree].chunks_below(node), source));
     }
     said.sort_by_key(|(tree, chunks, _)| (*tree, chunks.start));

@@ -111,10 +111,14 @@ impl Tree {
         self.level(level + 1).start + (node - self.level(level).start) / 2
     }
 
+    /// The level of a node of this tree.
+    pub fn level_of(&self, node: u32) -> usize {
+        self.levels.iter().position(|level| level.contains(&node)).unwrap_or(0)
+    }
+
     /// The chunks below a node of this tree, counted in the region.
     pub fn chunks_below(&self, node: u32) -> Range<u32> {
-        let level = self.levels.iter().position(|level| level.contains(&node)).unwrap_or(0);
-        self.chunks_below_in(level, node)
+        self.chunks_below_in(self.level_of(node), node)
     }
 
     /// The same of a node whose level is known.

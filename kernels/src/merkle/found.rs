@@ -27,12 +27,39 @@ pub(super) struct Found {
     pub digest: Digest,
 }
 
+/// What a node is that is not as it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// All its chunks occur for the first time.
+    First,
+    /// Its digest was seen before.
+    Shift,
+    /// Its chunks are of both kinds, and those that were seen before were seen in this checkpoint.
+    Mixed,
+}
+
 impl Found {
-    /// Whether its digest was seen first in the node itself.
-    pub fn is_first(&self, checkpoint: u32) -> bool {
-        self.source == Source { checkpoint, node: self.node }
+    pub fn kind(&self, checkpoint: u32) -> Kind {
+        match self.source.node {
+            MIXED => Kind::Mixed,
+            node if node == self.node && self.source.checkpoint == checkpoint => Kind::First,
+            _ => Kind::Shift,
+        }
+    }
+
+    /// The same, once what is below it has been written down.
+    pub fn mixed(self) -> Self {
+        Self { source: Source { node: MIXED, ..self.source }, ..self }
+    }
+
+    /// Whether all its chunks were seen first in this checkpoint, so that it is enough to say what they are.
+    pub fn is_of(&self, checkpoint: u32) -> bool {
+        self.source.checkpoint == checkpoint
     }
 }
+
+/// The source of nodes that are no single thing. There is no node of this number.
+const MIXED: u32 = u32::MAX;
 
 /// The digests of all chunks at a checkpoint.
 #[derive(Clone)]

@@ -18,7 +18,7 @@ use super::{
     Body, Difference, Error, Head, Region, Result,
     checked::Checked,
     forest::Tree,
-    plan::{Plan, resolve},
+    plan::Plan,
 };
 
 /// Differences by the number of their checkpoint.
@@ -55,7 +55,7 @@ impl Lineage {
             return Err(difference.head.corrupt(what));
         }
         let known = Checked::new(difference)?;
-        self.check_references(&known)?;
+        known.check_references(&self.differences)?;
         known.check_unsaid(newest.map(|(_, newest)| newest).filter(|_| previous.is_some()))?;
         self.differences.insert(checkpoint, known);
         self.kept.insert(checkpoint);
@@ -181,17 +181,6 @@ impl Lineage {
         let ranges =
             wanted.forest.trees.par_iter().flat_map(|tree| plan.ranges(tree).map(move |it| of_range(tree, it)));
         ranges.try_reduce(BTreeSet::new, |all, some| Ok(&all | &some))
-    }
-
-    /// Whatever it refers to must be stored, and be as long.
-    fn check_references(&self, known: &Checked) -> Result<()> {
-        known.pieces().par_iter().try_for_each(|piece| match resolve(&self.differences, known, piece, &piece.chunks) {
-            Some(_) => Ok(()),
-            None => {
-                let what = format!("it refers to {:?}, where that is not stored", piece.place);
-                Err(known.difference.head.corrupt(what))
-            }
-        })
     }
 }
 

@@ -1,8 +1,10 @@
 //! Where the bytes of a checkpoint are.
 //!
 //! A chunk is restored from the newest difference, from the checkpoint asked for backwards, that says anything of it: it is
-//! stored there, or there is a reference to where it is stored. References lead to bytes and never further. Ranges of chunks
-//! are independent of one another, so they are found, copied and compared in parallel.
+//! stored there, or there is a reference to a node with the same bytes. What is below that is stored with that checkpoint, or
+//! referred to in turn, from lower levels and within that checkpoint: so one difference is enough to follow a reference, and it
+//! is followed at most as often as a tree has levels. Ranges of chunks are independent of one another, so
+//! they are found, copied and compared in parallel.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -64,44 +66,42 @@ impl<'a> Plan<'a> {
             for (piece, chunks) in said_of(known.pieces_of(at), &mut missing) {
                 let bytes = tree.bytes_of_chunks(chunks.clone());
                 let is_as_long = known.forest.trees[at].bytes_of_chunks(chunks.clone()) == bytes;
-                let found = resolve(self.differences, known, piece, &chunks).filter(|_| is_as_long);
-                let (checkpoint, bytes_there) = found.ok_or_else(|| self.wanted.unsaid(tree, &chunks))?;
-                stored.push(Stored { offset: bytes.start, bytes: bytes_there, said_by, checkpoint });
+                let mut offset = bytes.start;
+                let mut push = |checkpoint, bytes: &'a [u8]| {
+                    stored.push(Stored { offset, bytes, said_by, checkpoint });
+                    offset += bytes.len() as u64;
+                };
+                let found = is_as_long.then(|| resolve(self.differences, known, piece, &chunks, &mut push)).flatten();
+                found.ok_or_else(|| self.wanted.unsaid(tree, &chunks))?;
             }
         }
         missing.first().map_or(Ok(stored), |chunks| Err(self.wanted.unsaid(tree, chunks)))
     }
 }
 
-/// The bytes of some chunks of a piece, and the checkpoint with which they are stored.
-pub(super) fn resolve<'a>(
+/// Hands over the bytes of some chunks of a piece in their order, with the checkpoint with which they are stored. Nothing, if
+/// they are not where they should be.
+fn resolve<'a>(
     differences: &'a BTreeMap<u32, Checked>,
     known: &'a Checked,
     piece: &Piece,
     chunks: &Range<u32>,
-) -> Option<(u32, &'a [u8])> {
+    push: &mut impl FnMut(u32, &'a [u8]),
+) -> Option<()> {
     let skipped = chunks.start - piece.chunks.start;
-    let length = known.bytes(piece.tree, chunks);
-    let source = match piece.place {
-        Place::Here(_) => return Some((known.difference.head.checkpoint, known.stored_in(piece, skipped, length)?)),
-        Place::There(source) => source,
+    let Place::There(source, _) = piece.place else {
+        push(known.difference.head.checkpoint, known.stored_in(piece, skipped, known.bytes(piece.tree, chunks))?);
+        return Some(());
     };
-    let there = match source.checkpoint == known.difference.head.checkpoint {
-        true => known,
-        false => differences.get(&source.checkpoint)?,
-    };
-    let at = there.forest.tree_of(source.node)?;
-    let from = there.forest.trees[at].chunks_below(source.node);
-    let is_as_long = there.bytes(at, &from) == known.bytes(piece.tree, &piece.chunks);
-    if !is_as_long || there.difference.head.chunk_bytes != known.difference.head.chunk_bytes {
-        return None;
-    }
+    let there = known.at(source, differences)?;
+    let (at, from) = there.below(source.node)?;
     let first = from.start + skipped;
-    let pieces = there.pieces_of(at);
-    let behind = pieces.partition_point(|piece| piece.chunks.start <= first);
-    let stored = pieces[..behind].last()?;
-    let bytes = there.stored_in(stored, first - stored.chunks.start, length)?;
-    (stored.chunks.end - first >= chunks.end - chunks.start).then_some((source.checkpoint, bytes))
+    let wanted = first..first + (chunks.end - chunks.start);
+    for piece in there.pieces_over(at, &wanted) {
+        let chunks = piece.chunks.start.max(wanted.start)..piece.chunks.end.min(wanted.end);
+        resolve(differences, there, piece, &chunks, push)?;
+    }
+    Some(())
 }
 
 /// The missing chunks of which these pieces say something, with the piece; they are missing no more. All are in order.
