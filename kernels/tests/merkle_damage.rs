@@ -1,7 +1,9 @@
 //! Encoded differences that are damaged, cut off or made up: an error, and no more memory than they are long.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use ckpt_kernels::merkle::{Body, Difference, Engine, Error, Lineage, Method, Region, RegionShape, Shift, Source};
+use ckpt_kernels::merkle::{
+    Body, Difference, Engine, Error, Head, Lineage, Method, Region, RegionShape, Shift, Source,
+};
 
 /// A lineage of every method, with references and all.
 fn differences() -> Vec<Difference> {
@@ -78,4 +80,41 @@ fn a_lineage_takes_no_difference_that_it_could_not_restore() {
     let region = |bytes| RegionShape { id: 5, bytes };
     assert!(second(&|difference| difference.head.regions.push(region(1 << 36))).contains("too many chunks"));
     assert!(second(&|difference| difference.head.regions.push(region(1 << 35))).contains("nothing says"));
+}
+
+/// A difference without predecessor of one region of eight chunks, whose nodes are numbered 0 to 7, 8 to 11, 12 to 13, and 14.
+fn difference(firsts: &[u32], references: &[(u32, u32)], checkpoint: u32, to: u32) -> Difference {
+    let shift = |(node, source): &(u32, u32)| Shift { node: *node, source: Source { checkpoint: to, node: *source } };
+    let (firsts, shifts) = (firsts.to_vec(), references.iter().map(shift).collect());
+    let data: Vec<u8> = (0..firsts.len() * 32).map(|at| at as u8).collect();
+    let regions = vec![RegionShape { id: 1, bytes: 256 }];
+    let body = Body::Nodes { firsts, shifts };
+    let head = Head { checkpoint, previous: None, chunk_bytes: 32, regions, body, data_bytes: data.len() as u64 };
+    Difference { head, data }
+}
+
+#[test]
+fn references_are_followed_from_level_to_level_and_never_in_a_circle() {
+    let run = difference(&[0], &[(1, 0), (9, 8), (13, 12)], 1, 1);
+    let add = |differences: &[&Difference]| {
+        let mut lineage = Lineage::default();
+        differences.iter().try_for_each(|it| lineage.add((*it).clone())).map(|()| lineage)
+    };
+    let (_, restored) = add(&[&run]).unwrap().restore(1).unwrap().pop().unwrap();
+    assert!(restored == run.data.repeat(8));
+    // From another checkpoint, to all of it.
+    let (_, restored) = add(&[&run, &difference(&[], &[(14, 14)], 2, 1)]).unwrap().restore(2).unwrap().pop().unwrap();
+    assert!(restored == run.data.repeat(8));
+
+    let refused = |differences: &[&Difference]| add(differences).err().unwrap().to_string();
+    // To themselves, to each other, to a node on the same level that is no more than a reference.
+    assert!(refused(&[&difference(&[0], &[(1, 1), (9, 8), (13, 12)], 1, 1)]).contains("refers to"));
+    assert!(refused(&[&difference(&[0], &[(1, 0), (9, 8), (12, 13), (13, 12)], 1, 1)]).contains("two things"));
+    assert!(refused(&[&difference(&[0, 1], &[(9, 10), (10, 9), (11, 8)], 1, 1)]).contains("refers to"));
+    assert!(refused(&[&difference(&[0], &[(1, 0), (2, 1), (3, 0), (13, 12)], 1, 1)]).contains("refers to"));
+    // To a node of which a part is of a third checkpoint, or of nobody.
+    let partly = difference(&[0, 1, 2, 3], &[(13, 12)], 2, 1);
+    assert!(refused(&[&run, &partly, &difference(&[], &[(14, 14)], 3, 2)]).contains("refers to"));
+    // To one of another level.
+    assert!(refused(&[&difference(&[0], &[(1, 0), (9, 12), (13, 12)], 1, 1)]).contains("refers to"));
 }

@@ -53,6 +53,23 @@ fn the_example_of_the_papers_second_figure_has_three_entries_and_seven_without_t
 }
 
 #[test]
+fn a_run_of_equal_chunks_costs_an_entry_for_each_doubling_and_one_when_it_comes_again() {
+    let other: Vec<u32> = (100..100 + 1024).collect();
+    let state = |first: &[u32], second: &[u32]| chunks(&[first, second].concat());
+    let states = [state(&[7; 1024], &other), state(&other, &[7; 1024]), state(&[7; 1024], &[7; 1024])];
+    let found = differences(Method::Tree, &states);
+    assert_eq!(entries(&found[0]), (2, 10));
+    assert_eq!(entries(&found[1]), (0, 2));
+    // The second half is as it was, and the first half is one reference.
+    assert_eq!(entries(&found[2]), (0, 1));
+    // Also what is of both kinds comes again as one.
+    let mixed: Vec<u32> = (0..64).map(|n| n / 3).collect();
+    let found = differences(Method::Tree, &[state(&mixed, &other[..64]), state(&other[..64], &mixed)]);
+    assert!(entries(&found[0]).1 > 30);
+    assert_eq!(entries(&found[1]), (0, 2));
+}
+
+#[test]
 fn a_region_that_returns_to_an_earlier_state_is_one_reference() {
     let (a, b) = (chunks(&[1, 2, 3, 4, 5]), chunks(&[6, 7, 8, 9, 10]));
     let found = differences(Method::Tree, &[a.clone(), b.clone(), a, b]);

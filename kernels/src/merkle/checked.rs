@@ -176,7 +176,6 @@ impl Checked {
         self.trees.get(&id).copied()
     }
 
-
     /// What it says of the chunks of a tree.
     pub fn pieces_of(&self, tree: usize) -> &[Piece] {
         &self.pieces[self.first_pieces[tree]..self.first_pieces[tree + 1]]

@@ -14,12 +14,7 @@ use std::{
 
 use rayon::prelude::*;
 
-use super::{
-    Body, Difference, Error, Head, Region, Result,
-    checked::Checked,
-    forest::Tree,
-    plan::Plan,
-};
+use super::{Body, Difference, Error, Head, Region, Result, checked::Checked, forest::Tree, plan::Plan};
 
 /// Differences by the number of their checkpoint.
 #[derive(Clone, Default)]

@@ -11,12 +11,15 @@
 //!   whole (A, B, A) is restored as B.
 //! - First occurrences are settled before anything is looked up, the first of several equal chunks by position; the
 //!   published rules race for it.
-//! - Only nodes whose chunks all occurred first in one checkpoint enter the history: so every reference leads to bytes, and
-//!   never to another reference.
+//! - The history learns every node all of whose chunks occurred first in the checkpoint, also where some of them repeat
+//!   others; the published rules do so at the first checkpoint alone. A run of equal chunks costs an entry for each doubling
+//!   of its length, and one reference when it comes again. No other node enters it: so to follow a reference takes one
+//!   difference, and never a third.
 //! - Digests of nodes are seeded with their level: no data can have the digest of two others' digests.
 //! - Regions come, go, grow and shrink; a chunk is the same only if it is as long.
 //!
-//! A difference goes out while it is being found (sink.rs). It is restored by its lineage (lineage.rs), which also knows what may be forgotten.
+//! A difference goes out while it is being found (sink.rs). It is restored by its lineage (lineage.rs), which also knows what
+//! may be forgotten.
 
 mod bound;
 mod checked;
