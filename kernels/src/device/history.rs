@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use super::{
-    context::{Buffer, Context, Stream},
+    context::Context,
     entry_points::Address,
     error::Result,
     kernels::Kernels,
     layout::{self, ENTRY_BYTES, Gone, SEGMENTS_MAX, bytes_of},
+    memory::Buffer,
+    stream::Stream,
 };
 
 /// The fewest entries of a segment.
@@ -19,6 +21,8 @@ const FULL_PERCENT: u64 = 85;
 pub struct History {
     context: Arc<Context>,
     segments: Vec<Segment>,
+    /// The checkpoints that own entries.
+    seen: Vec<u32>,
 }
 
 struct Segment {
@@ -45,7 +49,7 @@ impl Segment {
 
 impl History {
     pub fn new(context: &Arc<Context>) -> Self {
-        Self { context: context.clone(), segments: Vec::new() }
+        Self { context: context.clone(), segments: Vec::new(), seen: Vec::new() }
     }
 
     /// Entries that are used, also those of digests that nobody owns any more.
@@ -87,6 +91,7 @@ impl History {
         let mut merged = Self {
             context: self.context.clone(),
             segments: vec![Segment::new(&self.context, capacity.max(ENTRIES_MIN), stream)?],
+            seen: self.seen.clone(),
         };
         stream.write(totals, bytes_of(&[layout::Totals::default()]))?;
         for segment in &self.segments {
@@ -100,24 +105,49 @@ impl History {
         Ok(())
     }
 
-    /// Forgets who owns the digests of these checkpoints, given in order.
-    pub fn forget(&mut self, gone: &[u32], kernels: &Kernels, stream: &Stream) -> Result<()> {
-        if gone.is_empty() || self.segments.is_empty() {
-            return Ok(());
-        }
-        let numbers = Buffer::new(&self.context, size_of_val(gone) as u64)?;
-        stream.write(&numbers, bytes_of(gone))?;
-        let gone = Gone { numbers: numbers.address(), count: gone.len() as u64 };
-        for segment in &self.segments {
-            // SAFETY: both are as long as they say, and stay until the stream has been waited for.
-            unsafe { kernels.forget(&segment.parameter(), &gone, stream)? };
-        }
-        stream.wait()
+    /// A checkpoint that owns entries has been taken.
+    pub fn note(&mut self, checkpoint: u32) {
+        self.seen.push(checkpoint);
+    }
+
+    /// Forgets who owns the digests of checkpoints that `stays` says no to.
+    ///
+    /// # Errors
+    /// When the device fails; then everything is forgotten.
+    pub fn retain(
+        &mut self,
+        stays: impl Fn(u32) -> bool,
+        kernels: &Kernels,
+        scratch: &Buffer,
+        stream: &Stream,
+    ) -> Result<()> {
+        let gone: Vec<u32> = self.seen.iter().copied().filter(|seen| !stays(*seen)).collect();
+        self.seen.retain(|seen| stays(*seen));
+        self.forget(&gone, kernels, scratch, stream)
+    }
+
+    /// Forgets who owns the digests of these checkpoints, given in order. Takes no memory, but `scratch` for a while.
+    ///
+    /// # Errors
+    /// As of [`Self::retain`].
+    pub fn forget(&mut self, gone: &[u32], kernels: &Kernels, scratch: &Buffer, stream: &Stream) -> Result<()> {
+        let forget = |numbers: &[u32]| {
+            stream.write(scratch, bytes_of(numbers))?;
+            let gone = Gone { numbers: scratch.address(), count: numbers.len() as u64 };
+            for segment in &self.segments {
+                // SAFETY: both are as long as they say, and stay until the stream has been waited for.
+                unsafe { kernels.forget(&segment.parameter(), &gone, stream)? };
+            }
+            stream.wait()
+        };
+        let forgotten = gone.chunks(scratch.bytes() as usize / size_of::<u32>()).try_for_each(forget);
+        forgotten.inspect_err(|_| self.clear())
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.segments.clear();
+        self.seen.clear();
     }
 
     /// For kernels. Entries are counted, and whether there were too few, in `totals`.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::{
-    context::{Context, Stream},
+    context::Context,
     error::Result,
     layout::{Checkpoint, EntryWindow, Gone, History, Segment, Window},
     module::{Function, Images, Module, parameter},
+    stream::Stream,
 };
 
 static IMAGES: Images = Images {

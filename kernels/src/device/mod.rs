@@ -4,8 +4,8 @@
 //! build or to run it. The driver is opened when a [`Context`] is made. `kernels/cuda/on_cpu` has a driver for machines
 //! without a GPU, which runs the same kernels on the CPU: for tests.
 //!
-//! Calls of the driver are in entry_points.rs alone; context.rs makes owners of what it hands out, ring.rs and kernels.rs
-//! use these, and the rest only says in what order.
+//! Calls of the driver are in entry_points.rs alone; context.rs, memory.rs, stream.rs and module.rs make owners of what it hands
+//! out, kernels.rs and ring.rs use these, and the rest (finder.rs, engine.rs) says in what order.
 #![allow(unsafe_code, reason = "every call of the driver is unsafe")]
 
 mod amounts;
@@ -14,18 +14,23 @@ mod engine;
 mod entries;
 mod entry_points;
 mod error;
+mod finder;
 mod history;
 mod kernels;
 mod layout;
+mod memory;
 mod module;
 mod refill;
 mod ring;
 mod sketch;
+mod stream;
 mod verified;
 
-pub use context::{Buffer, Context, Entered, Event, PinnedBuffer, Stream};
+pub use context::{Context, Entered};
 pub use engine::{Engine, Region, SLOT_BYTES, SLOT_BYTES_MIN, Times};
 pub use error::{Error, Result};
+pub use memory::{Buffer, PinnedBuffer};
 pub use module::{Function, Images, Module, parameter};
 pub use refill::Refill;
+pub use stream::{Event, Stream};
 pub use verified::take_verified;

@@ -6,11 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    context::{Context, Stream},
-    entry_points::Handle,
-    error::Result,
-};
+use super::{context::Context, entry_points::Handle, error::Result, stream::Stream};
 
 /// `CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK`: with launch bounds, the threads that a block is meant to have.
 const THREADS_OF_BLOCK: c_int = 0;

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::{
-    context::{Context, Event, PinnedBuffer, Stream},
+    context::Context,
     engine::Region,
     error::Result,
+    memory::PinnedBuffer,
+    stream::{Event, Stream},
 };
 use crate::merkle::Lineage;
 

@@ -6,9 +6,11 @@
 use std::sync::Arc;
 
 use super::{
-    context::{Buffer, Context, Event, PinnedBuffer, Stream},
+    context::Context,
     entry_points::Address,
     error::Result,
+    memory::{Buffer, PinnedBuffer},
+    stream::{Event, Stream},
 };
 
 const SLOTS: usize = 4;
