@@ -14,9 +14,11 @@ use super::{
     context::Context,
     entries::{Collected, changed},
     error::{Error, Result},
-    finder::{Finder, Pass, Short},
+    finder::Finder,
     layout::{self, FIRST_BYTES},
+    pass::Pass,
     ring::Ring,
+    short::Short,
 };
 use crate::merkle::{self, Body, Head, Lineage, Method, Mismatch, RegionShape, Sink, Taken, forest::Forest};
 

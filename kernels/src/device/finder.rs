@@ -12,7 +12,7 @@ use super::{
     amounts::Amounts,
     context::Context,
     engine::Region,
-    error::{Error, Result},
+    error::Result,
     history::History,
     kernels::{Grain, Kernels},
     layout::{
@@ -20,10 +20,12 @@ use super::{
         bytes_of_mut,
     },
     memory::Buffer,
+    pass::Pass,
+    short::Short,
     sketch,
     stream::{Event, Stream},
 };
-use crate::merkle::{Method, Shortage, forest::Forest};
+use crate::merkle::{Method, forest::Forest};
 
 /// What is kept from checkpoint to checkpoint, and what finding takes besides.
 pub struct Finder {
@@ -58,54 +60,6 @@ struct Work {
     amounts: Buffer,
     totals: Buffer,
     sketch: Buffer,
-}
-
-/// What there was no memory for.
-pub struct Short {
-    asked: Method,
-    needed: u64,
-    forgotten: usize,
-}
-
-impl Short {
-    /// So far there was memory for everything.
-    pub fn of(asked: Method) -> Self {
-        Self { asked, needed: 0, forgotten: 0 }
-    }
-
-    /// Notes how many bytes are missing, or passes the error on.
-    fn missing(&mut self, error: Error, context: &Context) -> Result<()> {
-        let bytes = error.missing_bytes().ok_or(error)?;
-        self.needed = self.needed.max(context.used_bytes() + bytes);
-        Ok(())
-    }
-
-    /// What is to be said of it.
-    pub fn shortage(&self, context: &Context) -> Option<Shortage> {
-        let Self { asked, needed, forgotten } = *self;
-        let allowed = context.bytes_max().unwrap_or(context.used_bytes());
-        (needed > 0).then_some(Shortage { asked, needed, allowed, forgotten })
-    }
-}
-
-/// A checkpoint that is being taken.
-pub struct Pass {
-    forest: Forest,
-    /// What the kernels are told.
-    pub parameter: layout::Checkpoint,
-    /// Those that have chunks.
-    pub regions: Vec<layout::Region>,
-}
-
-impl Pass {
-    fn words(&self) -> u64 {
-        u64::from(self.parameter.tile_count) * TILE_WORDS
-    }
-
-    fn inner_nodes(&self) -> u64 {
-        let chunks: u64 = self.regions.iter().map(|region| u64::from(region.chunks)).sum();
-        self.forest.nodes() - chunks
-    }
 }
 
 impl Finder {

@@ -14,6 +14,8 @@ use super::{
 
 /// The fewest entries of a segment.
 const ENTRIES_MIN: u64 = 4096;
+/// And the most: kernels find places by multiplication of 32 bits.
+const ENTRIES_MAX: u64 = u32::MAX as u64;
 /// Of a segment's entries so many hundredths are used at most: beyond, searches become long.
 const FULL_PERCENT: u64 = 85;
 
@@ -81,7 +83,7 @@ impl History {
             return self.merge(entries, kernels, totals, stream);
         }
         let capacity = (entries * 100 / FULL_PERCENT + 1).max(all / 8).max(ENTRIES_MIN);
-        self.segments.push(Segment::new(&self.context, capacity, stream)?);
+        self.segments.push(Segment::new(&self.context, capacity.min(ENTRIES_MAX), stream)?);
         Ok(())
     }
 
@@ -90,7 +92,7 @@ impl History {
         let capacity = (self.used() + entries) * 100 / FULL_PERCENT + 1;
         let mut merged = Self {
             context: self.context.clone(),
-            segments: vec![Segment::new(&self.context, capacity.max(ENTRIES_MIN), stream)?],
+            segments: vec![Segment::new(&self.context, capacity.clamp(ENTRIES_MIN, ENTRIES_MAX), stream)?],
             seen: self.seen.clone(),
         };
         stream.write(totals, bytes_of(&[layout::Totals::default()]))?;
