@@ -9,6 +9,7 @@
 #![allow(unsafe_code, reason = "every call of the driver is unsafe")]
 
 mod amounts;
+mod bound;
 mod context;
 mod engine;
 mod entries;
@@ -23,6 +24,7 @@ mod ring;
 mod sketch;
 mod verified;
 
+pub use bound::bound_from_environment;
 pub use context::{Buffer, Context, Entered, Event, PinnedBuffer, Stream};
 pub use engine::{Engine, Region, SLOT_BYTES, SLOT_BYTES_MIN, Times};
 pub use error::{Error, Result};
