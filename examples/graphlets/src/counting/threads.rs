@@ -7,6 +7,8 @@ use std::{
 
 use rayon::prelude::*;
 
+use ckpt_kernels::device::Result;
+
 use super::{Counter, growth::grow};
 use crate::{
     graph::Graph,
@@ -32,7 +34,7 @@ impl<'a> Threads<'a> {
 }
 
 impl Counter for Threads<'_> {
-    fn advance(&mut self, roots: Range<u32>) {
+    fn advance(&mut self, roots: Range<u32>) -> Result<()> {
         let (table, counters) = (&self.table, &self.counters);
         let count = |members: &[u32], edges: u32| {
             for (member, orbit) in members.iter().zip(table.orbits(members.len(), edges)) {
@@ -41,9 +43,10 @@ impl Counter for Threads<'_> {
         };
         let roots = roots.into_par_iter().with_min_len(BATCH_ROOTS);
         roots.for_each(|root| grow(self.graph, root, &mut { count }));
+        Ok(())
     }
 
-    fn counters(&self) -> Vec<u32> {
-        self.counters.as_flattened().par_iter().map(|counter| counter.load(Relaxed)).collect()
+    fn counters(&self) -> Result<Vec<u32>> {
+        Ok(self.counters.as_flattened().par_iter().map(|counter| counter.load(Relaxed)).collect())
     }
 }
