@@ -90,7 +90,7 @@ fn a_study_of_a_device_stores_what_one_of_the_cores_stores() {
 fn the_states_are_written_as_the_bytes_that_the_checkpoints_are_of() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("states-{}", std::process::id()));
     table(Machinery::Cores, Some(&folder));
-    let index = fs::read_to_string(folder.join("message-race-natural.csv")).unwrap();
+    let index = fs::read_to_string(folder.join("message-race-natural.states.csv")).unwrap();
     let lines: Vec<Vec<&str>> = index.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(lines[0], ["graph", "order", "vertices", "edges", "checkpoints", "file"]);
     assert_eq!(lines.iter().filter(|line| line[4] == "2").count(), 2);

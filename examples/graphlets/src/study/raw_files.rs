@@ -1,7 +1,7 @@
 //! States as files of their bytes, for programs that compress them otherwise.
 //!
-//! In the folder, GRAPH-ORDER.csv has a line for each checkpoint of each series: what the graph is, how many checkpoints the
-//! series has, and the file of the state. Series share states, so a file may be named more than once.
+//! In the folder, GRAPH-ORDER.states.csv has a line for each checkpoint of each series: what the graph is, how many
+//! checkpoints the series has, and the file of the state. Series share states, so a file may be named more than once.
 
 use std::{
     collections::BTreeSet,
@@ -33,6 +33,6 @@ pub fn write(folder: &Path, subject: &Subject<'_>, numbers: &BTreeSet<u32>, stat
     }
     let line = |number: u32, roots| format!("{subject},{number},{}\n", file_after(roots));
     let lines = numbers.iter().flat_map(|number| states.pauses(*number).map(|roots| line(*number, roots)));
-    let path = folder.join(format!("{graph}.csv"));
+    let path = folder.join(format!("{graph}.states.csv"));
     fs::write(&path, format!("{COLUMNS}\n{}", lines.collect::<String>())).map_err(failed(&path))
 }
