@@ -1,6 +1,7 @@
+#!/usr/bin/env python3
 """Compresses the states of `graphlets study --states FOLDER` on a GPU by nvCOMP, and prints lines for the study's table.
 
-nvcomp.py FOLDER [--repeats N] >>study.csv
+examples/graphlets/nvcomp.py FOLDER [--repeats N] >>study.csv
 
 Needs a GPU and what requirements-nvcomp.txt names: pip install --no-deps -r requirements-nvcomp.txt. A state is on the device
 before the clock starts; what is timed is compressing it and the copy to the host, into memory that nvCOMP allocates on the
