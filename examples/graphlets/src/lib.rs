@@ -6,7 +6,7 @@
 //! de-duplication by chunks, whose lengths are powers of two.
 //!
 //! Graphs are generated (families), brought into an order (gorder), counted (counting, by the table of orbits), and the
-//! array is checkpointed on the way (study); both on the cores of this machine or on a device (machinery).
+//! array is checkpointed on the way (study): on the cores of this machine, or on a device (machinery).
 
 #![deny(unsafe_code)]
 

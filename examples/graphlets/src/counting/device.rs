@@ -49,6 +49,8 @@ impl<'a> Device<'a> {
         };
         let counters = Buffer::new(&context, u64::from(graph.vertices()) * ROW_BYTES as u64)?;
         stream.fill(&counters, 0, counters.bytes())?;
+        // Should the rest fail, the counters go first.
+        stream.wait()?;
         let device = Self {
             count_graphlets: Module::load(&context, IMAGES)?.function("count_graphlets")?,
             offsets: filled(graph.offsets().as_bytes())?,

@@ -11,7 +11,6 @@ mod threads;
 use std::ops::Range;
 
 use ckpt_kernels::device::Result;
-
 pub use device::Device;
 pub use threads::Threads;
 

@@ -5,9 +5,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use rayon::prelude::*;
-
 use ckpt_kernels::device::Result;
+use rayon::prelude::*;
 
 use super::{Counter, growth::grow};
 use crate::{
