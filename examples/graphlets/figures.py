@@ -4,6 +4,7 @@ figures.py study.csv FOLDER
 """
 
 import csv
+import math
 import sys
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from PIL import Image
 
 ROW_BYTES = 292
 # Colours that people who see few can tell apart (Okabe and Ito).
-COLOURS = {"basic": "#E69F00", "list": "#0072B2", "tree": "#009E73", "full": "#555555", "zstd-1": "#CC79A7", "lz4": "#D55E00"}
-NAMES = {"full": "Full", "basic": "Basic", "list": "List", "tree": "Tree", "zstd-1": "Zstd 1", "lz4": "LZ4"}
+COLOURS = {"basic": "#E69F00", "list": "#0072B2", "tree": "#009E73", "full": "#555555", "zstd-1": "#CC79A7", "lz4": "#D55E00",
+           "bitcomp": "#56B4E9", "bitcomp-sparse": "#000000", "cascaded": "#F0E442"}
+NAMES = {"full": "Full", "basic": "Basic", "list": "List", "tree": "Tree", "zstd-1": "Zstd 1", "lz4": "LZ4",
+         "bitcomp": "Bitcomp", "bitcomp-sparse": "Bitcomp sparse", "cascaded": "Cascaded"}
 MEASURES = {"ratio": "original / stored", "gb_per_s": "GB/s"}
 
 
@@ -50,6 +53,11 @@ def swept(rows):
     return max(chunks, key=lambda number: len(chunks[number]))
 
 
+def codecs(rows):
+    """The compressors that are there: nvCOMP's may be missing."""
+    return [method for method in ["zstd-1", "lz4", "bitcomp", "bitcomp-sparse", "cascaded"] if where(rows, method=method)]
+
+
 def grid(graphs):
     figure, axes = plt.subplots(2, len(graphs), figsize=(2.9 * len(graphs), 5.6), sharex="col", sharey="row", squeeze=False)
     for column, graph in enumerate(graphs):
@@ -68,9 +76,11 @@ def grid(graphs):
 
 def finish(figure, axes, title, path, *more):
     handles, _ = axes[0][0].get_legend_handles_labels()
+    handles += more
+    columns = 2 * axes.shape[1] - 1  # as many names as are not wider than the graphs
     figure.suptitle(title, fontsize=11)
-    figure.legend(handles=[*handles, *more], loc="lower center", ncols=9, frameon=False, fontsize=10)
-    figure.tight_layout(rect=(0, 0.05, 1, 1))
+    figure.legend(handles=handles, loc="lower center", ncols=columns, frameon=False, fontsize=10)
+    figure.tight_layout(rect=(0, 0.05 * math.ceil(len(handles) / columns), 1, 1))
     figure.savefig(path, dpi=90)
     Image.open(path).convert("RGB").quantize(48).save(path, optimize=True)
 
@@ -92,7 +102,7 @@ def draw_chunk_size(rows, graphs, number, path):
                           zorder=2 if wide else 3, color=COLOURS[method], label=NAMES[method])
                 axis.plot(*points(of_row), "D", markersize=7 if wide else 4.5, zorder=2 if wide else 3,
                           markerfacecolor="none", markeredgewidth=2 if wide else 1.2, color=COLOURS[method])
-            for method in ["full", "zstd-1", "lz4"]:
+            for method in ["full", *codecs(here)]:
                 value = where(here, method=method)[0][measure]
                 axis.axhline(value, color=COLOURS[method], linestyle="--", linewidth=1.1, label=NAMES[method])
         axis = axes[1][column]
@@ -108,7 +118,7 @@ def bars(rows):
     lengths = sorted({row["chunk_bytes"] for row in rows if row["checkpoints"] != swept(rows)} - {0})
     yield from [("full", 0), ("basic", lengths[0])]
     yield from [(method, length) for method in ["list", "tree"] for length in lengths]
-    yield from [("zstd-1", 0), ("lz4", 0)]
+    yield from [(method, 0) for method in codecs(rows)]
 
 
 def draw_frequency(rows, graphs, path):
@@ -138,16 +148,19 @@ def markdown(comments, rows, graphs, number):
         row = where(rows, graph=graph)[0]
         megabytes = row["vertices"] * ROW_BYTES / 1e6
         yield f"| {graph} | {row['vertices']:.0f} | {row['edges']:.0f} | {megabytes:.1f} MB |"
-    yield f"\n## By length of chunks\n\n{number} checkpoints. Each cell: ratio, GB/s (the first checkpoint left out); ratio (with it).\n"
+    yield f"\n## By length of chunks\n\n{number} checkpoints. Each cell: ratio, GB/s (the first checkpoint left out); ratio (with it)" + (
+        "; device memory at its peak, as a multiple of the counters.\n" if any(row.get("peak") for row in rows) else ".\n")
     for graph in graphs:
         here = where(rows, graph=graph, checkpoints=number)
         yield f"### {graph}\n\n| bytes of a chunk | Basic | List | Tree |\n|---|---|---|---|"
         for chunk in sorted({row["chunk_bytes"] for row in here} - {0}):
             cells = [cell(where(here, chunk_bytes=chunk, method=method)[0]) for method in ["basic", "list", "tree"]]
             yield f"| {chunk} | " + " | ".join(cells) + " |"
-        whole = [f"{NAMES[method]}: {cell(where(here, method=method)[0])}" for method in ["full", "zstd-1", "lz4"]]
+        whole = [f"{NAMES[method]}: {cell(where(here, method=method)[0])}" for method in ["full", *codecs(here)]]
         yield "\n" + ". ".join(whole) + ".\n"
     numbers = sorted({row["checkpoints"] for row in rows})
+    if len(numbers) == 1:
+        return
     yield "## By number of checkpoints\n"
     yield "| graph | method | " + " | ".join(str(number) for number in numbers) + " |\n|---|---|" + "---|" * len(numbers)
     for graph in graphs:
@@ -157,7 +170,8 @@ def markdown(comments, rows, graphs, number):
 
 
 def cell(row):
-    return f"{row['ratio']:.1f}, {row['gb_per_s']:.2f} ({row['ratio_with_first']:.1f})"
+    peak = f"; {float(row['peak']):.2f}" if row.get("peak") else ""
+    return f"{row['ratio']:.1f}, {row['gb_per_s']:.2f} ({row['ratio_with_first']:.1f}){peak}"
 
 
 def main():
@@ -166,7 +180,8 @@ def main():
     graphs = list(dict.fromkeys(row["graph"] for row in rows))
     number = swept(rows)
     draw_chunk_size(rows, graphs, number, folder / "chunk-size.png")
-    draw_frequency(rows, graphs, folder / "frequency.png")
+    if len({row["checkpoints"] for row in rows}) > 1:
+        draw_frequency(rows, graphs, folder / "frequency.png")
     comments = [f"    {comment}" for comment in comments]
     text = "\n".join(["# What checkpoints of the counters cost\n", *markdown(comments, rows, graphs, number)])
     (folder / "study.md").write_text(text + "\n")

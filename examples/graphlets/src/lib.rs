@@ -6,13 +6,14 @@
 //! de-duplication by chunks, whose lengths are powers of two.
 //!
 //! Graphs are generated (families), brought into an order (gorder), counted (counting, by the table of orbits), and the
-//! array is checkpointed on the way (study).
+//! array is checkpointed on the way (study): on the cores of this machine, or on a device (machinery).
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod counting;
 pub mod families;
 pub mod gorder;
 pub mod graph;
+pub mod machinery;
 pub mod orbits;
 pub mod study;

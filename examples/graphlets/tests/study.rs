@@ -4,6 +4,7 @@
 
 use graphlets::{
     families::Family,
+    machinery::Machinery,
     study::{COLUMNS, Plan, Subject},
 };
 
@@ -15,6 +16,8 @@ fn table(family: Family) -> Vec<Vec<String>> {
         frequencies: vec![2, 4],
         frequency_chunks: vec![128],
         repeats: 2,
+        machinery: Machinery::Cores,
+        states: None,
     };
     let graph = family.generate(600, 1);
     let mut table = Vec::new();

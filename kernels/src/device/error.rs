@@ -32,6 +32,12 @@ pub enum Error {
         /// The driver's name for it.
         name: String,
     },
+    /// A bound that is none.
+    #[error("CKPT_DEVICE_MEMORY is {value:?}, which is no bound of device memory: give bytes, or as 512K, 512M or 80G")]
+    NoBound {
+        /// What it is.
+        value: String,
+    },
     /// More memory than the engine may have.
     #[error("{bytes} bytes more would pass the bound of {bytes_max} bytes of device memory (CKPT_DEVICE_MEMORY)")]
     Bound {

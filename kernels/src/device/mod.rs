@@ -9,6 +9,7 @@
 #![allow(unsafe_code, reason = "every call of the driver is unsafe")]
 
 mod amounts;
+mod bound;
 mod context;
 mod engine;
 mod entries;
@@ -28,6 +29,7 @@ mod sketch;
 mod stream;
 mod verified;
 
+pub use bound::bound_from_environment;
 pub use context::{Context, Entered};
 pub use engine::{Engine, Region, SLOT_BYTES, SLOT_BYTES_MIN, Times};
 pub use error::{Error, Result};

@@ -1,13 +1,13 @@
 //! `graphlets study`.
 
-use std::io;
+use std::{io, path::PathBuf};
 
 use graphlets::{
     families::Family,
     study::{COLUMNS, Plan, Result, Subject},
 };
 
-use super::chosen_graph::Order;
+use super::{chosen_graph::Order, chosen_machinery::ChosenMachinery};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -38,6 +38,11 @@ pub struct Arguments {
     /// How often each series is made; the best time of each checkpoint counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeats: u32,
+    #[command(flatten)]
+    machinery: ChosenMachinery,
+    /// Writes the counters of all checkpoints into this folder, for other compressors (nvcomp.py).
+    #[arg(long)]
+    states: Option<PathBuf>,
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
@@ -47,6 +52,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         frequencies: arguments.frequencies.clone(),
         frequency_chunks: arguments.frequency_chunks.clone(),
         repeats: arguments.repeats,
+        machinery: arguments.machinery.find()?,
+        states: arguments.states.clone(),
     };
     println!("{COLUMNS}");
     for family in &arguments.families {

@@ -5,6 +5,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
+use ckpt_kernels::device::Result;
 use rayon::prelude::*;
 
 use super::{Counter, growth::grow};
@@ -32,7 +33,7 @@ impl<'a> Threads<'a> {
 }
 
 impl Counter for Threads<'_> {
-    fn advance(&mut self, roots: Range<u32>) {
+    fn advance(&mut self, roots: Range<u32>) -> Result<()> {
         let (table, counters) = (&self.table, &self.counters);
         let count = |members: &[u32], edges: u32| {
             for (member, orbit) in members.iter().zip(table.orbits(members.len(), edges)) {
@@ -41,9 +42,10 @@ impl Counter for Threads<'_> {
         };
         let roots = roots.into_par_iter().with_min_len(BATCH_ROOTS);
         roots.for_each(|root| grow(self.graph, root, &mut { count }));
+        Ok(())
     }
 
-    fn counters(&self) -> Vec<u32> {
-        self.counters.as_flattened().par_iter().map(|counter| counter.load(Relaxed)).collect()
+    fn counters(&self) -> Result<Vec<u32>> {
+        Ok(self.counters.as_flattened().par_iter().map(|counter| counter.load(Relaxed)).collect())
     }
 }

@@ -1,5 +1,6 @@
 //! Series of whole checkpoints, compressed: what de-duplication is compared with. On all cores, in pieces that are long
-//! enough not to cost either codec much of its ratio.
+//! enough not to cost either codec much of its ratio. Also in a study of a device these are the cores, and the states are where
+//! the cores are.
 
 use std::time::Instant;
 
@@ -87,5 +88,5 @@ pub fn series(codec: Codec, states: &[&[u32]]) -> Result<Series> {
             compare(number, codec.name(), &restored.concat(), state.as_bytes())?;
         }
     }
-    Ok(Series::new(costs))
+    Ok(Series::new(costs, None))
 }

@@ -1,14 +1,16 @@
-//! Series of differences, found by the engine of kernels/src/merkle. Everything that knows the engine is here.
+//! Series of differences, as the engine finds them, on the cores or on a device (finder.rs).
 
-use std::{io, time::Instant};
+use std::io;
 
-use ckpt_kernels::merkle::{Difference, Engine, Head, Lineage, Method, Region, Sink};
+use ckpt_kernels::merkle::{Difference, Head, Lineage, Method, Sink, Taken};
 use zerocopy::IntoBytes;
 
 use super::{
     Cost, Result, Series,
+    finder::Finder,
     series::{compare, restored},
 };
+use crate::machinery::Machinery;
 
 /// For series whose method does not look at chunks.
 const ANY_CHUNK_BYTES: u32 = 4096;
@@ -20,13 +22,13 @@ struct Staging {
 }
 
 /// The costs of checkpoints of these states; two of them are restored.
-pub fn series(method: Method, chunk_bytes: Option<u32>, states: &[&[u32]]) -> Result<Series> {
+pub fn series(machinery: &Machinery, method: Method, chunk_bytes: Option<u32>, states: &[&[u32]]) -> Result<Series> {
     let mut lineage = Lineage::default();
     let add = |staging: &Staging| {
         let difference = Difference { head: staging.head.clone(), data: staging.data.clone() };
         Ok(lineage.add(difference)?)
     };
-    let series = take(method, chunk_bytes, states, add)?;
+    let series = take(machinery, method, chunk_bytes, states, add)?;
     for number in restored(states.len()) {
         let regions = lineage.restore(number as u32)?;
         let bytes = regions.first().map(|(_, bytes)| &bytes[..]).unwrap_or_default();
@@ -36,27 +38,35 @@ pub fn series(method: Method, chunk_bytes: Option<u32>, states: &[&[u32]]) -> Re
 }
 
 /// The same again, without keeping or restoring anything.
-pub fn again(method: Method, chunk_bytes: Option<u32>, states: &[&[u32]]) -> Result<Series> {
-    take(method, chunk_bytes, states, |_| Ok(()))
+pub fn again(machinery: &Machinery, method: Method, chunk_bytes: Option<u32>, states: &[&[u32]]) -> Result<Series> {
+    take(machinery, method, chunk_bytes, states, |_| Ok(()))
 }
 
 fn take(
+    machinery: &Machinery,
     method: Method,
     chunk_bytes: Option<u32>,
     states: &[&[u32]],
     mut taken: impl FnMut(&Staging) -> Result<()>,
 ) -> Result<Series> {
-    let mut engine = Engine::new(chunk_bytes.unwrap_or(ANY_CHUNK_BYTES), None)?;
     let mut staging = Staging::for_states(states);
+    let mut finder = Finder::new(machinery, chunk_bytes.unwrap_or(ANY_CHUNK_BYTES), staging.data.len() as u64)?;
     let mut costs = Vec::new();
     for (number, state) in (0..).zip(states) {
-        let begun = Instant::now();
-        engine.difference(number, method, &[Region { id: 0, bytes: state.as_bytes() }], &mut staging)?;
-        let seconds = begun.elapsed().as_secs_f64();
+        let (found, seconds) = finder.timed(number, method, state, &mut staging)?;
+        say_what_was_short(&found);
         costs.push(Cost { seconds, ..staging.cost(state) });
         taken(&staging)?;
     }
-    Ok(Series::new(costs))
+    Ok(Series::new(costs, finder.peak()))
+}
+
+/// A series that was not made by its method is not what its line of the table says.
+fn say_what_was_short(taken: &Taken) {
+    if let Some(shortage) = taken.shortage {
+        let Head { checkpoint, chunk_bytes, .. } = taken.head;
+        eprintln!("chunks of {chunk_bytes} B, checkpoint {checkpoint}: taken by {:?}: {shortage}", taken.method);
+    }
 }
 
 impl Staging {

@@ -20,6 +20,17 @@ pub enum Error {
     /// The engine refused.
     #[error(transparent)]
     Engine(#[from] ckpt_kernels::merkle::Error),
+    /// There is no device, or it failed.
+    #[error(transparent)]
+    Device(#[from] ckpt_kernels::device::Error),
+    /// A state cannot be written down.
+    #[error("{}: {source}", path.display())]
+    State {
+        /// The file or folder.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A codec failed, or the table cannot be written.
     #[error("the table or a compressed checkpoint cannot be written: {0}")]
     Write(#[from] std::io::Error),

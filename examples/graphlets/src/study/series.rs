@@ -18,7 +18,10 @@ pub struct Cost {
 }
 
 /// The checkpoints of a series, in their order.
-pub struct Series(Vec<Cost>);
+pub struct Series {
+    costs: Vec<Cost>,
+    peak: Option<f64>,
+}
 
 impl Cost {
     /// How many times smaller what is stored is.
@@ -44,30 +47,38 @@ impl Sum for Cost {
 }
 
 impl Series {
-    /// A series of at least two checkpoints.
-    pub fn new(costs: Vec<Cost>) -> Self {
-        Self(costs)
+    /// A series of at least two checkpoints, and for a device the peak of its memory.
+    pub fn new(costs: Vec<Cost>, peak: Option<f64>) -> Self {
+        Self { costs, peak }
+    }
+
+    /// The most device memory that was in use at once, as a multiple of the counters, which are part of it.
+    pub fn peak(&self) -> Option<f64> {
+        self.peak
     }
 
     /// With the shorter times of the two, checkpoint by checkpoint: what others do on the machine only ever adds to them.
     pub fn with_best_times(mut self, again: &Self) -> Self {
-        self.0.iter_mut().zip(&again.0).for_each(|(cost, again)| cost.seconds = cost.seconds.min(again.seconds));
+        self.costs
+            .iter_mut()
+            .zip(&again.costs)
+            .for_each(|(cost, again)| cost.seconds = cost.seconds.min(again.seconds));
         self
     }
 
     /// How many there are.
     pub fn checkpoints(&self) -> usize {
-        self.0.len()
+        self.costs.len()
     }
 
     /// All but the first, which the paper leaves out: nothing is known before it.
     pub fn later(&self) -> Cost {
-        self.0[1..].iter().copied().sum()
+        self.costs[1..].iter().copied().sum()
     }
 
     /// All of them.
     pub fn all(&self) -> Cost {
-        self.0.iter().copied().sum()
+        self.costs.iter().copied().sum()
     }
 }
 
