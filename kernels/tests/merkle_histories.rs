@@ -5,98 +5,17 @@
 //! Some cannot be written, or are abandoned after they were; some engines have little room for digests.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod steps;
+
 use std::{
     collections::BTreeMap,
     io::{self, Cursor, Write},
 };
 
 use ckpt_kernels::merkle::{Difference, Encoder, Engine, Error, Lineage, Method, Region};
+use steps::{Random, State, change};
 
 const CHUNK_BYTES: u32 = 32;
-
-/// xorshift64
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
-}
-
-type State = Vec<(u64, Vec<u8>)>;
-
-/// Few values, so that chunks of one value are often equal.
-fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
-    let values = [1, 2, 200][random.below(3)];
-    let mut bytes: Vec<u8> = (0..length).map(|_| random.below(values) as u8).collect();
-    if random.below(3) == 0 {
-        bytes.chunks_mut(32).for_each(|chunk| chunk.fill(random.below(5) as u8));
-    }
-    bytes
-}
-
-fn length(random: &mut Random) -> usize {
-    match random.below(4) {
-        0 => random.below(70),
-        1 => 32 * random.below(40),
-        _ => random.below(1_300),
-    }
-}
-
-fn change(random: &mut Random, now: &mut State, known: &BTreeMap<u32, State>) {
-    let new_bytes = |random: &mut Random| {
-        let length = length(random);
-        bytes(random, length)
-    };
-    if now.is_empty() || random.below(8) == 0 {
-        let id = random.below(6) as u64;
-        if now.iter().all(|(known, _)| *known != id) {
-            let at = random.below(now.len() + 1);
-            now.insert(at, (id, new_bytes(random)));
-        }
-        return;
-    }
-    let (at, other) = (random.below(now.len()), random.below(now.len()));
-    match random.below(8) {
-        0 => drop(now.remove(at)),
-        1 => now.swap(at, other),
-        2 => {
-            let length = length(random);
-            let filler = random.below(256) as u8;
-            now[at].1.resize(length, filler);
-        }
-        3 => {
-            // A state of before, of one region or of all.
-            let Some(old) = known.values().nth(random.below(known.len().max(1))) else { return };
-            if random.below(2) == 0 {
-                *now = old.clone();
-            } else if let Some((_, old)) = old.iter().find(|(id, _)| *id == now[at].0) {
-                now[at].1.clone_from(old);
-            }
-        }
-        4 => {
-            // Chunks of one region to another place, mostly at a chunk's beginning.
-            let from = now[other].1.clone();
-            let unit = if random.below(3) == 0 { 1 } else { 32 };
-            let (start, to) =
-                (random.below(from.len() / unit + 1) * unit, random.below(now[at].1.len() / unit + 1) * unit);
-            let count = random.below(400).min(from.len() - start).min(now[at].1.len() - to);
-            now[at].1[to..to + count].copy_from_slice(&from[start..start + count]);
-        }
-        _ => {
-            for _ in 0..1 + random.below(4) {
-                let length = now[at].1.len();
-                if length > 0 {
-                    let position = random.below(length);
-                    now[at].1[position] = random.below(256) as u8;
-                }
-            }
-        }
-    }
-}
 
 /// The next difference as it would lie in a file; none when it does not become one.
 fn written(random: &mut Random, engine: &mut Engine, number: u32, method: Method, now: &State) -> Option<Vec<u8>> {
@@ -137,8 +56,7 @@ fn ended(mut file: Cursor<Box<[u8]>>, data_bytes: u64) -> io::Result<Vec<u8>> {
 
 /// Goes through a history, and restores everything that is kept after each step.
 fn history(seed: u64) {
-    let mut random = Random(seed | 1 << 40);
-    (0..20).for_each(|_| _ = random.below(2));
+    let mut random = Random::new(seed);
     let most = [300, 3_000, 30_000][random.below(3)];
     let bound = (random.below(2) == 0).then(|| random.below(most) as u64);
     let mut engine = Engine::new(CHUNK_BYTES, bound).unwrap();
@@ -146,7 +64,7 @@ fn history(seed: u64) {
     let favourite = Method::EVERY[random.below(4)];
     let (mut number, mut is_lost) = (0, false);
     for _ in 0..3 + random.below(8) {
-        (0..random.below(6)).for_each(|_| change(&mut random, &mut now, &known));
+        (0..random.below(6)).for_each(|_| change(&mut random, &mut now, &known, 1));
         // The number of a lost checkpoint may be taken again.
         number += u32::from(!is_lost) + random.below(2) as u32;
         let method = if random.below(4) == 0 { Method::EVERY[random.below(4)] } else { favourite };
