@@ -1,16 +1,17 @@
-//! A difference whose numbers have been checked, as pieces of regions.
+//! The head of a difference, its numbers checked, as pieces of regions.
 
 use std::{collections::HashMap, ops::Range};
 
 use super::{
-    Body, Difference, Error, Head, Result, Source,
+    Body, Error, Head, Result, Source,
     forest::{Forest, Tree},
 };
 
-/// A difference whose numbers have been checked.
+/// A head whose numbers have been checked. It says where bytes are, and has none.
 #[derive(Clone)]
 pub(super) struct Checked {
-    pub difference: Difference,
+    pub checkpoint: u32,
+    pub chunk_bytes: u32,
     pub forest: Forest,
     /// What it says, in the order of trees and of chunks. No chunk is in two of them.
     pieces: Vec<Piece>,
@@ -45,8 +46,7 @@ type Said = (usize, Range<u32>, Option<Source>);
 impl Checked {
     /// # Errors
     /// [`super::Error::Corrupt`], [`super::Error::TooLarge`].
-    pub fn new(difference: Difference) -> Result<Self> {
-        let head = &difference.head;
+    pub fn new(head: &Head) -> Result<Self> {
         let forest = head.forest()?;
         let said: Vec<Said> = match &head.body {
             Body::Full => (0..).zip(&forest.trees).map(|(tree, shape)| (tree, 0..shape.chunks(), None)).collect(),
@@ -58,20 +58,23 @@ impl Checked {
             }
         };
         let pieces = pieces(&forest, said);
-        let known =
-            Self { first_pieces: first_pieces(&forest, &pieces), trees: trees(head)?, difference, forest, pieces };
-        known.check_length()?;
+        let &Head { checkpoint, chunk_bytes, data_bytes, .. } = head;
+        let (first_pieces, trees) = (first_pieces(&forest, &pieces), trees(head)?);
+        let known = Self { checkpoint, chunk_bytes, forest, pieces, first_pieces, trees };
+        known.check_length(data_bytes)?;
         Ok(known)
     }
 
-    /// The bytes stored must be as many as it says, and as many as it takes.
-    fn check_length(&self) -> Result<()> {
+    /// The bytes stored must be as many as it takes.
+    fn check_length(&self, stored: u64) -> Result<()> {
         let here = self.pieces.iter().filter(|piece| matches!(piece.place, Place::Here(_)));
         let needed: u64 = here.map(|piece| self.bytes(piece.tree, &piece.chunks)).sum();
-        let stored = self.difference.data.len() as u64;
-        let is_right = needed == stored && needed == self.difference.head.data_bytes;
-        let wrong = || self.difference.head.corrupt(format!("{stored} bytes are stored, and {needed} should be"));
-        is_right.then_some(()).ok_or_else(wrong)
+        let wrong = || self.corrupt(format!("{stored} bytes are stored, and {needed} should be"));
+        (needed == stored).then_some(()).ok_or_else(wrong)
+    }
+
+    pub fn corrupt(&self, what: impl Into<String>) -> Error {
+        Error::Corrupt { checkpoint: self.checkpoint, what: what.into() }
     }
 
     /// What it says nothing of must be as `newest` has it.
@@ -79,7 +82,7 @@ impl Checked {
     /// # Errors
     /// [`super::Error::Corrupt`].
     pub fn check_unsaid(&self, newest: Option<&Self>) -> Result<()> {
-        let newest = newest.filter(|newest| newest.difference.head.chunk_bytes == self.difference.head.chunk_bytes);
+        let newest = newest.filter(|newest| newest.chunk_bytes == self.chunk_bytes);
         for (at, tree) in self.forest.trees.iter().enumerate() {
             let before = newest.and_then(|newest| Some(&newest.forest.trees[newest.tree_of_region(tree.region.id)?]));
             let is_there = |chunks: &Range<u32>| {
@@ -99,7 +102,7 @@ impl Checked {
 
     /// The error that nobody knows what some chunks are.
     pub fn unsaid(&self, tree: &Tree, chunks: &Range<u32>) -> Error {
-        self.difference.head.corrupt(format!("nothing says what chunks {chunks:?} of region {} are", tree.region.id))
+        self.corrupt(format!("nothing says what chunks {chunks:?} of region {} are", tree.region.id))
     }
 
     /// The tree of a region: its position.
@@ -122,11 +125,11 @@ impl Checked {
         bytes(&self.forest.trees[tree], chunks)
     }
 
-    /// So many bytes of a piece after some of its chunks, if they are stored here.
-    pub fn stored_in(&self, piece: &Piece, skipped_chunks: u32, length: u64) -> Option<&[u8]> {
+    /// Where so many bytes of a piece are, after some of its chunks, in the data of this difference, if they are there.
+    pub fn stored_in(&self, piece: &Piece, skipped_chunks: u32, length: u64) -> Option<Range<u64>> {
         let Place::Here(offset) = piece.place else { return None };
-        let offset = offset + u64::from(skipped_chunks) * u64::from(self.difference.head.chunk_bytes);
-        self.difference.data.get(offset as usize..(offset + length) as usize)
+        let from = offset + u64::from(skipped_chunks) * u64::from(self.chunk_bytes);
+        Some(from..from + length)
     }
 }
 

@@ -18,15 +18,27 @@ use super::{
 const RANGE_BYTES: u64 = 1 << 20;
 
 /// Bytes of a region, where they are stored.
-#[derive(Clone, Debug)]
-pub(super) struct Stored<'a> {
-    /// Offset in the region.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stored {
+    /// Offset of the first one in the region.
     pub offset: u64,
-    pub bytes: &'a [u8],
+    /// The bytes, counted in the data of a difference.
+    pub bytes: Range<u64>,
+    /// The checkpoint of that difference.
+    pub checkpoint: u32,
     /// The checkpoint whose difference says so.
     pub said_by: u32,
-    /// The one that has the bytes.
-    pub checkpoint: u32,
+}
+
+impl Stored {
+    /// Leaves those that are in this range of the region, which has some of them.
+    pub(super) fn clip(&mut self, range: &Range<u64>) {
+        let behind = self.offset + (self.bytes.end - self.bytes.start);
+        self.bytes.end -= behind.saturating_sub(range.end);
+        let skipped = range.start.saturating_sub(self.offset);
+        self.offset += skipped;
+        self.bytes.start += skipped;
+    }
 }
 
 /// Finds the bytes of one checkpoint.
@@ -36,17 +48,17 @@ pub(super) struct Plan<'a> {
     pub wanted: &'a Checked,
 }
 
-impl<'a> Plan<'a> {
+impl Plan<'_> {
     /// Ranges of the chunks of a tree, and of their bytes, in order. All but the last have the same number of bytes.
     pub fn ranges(self, tree: &Tree) -> impl IndexedParallelIterator<Item = Range<u32>> {
-        let each = (RANGE_BYTES / u64::from(self.wanted.difference.head.chunk_bytes)) as u32;
+        let each = (RANGE_BYTES / u64::from(self.wanted.chunk_bytes)) as u32;
         let chunks = tree.chunks();
         (0..chunks.div_ceil(each)).into_par_iter().map(move |at| at * each..chunks.min((at + 1).saturating_mul(each)))
     }
 
     /// Bytes of every range but the last.
     pub fn range_bytes(self) -> usize {
-        let chunk_bytes = u64::from(self.wanted.difference.head.chunk_bytes);
+        let chunk_bytes = u64::from(self.wanted.chunk_bytes);
         (RANGE_BYTES / chunk_bytes * chunk_bytes) as usize
     }
 
@@ -54,9 +66,9 @@ impl<'a> Plan<'a> {
     ///
     /// # Errors
     /// [`super::Error::Corrupt`] when that is nowhere, or of another length.
-    pub fn stored(self, tree: &Tree, chunks: Range<u32>) -> Result<Vec<Stored<'a>>> {
+    pub fn stored(self, tree: &Tree, chunks: Range<u32>) -> Result<Vec<Stored>> {
         let (mut missing, mut stored) = (vec![chunks], Vec::new());
-        for (&said_by, known) in self.differences.range(..=self.wanted.difference.head.checkpoint).rev() {
+        for (&said_by, known) in self.differences.range(..=self.wanted.checkpoint).rev() {
             if missing.is_empty() {
                 break;
             }
@@ -66,34 +78,34 @@ impl<'a> Plan<'a> {
                 let is_as_long = known.forest.trees[at].bytes_of_chunks(chunks.clone()) == bytes;
                 let found = resolve(self.differences, known, piece, &chunks).filter(|_| is_as_long);
                 let (checkpoint, bytes_there) = found.ok_or_else(|| self.wanted.unsaid(tree, &chunks))?;
-                stored.push(Stored { offset: bytes.start, bytes: bytes_there, said_by, checkpoint });
+                stored.push(Stored { offset: bytes.start, bytes: bytes_there, checkpoint, said_by });
             }
         }
         missing.first().map_or(Ok(stored), |chunks| Err(self.wanted.unsaid(tree, chunks)))
     }
 }
 
-/// The bytes of some chunks of a piece, and the checkpoint with which they are stored.
-pub(super) fn resolve<'a>(
-    differences: &'a BTreeMap<u32, Checked>,
-    known: &'a Checked,
+/// Where the bytes of some chunks of a piece are: with which checkpoint, and where in its data.
+pub(super) fn resolve(
+    differences: &BTreeMap<u32, Checked>,
+    known: &Checked,
     piece: &Piece,
     chunks: &Range<u32>,
-) -> Option<(u32, &'a [u8])> {
+) -> Option<(u32, Range<u64>)> {
     let skipped = chunks.start - piece.chunks.start;
     let length = known.bytes(piece.tree, chunks);
     let source = match piece.place {
-        Place::Here(_) => return Some((known.difference.head.checkpoint, known.stored_in(piece, skipped, length)?)),
+        Place::Here(_) => return Some((known.checkpoint, known.stored_in(piece, skipped, length)?)),
         Place::There(source) => source,
     };
-    let there = match source.checkpoint == known.difference.head.checkpoint {
+    let there = match source.checkpoint == known.checkpoint {
         true => known,
         false => differences.get(&source.checkpoint)?,
     };
     let at = there.forest.tree_of(source.node)?;
     let from = there.forest.trees[at].chunks_below(source.node);
     let is_as_long = there.bytes(at, &from) == known.bytes(piece.tree, &piece.chunks);
-    if !is_as_long || there.difference.head.chunk_bytes != known.difference.head.chunk_bytes {
+    if !is_as_long || there.chunk_bytes != known.chunk_bytes {
         return None;
     }
     let first = from.start + skipped;
