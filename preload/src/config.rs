@@ -6,7 +6,10 @@
 
 use core::ffi::{CStr, c_char};
 
-use ckpt_wire::{Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1, PATH_BYTES, TEXT_BYTES};
+use ckpt_wire::{
+    CHUNK_BYTES_DEFAULT, Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1, METHOD_PAGES, METHOD_TREE, PATH_BYTES,
+    TEXT_BYTES, TREE_MIN_BYTES_DEFAULT, is_chunk_length,
+};
 
 use crate::numbers::{parse_bytes, parse_decimal, parse_hex, parse_interval_ms};
 use crate::settings::Settings;
@@ -61,6 +64,7 @@ pub fn apply(settings: &Settings<'_>, control: &mut Control) -> Result<(), Reaso
             .filter(|&keep| keep > 0)
             .ok_or_else(|| unreadable(b"CKPT_KEEP", text, b"a number from 1 on"))?,
     };
+    apply_method(settings, control)?;
     write_absolute(b"CKPT_DIR", &mut control.dir, settings.dir.unwrap_or(DIR_DEFAULT))?;
     if let Some(path) = settings.log {
         write_absolute(b"CKPT_LOG", &mut control.log, path)?;
@@ -76,6 +80,31 @@ pub fn apply(settings: &Settings<'_>, control: &mut Control) -> Result<(), Reaso
         return Err(reason);
     }
     write_name(settings.name, &mut control.name);
+    Ok(())
+}
+
+/// How large memory is stored.
+fn apply_method(settings: &Settings<'_>, control: &mut Control) -> Result<(), Reason> {
+    control.method = match settings.method {
+        None | Some(b"pages") => METHOD_PAGES,
+        Some(b"tree") => METHOD_TREE,
+        Some(text) => return Err(unreadable(b"CKPT_METHOD", text, b"pages or tree")),
+    };
+    control.chunk_bytes = match settings.chunk {
+        None => CHUNK_BYTES_DEFAULT,
+        Some(text) => parse_decimal(text)
+            .filter(|&bytes| is_chunk_length(bytes))
+            .ok_or_else(|| unreadable(b"CKPT_CHUNK", text, b"32 to 4096 bytes, in steps of 4"))?,
+    };
+    control.tree_min_bytes = match settings.tree_min {
+        None => TREE_MIN_BYTES_DEFAULT,
+        Some(text) => parse_bytes(text).ok_or_else(|| unreadable(b"CKPT_TREE_MIN", text, b"16M, 1G or bytes"))?,
+    };
+    control.verify_matches = match settings.verify_matches {
+        None | Some(b"no") => 0,
+        Some(b"yes") => 1,
+        Some(text) => return Err(unreadable(b"CKPT_VERIFY_MATCHES", text, b"yes or no")),
+    };
     Ok(())
 }
 

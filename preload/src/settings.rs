@@ -3,8 +3,8 @@
 use core::ffi::c_char;
 
 use ckpt_wire::{
-    ENV_AGENT, ENV_AGENT_PID, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_JOB, ENV_KEEP, ENV_LOG, ENV_MEMORY, ENV_NAME,
-    ENV_SIGNAL,
+    ENV_AGENT, ENV_AGENT_PID, ENV_CHUNK, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_JOB, ENV_KEEP, ENV_LOG, ENV_MEMORY,
+    ENV_METHOD, ENV_NAME, ENV_SIGNAL, ENV_TREE_MIN, ENV_VERIFY_MATCHES,
 };
 
 /// The values of our variables, each field the one of its name; an empty value counts as none.
@@ -21,6 +21,10 @@ pub struct Settings<'a> {
     pub agent_pid: Option<&'a [u8]>,
     pub keep: Option<&'a [u8]>,
     pub digest: Option<&'a [u8]>,
+    pub method: Option<&'a [u8]>,
+    pub chunk: Option<&'a [u8]>,
+    pub tree_min: Option<&'a [u8]>,
+    pub verify_matches: Option<&'a [u8]>,
 }
 
 impl<'a> Settings<'a> {
@@ -53,6 +57,10 @@ impl<'a> Settings<'a> {
             (ENV_AGENT_PID, &mut self.agent_pid),
             (ENV_KEEP, &mut self.keep),
             (ENV_DIGEST, &mut self.digest),
+            (ENV_METHOD, &mut self.method),
+            (ENV_CHUNK, &mut self.chunk),
+            (ENV_TREE_MIN, &mut self.tree_min),
+            (ENV_VERIFY_MATCHES, &mut self.verify_matches),
         ]
         .into_iter()
         .find_map(|(known, slot)| (known.as_bytes() == name).then_some(slot))

@@ -114,6 +114,29 @@ fn what_is_kept_is_a_number_from_one_on() {
 }
 
 #[test]
+fn the_method_is_one_of_two_with_chunks_of_a_length_that_an_engine_takes() {
+    let of = |variables: &[(&str, &str)]| {
+        let control = control_with(variables);
+        ["method", "chunk_bytes", "tree_min_bytes", "verify_matches"].map(|name| control[name].clone())
+    };
+    assert_eq!(of(&[]), ["0", "128", "16777216", "0"]);
+    assert_eq!(of(&[("CKPT_METHOD", "pages"), ("CKPT_VERIFY_MATCHES", "no")]), ["0", "128", "16777216", "0"]);
+    let all = [("CKPT_METHOD", "tree"), ("CKPT_CHUNK", "36"), ("CKPT_TREE_MIN", "1M"), ("CKPT_VERIFY_MATCHES", "yes")];
+    assert_eq!(of(&all), ["1", "36", "1048576", "1"]);
+    for (name, wrong) in [
+        ("CKPT_METHOD", "Tree"),
+        ("CKPT_CHUNK", "31"),
+        ("CKPT_CHUNK", "130"),
+        ("CKPT_CHUNK", "8192"),
+        ("CKPT_CHUNK", "1K"),
+        ("CKPT_TREE_MIN", "0"),
+        ("CKPT_VERIFY_MATCHES", "1"),
+    ] {
+        assert!(refusal_with(name, wrong).starts_with(&format!("{name}: cannot read")), "{name} {wrong}");
+    }
+}
+
+#[test]
 fn the_digest_is_one_of_two() {
     for (name, number) in [("sha1", "1"), ("blake3", "2"), ("", "0")] {
         let control = control_with(&[("CKPT_DIGEST", name)]);

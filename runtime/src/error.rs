@@ -7,6 +7,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use ckpt_kernels::merkle;
 use ckpt_store::StoreError;
 use nix::errno::Errno;
 
@@ -111,6 +112,10 @@ pub enum Error {
         why: String,
     },
 
+    /// A difference finer than pages could not be found, or what is stored of one cannot be used.
+    #[error("memory stored by --method tree: {0}")]
+    Difference(#[from] merkle::Error),
+
     /// The command line asks for something that does not make sense.
     #[error("{0}")]
     Usage(String),
@@ -174,6 +179,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Store(StoreError::Corrupt { .. }) | Error::BadImage { .. } => exit_code::CORRUPT,
+            Error::Difference(merkle::Error::Corrupt { .. } | merkle::Error::NoSuchRegion { .. }) => exit_code::CORRUPT,
             Error::Store(
                 StoreError::Io { .. }
                 | StoreError::NoRoom { .. }

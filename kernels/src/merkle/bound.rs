@@ -58,7 +58,8 @@ impl Room<'_> {
         is_short.then_some(Shortage { asked: self.asked, needed, allowed: self.allowed, forgotten })
     }
 
-    fn holds(&self, method: Method, found: usize) -> bool {
+    /// Whether there is room for all that a method could add when so many chunks are not as they were.
+    pub fn holds(&self, method: Method, found: usize) -> bool {
         self.bytes(method, found) <= self.allowed
     }
 

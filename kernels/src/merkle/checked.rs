@@ -1,4 +1,4 @@
-//! A difference whose numbers have been checked, as pieces of regions.
+//! The head of a difference, its numbers checked, as pieces of regions.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -8,14 +8,15 @@ use std::{
 use rayon::prelude::*;
 
 use super::{
-    Body, Difference, Error, Head, Result, Source,
+    Body, Error, Head, Result, Source,
     forest::{Forest, Tree},
 };
 
-/// A difference whose numbers have been checked.
+/// A head whose numbers have been checked. It says where bytes are, and has none.
 #[derive(Clone)]
 pub(super) struct Checked {
-    pub difference: Difference,
+    pub checkpoint: u32,
+    pub chunk_bytes: u32,
     pub forest: Forest,
     /// What it says, in the order of trees and of chunks. No chunk is in two of them.
     pieces: Vec<Piece>,
@@ -50,8 +51,7 @@ type Said = (usize, Range<u32>, Option<(Source, usize)>);
 impl Checked {
     /// # Errors
     /// [`super::Error::Corrupt`], [`super::Error::TooLarge`].
-    pub fn new(difference: Difference) -> Result<Self> {
-        let head = &difference.head;
+    pub fn new(head: &Head) -> Result<Self> {
         let forest = head.forest()?;
         let said: Vec<Said> = match &head.body {
             Body::Full => (0..).zip(&forest.trees).map(|(tree, shape)| (tree, 0..shape.chunks(), None)).collect(),
@@ -63,20 +63,23 @@ impl Checked {
             }
         };
         let pieces = pieces(&forest, said);
-        let known =
-            Self { first_pieces: first_pieces(&forest, &pieces), trees: trees(head)?, difference, forest, pieces };
-        known.check_length()?;
+        let &Head { checkpoint, chunk_bytes, data_bytes, .. } = head;
+        let (first_pieces, trees) = (first_pieces(&forest, &pieces), trees(head)?);
+        let known = Self { checkpoint, chunk_bytes, forest, pieces, first_pieces, trees };
+        known.check_length(data_bytes)?;
         Ok(known)
     }
 
-    /// The bytes stored must be as many as it says, and as many as it takes.
-    fn check_length(&self) -> Result<()> {
+    /// The bytes stored must be as many as it takes.
+    fn check_length(&self, stored: u64) -> Result<()> {
         let here = self.pieces.iter().filter(|piece| matches!(piece.place, Place::Here(_)));
         let needed: u64 = here.map(|piece| self.bytes(piece.tree, &piece.chunks)).sum();
-        let stored = self.difference.data.len() as u64;
-        let is_right = needed == stored && needed == self.difference.head.data_bytes;
-        let wrong = || self.difference.head.corrupt(format!("{stored} bytes are stored, and {needed} should be"));
-        is_right.then_some(()).ok_or_else(wrong)
+        let wrong = || self.corrupt(format!("{stored} bytes are stored, and {needed} should be"));
+        (needed == stored).then_some(()).ok_or_else(wrong)
+    }
+
+    pub fn corrupt(&self, what: impl Into<String>) -> Error {
+        Error::Corrupt { checkpoint: self.checkpoint, what: what.into() }
     }
 
     /// What it says nothing of must be as `newest` has it.
@@ -84,7 +87,7 @@ impl Checked {
     /// # Errors
     /// [`super::Error::Corrupt`].
     pub fn check_unsaid(&self, newest: Option<&Self>) -> Result<()> {
-        let newest = newest.filter(|newest| newest.difference.head.chunk_bytes == self.difference.head.chunk_bytes);
+        let newest = newest.filter(|newest| newest.chunk_bytes == self.chunk_bytes);
         for (at, tree) in self.forest.trees.iter().enumerate() {
             let before = newest.and_then(|newest| Some(&newest.forest.trees[newest.tree_of_region(tree.region.id)?]));
             let is_there = |chunks: &Range<u32>| {
@@ -118,10 +121,10 @@ impl Checked {
             .collect();
         sources.into_par_iter().try_for_each(|(source, level, bytes)| {
             let is_there = self.at(source, differences).is_some_and(|there| {
-                let are_chunks_alike = there.difference.head.chunk_bytes == self.difference.head.chunk_bytes;
+                let are_chunks_alike = there.chunk_bytes == self.chunk_bytes;
                 are_chunks_alike && there.has(source, level, bytes)
             });
-            let lost = || self.difference.head.corrupt(format!("it refers to {source:?}, where that is not stored"));
+            let lost = || self.corrupt(format!("it refers to {source:?}, where that is not stored"));
             is_there.then_some(()).ok_or_else(lost)
         })
     }
@@ -146,7 +149,7 @@ impl Checked {
 
     /// The difference that a source is in, which may be this one.
     pub fn at<'a>(&'a self, source: Source, differences: &'a BTreeMap<u32, Self>) -> Option<&'a Self> {
-        match source.checkpoint == self.difference.head.checkpoint {
+        match source.checkpoint == self.checkpoint {
             true => Some(self),
             false => differences.get(&source.checkpoint),
         }
@@ -168,12 +171,17 @@ impl Checked {
 
     /// The error that nobody knows what some chunks are.
     pub fn unsaid(&self, tree: &Tree, chunks: &Range<u32>) -> Error {
-        self.difference.head.corrupt(format!("nothing says what chunks {chunks:?} of region {} are", tree.region.id))
+        self.corrupt(format!("nothing says what chunks {chunks:?} of region {} are", tree.region.id))
     }
 
     /// The tree of a region: its position.
     pub fn tree_of_region(&self, id: u64) -> Option<usize> {
         self.trees.get(&id).copied()
+    }
+
+    /// What it says.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
     }
 
     /// What it says of the chunks of a tree.
@@ -186,11 +194,11 @@ impl Checked {
         bytes(&self.forest.trees[tree], chunks)
     }
 
-    /// So many bytes of a piece after some of its chunks, if they are stored here.
-    pub fn stored_in(&self, piece: &Piece, skipped_chunks: u32, length: u64) -> Option<&[u8]> {
+    /// Where so many bytes of a piece are, after some of its chunks, in the data of this difference, if they are there.
+    pub fn stored_in(&self, piece: &Piece, skipped_chunks: u32, length: u64) -> Option<Range<u64>> {
         let Place::Here(offset) = piece.place else { return None };
-        let offset = offset + u64::from(skipped_chunks) * u64::from(self.difference.head.chunk_bytes);
-        self.difference.data.get(offset as usize..(offset + length) as usize)
+        let from = offset + u64::from(skipped_chunks) * u64::from(self.chunk_bytes);
+        Some(from..from + length)
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
 const MAGIC: [u8; 8] = *b"ckptdiff";
 const VERSION: u16 = 0;
 const HEADER_BYTES: usize = 64;
-const TRAILER_BYTES: u64 = 4;
+const TRAILER_BYTES: usize = 4;
 /// In the place of the checkpoint before when there is none.
 const NONE: u32 = u32::MAX;
 
@@ -23,8 +23,71 @@ const CHANGED: u8 = 1;
 const NODES: u8 = 2;
 
 impl Head {
+    /// What [`Head::encode`] gave; also returns what follows it.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for anything else.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8])> {
+        let corrupt = |what: &str| Error::Corrupt { checkpoint: NONE, what: what.into() };
+        let (header, mut rest) =
+            bytes.split_first_chunk::<HEADER_BYTES>().ok_or_else(|| corrupt("it ends in its header"))?;
+        if header[..8] != MAGIC {
+            return Err(corrupt("it does not begin as a difference does"));
+        }
+        if header[8..10] != VERSION.to_le_bytes() {
+            return Err(corrupt("it is of another version"));
+        }
+        let number = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let [chunk_bytes, checkpoint, previous, regions, firsts, groups, shifts] =
+            [12, 16, 20, 24, 28, 32, 36].map(number);
+        let data_bytes = u64::from(number(40)) | u64::from(number(44)) << 32;
+        let corrupt = |what: String| Error::Corrupt { checkpoint, what };
+        let is_counted = header[10] == NODES || [firsts, groups, shifts] == [0; 3];
+        if !is_counted || header[11] != 0 || header[48..HEADER_BYTES - 4].iter().any(|byte| *byte != 0) {
+            return Err(corrupt("what should be zero in its header is not".into()));
+        }
+        super::check_chunk_bytes(chunk_bytes).map_err(|error| corrupt(error.to_string()))?;
+        let mut take = |what: &str, count: u64, each: u64| {
+            let length = usize::try_from(count * each).unwrap_or(usize::MAX);
+            let (taken, behind) =
+                rest.split_at_checked(length).ok_or_else(|| corrupt(format!("it ends before {count} {what}")))?;
+            rest = behind;
+            Ok(taken)
+        };
+        let regions: Vec<RegionShape> =
+            pairs_of_u64(take("regions", regions.into(), 16)?).map(|(id, bytes)| RegionShape { id, bytes }).collect();
+        let mut metadata_bytes = regions.len() * 16;
+        let body = match header[10] {
+            FULL => Body::Full,
+            CHANGED => {
+                let chunks = Forest::new(chunk_bytes, regions.iter().copied())?.chunks();
+                let words = take("words of bits", chunks.div_ceil(64).into(), 8)?;
+                metadata_bytes += words.len();
+                Body::Changed(words.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
+            }
+            NODES => {
+                let firsts = take("first occurrences", firsts.into(), 4)?;
+                let groups = take("checkpoints", groups.into(), 8)?;
+                let shifts = take("references", shifts.into(), 8)?;
+                metadata_bytes += firsts.len() + groups.len() + shifts.len();
+                let firsts = firsts.as_chunks().0.iter().map(|node| u32::from_le_bytes(*node)).collect();
+                let shifts = grouped(groups, shifts).ok_or_else(|| corrupt("its references are miscounted".into()))?;
+                Body::Nodes { firsts, shifts }
+            }
+            kind => return Err(corrupt(format!("its body is of kind {kind}"))),
+        };
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&header[..HEADER_BYTES - 4]);
+        crc.update(&bytes[HEADER_BYTES..HEADER_BYTES + metadata_bytes]);
+        if crc.finalize() != number(HEADER_BYTES - 4) {
+            return Err(corrupt("the checksum of what describes it is another".into()));
+        }
+        let previous = (previous != NONE).then_some(previous);
+        Ok((Self { checkpoint, previous, chunk_bytes, regions, body, data_bytes }, rest))
+    }
+
     /// What stands in front of the data.
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let (kind, counts, metadata) = self.metadata();
         let mut encoded = Vec::with_capacity(HEADER_BYTES + metadata.len());
         encoded.extend_from_slice(&MAGIC);
@@ -88,71 +151,20 @@ impl Difference {
     /// # Errors
     /// [`Error::Corrupt`] for anything else.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let corrupt = |what: &str| Error::Corrupt { checkpoint: NONE, what: what.into() };
-        let (header, mut rest) =
-            bytes.split_first_chunk::<HEADER_BYTES>().ok_or_else(|| corrupt("it ends in its header"))?;
-        if header[..8] != MAGIC {
-            return Err(corrupt("it does not begin as a difference does"));
+        let (head, rest) = Head::decode(bytes)?;
+        let data_bytes = usize::try_from(head.data_bytes).unwrap_or(usize::MAX);
+        let (data, trailer) = rest
+            .split_at_checked(data_bytes)
+            .ok_or_else(|| head.corrupt(format!("it ends before {data_bytes} bytes of data")))?;
+        let (trailer, behind) =
+            trailer.split_first_chunk::<TRAILER_BYTES>().ok_or_else(|| head.corrupt("it ends before its trailer"))?;
+        if !behind.is_empty() {
+            return Err(head.corrupt(format!("{} bytes follow it", behind.len())));
         }
-        if header[8..10] != VERSION.to_le_bytes() {
-            return Err(corrupt("it is of another version"));
+        if crc32(data).finalize().to_le_bytes() != *trailer {
+            return Err(head.corrupt("the checksum of its data is another"));
         }
-        let number = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        let [chunk_bytes, checkpoint, previous, regions, firsts, groups, shifts] =
-            [12, 16, 20, 24, 28, 32, 36].map(number);
-        let data_bytes = u64::from(number(40)) | u64::from(number(44)) << 32;
-        let corrupt = |what: String| Error::Corrupt { checkpoint, what };
-        let is_counted = header[10] == NODES || [firsts, groups, shifts] == [0; 3];
-        if !is_counted || header[11] != 0 || header[48..HEADER_BYTES - 4].iter().any(|byte| *byte != 0) {
-            return Err(corrupt("what should be zero in its header is not".into()));
-        }
-        super::check_chunk_bytes(chunk_bytes).map_err(|error| corrupt(error.to_string()))?;
-        let mut take = |what: &str, count: u64, each: u64| {
-            let length = usize::try_from(count * each).unwrap_or(usize::MAX);
-            let (taken, behind) =
-                rest.split_at_checked(length).ok_or_else(|| corrupt(format!("it ends before {count} {what}")))?;
-            rest = behind;
-            Ok(taken)
-        };
-        let regions: Vec<RegionShape> =
-            pairs_of_u64(take("regions", regions.into(), 16)?).map(|(id, bytes)| RegionShape { id, bytes }).collect();
-        let mut metadata_bytes = regions.len() * 16;
-        let body = match header[10] {
-            FULL => Body::Full,
-            CHANGED => {
-                let chunks = Forest::new(chunk_bytes, regions.iter().copied())?.chunks();
-                let words = take("words of bits", chunks.div_ceil(64).into(), 8)?;
-                metadata_bytes += words.len();
-                Body::Changed(words.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
-            }
-            NODES => {
-                let firsts = take("first occurrences", firsts.into(), 4)?;
-                let groups = take("checkpoints", groups.into(), 8)?;
-                let shifts = take("references", shifts.into(), 8)?;
-                metadata_bytes += firsts.len() + groups.len() + shifts.len();
-                let firsts = firsts.as_chunks().0.iter().map(|node| u32::from_le_bytes(*node)).collect();
-                let shifts = grouped(groups, shifts).ok_or_else(|| corrupt("its references are miscounted".into()))?;
-                Body::Nodes { firsts, shifts }
-            }
-            kind => return Err(corrupt(format!("its body is of kind {kind}"))),
-        };
-        let data = take("bytes of data", data_bytes, 1)?;
-        let trailer = take("bytes of its trailer", TRAILER_BYTES, 1)?;
-        if !rest.is_empty() {
-            return Err(corrupt(format!("{} bytes follow it", rest.len())));
-        }
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(&header[..HEADER_BYTES - 4]);
-        crc.update(&bytes[HEADER_BYTES..HEADER_BYTES + metadata_bytes]);
-        if crc.finalize() != number(HEADER_BYTES - 4) {
-            return Err(corrupt("the checksum of what describes it is another".into()));
-        }
-        if crc32(data).finalize().to_le_bytes() != trailer {
-            return Err(corrupt("the checksum of its data is another".into()));
-        }
-        let previous = (previous != NONE).then_some(previous);
-        let head = Head { checkpoint, previous, chunk_bytes, regions, body, data_bytes };
-        Ok(Self { head, data: data.to_vec() })
+        Ok(Self { data: data.to_vec(), head })
     }
 }
 

@@ -1,15 +1,19 @@
 //! Finding differences on the CPU, on all cores.
 
 use super::{
-    Body, Error, Head, Method, Result, Shift, Shortage, Sink, Source,
+    Body, Error, Head, Live, Memory, Method, Result, Shift, Shortage, Sink, Source,
     bound::Room,
     check_chunk_bytes, check_ids, check_order,
-    forest::{Forest, RegionShape},
+    forest::{Forest, RegionShape, Tree},
     found::{Found, Previous, found},
     history::History,
     joined::{Written, joined, unjoined},
     pieces::Pieces,
+    survey::{Survey, Surveyor},
 };
+
+/// Of the bound on what is held, so much may be taken besides, by lists, while regions are read in pieces.
+const LISTS: u64 = 3;
 
 /// A region's bytes as they are now.
 #[derive(Clone, Copy, Debug)]
@@ -92,26 +96,20 @@ impl Engine {
         regions: &[Region<'_>],
         sink: &mut dyn Sink,
     ) -> Result<Taken> {
-        let forest = self.forest(checkpoint, regions)?;
-        let allowed = self.bound.unwrap_or(u64::MAX);
-        let mut room = Room { asked: method, allowed, forest: &forest, seen: self.history.len() };
-        let forgotten = if room.is_taken_by_history() { std::mem::take(&mut self.history).len() } else { 0 };
-        room.seen -= forgotten;
+        check_order(self.last, checkpoint)?;
+        let shapes: Vec<_> =
+            regions.iter().map(|region| RegionShape { id: region.id, bytes: region.bytes.len() as u64 }).collect();
+        check_ids(&shapes)?;
+        let forest = Forest::new(self.chunk_bytes, shapes.iter().copied())?;
+        let (room, forgotten) = self.room(method, &forest);
         let mut found = match room.best(0) {
             Method::Full => Vec::new(),
             _ => found(checkpoint, self.chunk_bytes, &forest, regions, self.previous.as_ref()),
         };
         let (method, shortage) = (room.best(found.len()), room.shortage(found.len(), forgotten));
-        let mut pieces = Pieces::of(regions);
+        let mut pieces = Pieces::of(regions.iter().map(|region| &region.bytes as &dyn Memory).collect());
         let body = self.body(checkpoint, method, &forest, &mut found, &mut pieces);
-        let previous = self.previous.as_ref().map(|previous| previous.checkpoint).filter(|_| method != Method::Full);
-        let (chunk_bytes, data_bytes) = (self.chunk_bytes, pieces.bytes());
-        let regions = forest.trees.iter().map(|tree| tree.region).collect();
-        let head = Head { checkpoint, previous, chunk_bytes, regions, body, data_bytes };
-        if let Err(source) = sink.head(&head).and_then(|()| pieces.send(sink)) {
-            self.history.retain(|seen| seen < checkpoint);
-            return Err(Error::Sink { checkpoint, source });
-        }
+        let head = self.send(checkpoint, method, shapes, body, &pieces, sink)?;
         self.last = Some(checkpoint);
         // After Full nobody has looked at the chunks: at the next checkpoint none is known to be as before.
         let before = self.previous.take().filter(|_| method != Method::Full);
@@ -119,13 +117,90 @@ impl Engine {
         Ok(Taken { head, method, shortage })
     }
 
-    /// The trees over these regions, if they can be a checkpoint's.
-    fn forest(&self, checkpoint: u32, regions: &[Region<'_>]) -> Result<Forest> {
+    /// [`Engine::difference`] of regions that are read in pieces, and of which only what may have changed is read. Those that
+    /// the last checkpoint did not have are stored whole, as are those of which more has changed than a third of the bound
+    /// could list.
+    ///
+    /// # Errors
+    /// As of [`Engine::difference`], and when a region cannot be read.
+    pub fn difference_of(
+        &mut self,
+        checkpoint: u32,
+        method: Method,
+        regions: &[Live<'_>],
+        sink: &mut dyn Sink,
+    ) -> Result<Taken> {
         check_order(self.last, checkpoint)?;
-        let shape = |region: &Region<'_>| RegionShape { id: region.id, bytes: region.bytes.len() as u64 };
-        let shapes: Vec<_> = regions.iter().map(shape).collect();
+        let shapes: Vec<_> =
+            regions.iter().map(|live| RegionShape { id: live.id, bytes: live.memory.bytes() }).collect();
         check_ids(&shapes)?;
-        Forest::new(self.chunk_bytes, shapes)
+        let forest = Forest::new(self.chunk_bytes, shapes.iter().copied())?;
+        let (room, forgotten) = self.room(method, &forest);
+        let list_bytes = room.allowed / LISTS;
+        let surveyor = Surveyor { checkpoint, chunk_bytes: self.chunk_bytes, forest: &forest, regions, list_bytes };
+        let Survey { whole, mut found } = match room.best(0) {
+            Method::Full => Survey::default(),
+            _ => surveyor.survey(self.previous.as_mut())?,
+        };
+        let (method, shortage) = (room.best(found.len()), room.shortage(found.len(), forgotten));
+        let whole_chunks: usize = whole.iter().map(|(_, digests)| digests.len()).sum();
+        if method >= Method::List && room.holds(method, found.len() + whole_chunks) {
+            for (at, digests) in &whole {
+                self.history.learn(checkpoint, forest.trees[*at].chunk_nodes().start, digests);
+            }
+        }
+        let mut pieces = Pieces::of(regions.iter().map(|live| live.memory).collect());
+        let trees = whole.iter().map(|(at, _)| *at);
+        let body = match method {
+            Method::Full => self.body(checkpoint, method, &forest, &mut [], &mut pieces),
+            _ => {
+                let mut written = self.written(checkpoint, method, &forest, &mut found);
+                written.extend(trees.filter_map(|at| root(checkpoint, &forest.trees[at])));
+                written.sort_unstable_by_key(|written| written.chunk);
+                match method {
+                    Method::Basic => changed(&written, &forest, &mut pieces),
+                    _ => nodes(checkpoint, &written, &forest, &mut pieces),
+                }
+            }
+        };
+        let head = self.send(checkpoint, method, shapes, body, &pieces, sink)?;
+        self.last = Some(checkpoint);
+        let before = self.previous.take().filter(|_| method != Method::Full);
+        self.previous = (method != Method::Full).then(|| {
+            let mut before = before.unwrap_or_else(|| Previous::nothing(checkpoint));
+            whole.into_iter().for_each(|(at, digests)| before.learn(forest.trees[at].region.id, digests));
+            Previous::new(checkpoint, &forest, Some(before), &found)
+        });
+        Ok(Taken { head, method, shortage })
+    }
+
+    /// How much room there is, and how many digests of the history have been forgotten to make some.
+    fn room<'a>(&mut self, method: Method, forest: &'a Forest) -> (Room<'a>, usize) {
+        let allowed = self.bound.unwrap_or(u64::MAX);
+        let mut room = Room { asked: method, allowed, forest, seen: self.history.len() };
+        let forgotten = if room.is_taken_by_history() { std::mem::take(&mut self.history).len() } else { 0 };
+        room.seen -= forgotten;
+        (room, forgotten)
+    }
+
+    /// Hands all of a difference to the sink, and gives back its head.
+    fn send(
+        &mut self,
+        checkpoint: u32,
+        method: Method,
+        regions: Vec<RegionShape>,
+        body: Body,
+        pieces: &Pieces<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<Head> {
+        let previous = self.previous.as_ref().map(|previous| previous.checkpoint).filter(|_| method != Method::Full);
+        let (chunk_bytes, data_bytes) = (self.chunk_bytes, pieces.bytes());
+        let head = Head { checkpoint, previous, chunk_bytes, regions, body, data_bytes };
+        if let Err(source) = sink.head(&head).and_then(|()| pieces.send(sink)) {
+            self.history.retain(|seen| seen < checkpoint);
+            return Err(Error::Sink { checkpoint, source });
+        }
+        Ok(head)
     }
 
     /// What is stored of the chunks found, and which bytes those are.
@@ -142,31 +217,40 @@ impl Engine {
                 (0..).zip(&forest.trees).for_each(|(at, tree)| pieces.push(at, 0..tree.region.bytes));
                 Body::Full
             }
-            Method::Basic => changed(found, forest, pieces),
+            Method::Basic => changed(&self.written(checkpoint, method, forest, found), forest, pieces),
             Method::List | Method::Tree => {
-                self.history.claim(found);
-                let written = match method {
-                    Method::Tree => joined(checkpoint, forest, &mut self.history, found),
-                    _ => unjoined(checkpoint, forest, found),
-                };
-                nodes(checkpoint, &written, forest, pieces)
+                nodes(checkpoint, &self.written(checkpoint, method, forest, found), forest, pieces)
             }
+        }
+    }
+
+    /// What is to be said of the chunks found, by a method other than Full.
+    fn written(&mut self, checkpoint: u32, method: Method, forest: &Forest, found: &mut [Found]) -> Vec<Written> {
+        if method == Method::Basic {
+            return unjoined(checkpoint, forest, found);
+        }
+        self.history.claim(found);
+        match method {
+            Method::Tree => joined(checkpoint, forest, &mut self.history, found),
+            _ => unjoined(checkpoint, forest, found),
         }
     }
 }
 
-/// A bit for each chunk found.
-fn changed(mut found: &[Found], forest: &Forest, pieces: &mut Pieces<'_>) -> Body {
-    let mut bits = vec![0; forest.chunks().div_ceil(64) as usize];
-    for (at, tree) in forest.trees.iter().enumerate() {
-        let nodes = tree.chunk_nodes();
-        let (here, behind) = found.split_at(found.partition_point(|found| found.node < nodes.end));
-        for chunk in here.iter().map(|found| found.node - nodes.start) {
-            let bit = tree.first_chunk() + chunk;
-            bits[bit as usize / 64] |= 1 << (bit % 64);
-            pieces.push(at, tree.bytes_of_chunks(chunk..chunk + 1));
+/// A region that is stored whole.
+fn root(checkpoint: u32, tree: &Tree) -> Option<Written> {
+    let level = tree.level_count().checked_sub(1)?;
+    let node = tree.level(level).start;
+    Some(Written { chunk: tree.first_chunk(), node, level: level as u8, source: Source { checkpoint, node } })
+}
+
+/// A bit for each chunk found, and for all chunks of regions that are stored whole.
+fn changed(found: &[Written], forest: &Forest, pieces: &mut Pieces<'_>) -> Body {
+    let mut bits = vec![0_u64; forest.chunks().div_ceil(64) as usize];
+    for written in found {
+        for chunk in pieces.push_node(forest, written) {
+            bits[chunk as usize / 64] |= 1 << (chunk % 64);
         }
-        found = behind;
     }
     Body::Changed(bits)
 }

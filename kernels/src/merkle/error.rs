@@ -45,6 +45,14 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// A region cannot be read. The checkpoint has not been taken; the next one may have its number.
+    #[error("region {region} could not be read: {source}")]
+    Unreadable {
+        /// The region's id.
+        region: u64,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The lineage has no such checkpoint.
     #[error("the lineage has no checkpoint {checkpoint}")]
     NoSuchCheckpoint {

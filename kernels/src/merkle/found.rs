@@ -125,6 +125,26 @@ impl Previous {
         Self { checkpoint, digests: after }
     }
 
+    /// What the chunks of a region were.
+    pub fn of(&self, region: u64) -> Option<&[Digest]> {
+        self.digests.get(&region).map(Vec::as_slice)
+    }
+
+    /// What they were is not known any more.
+    pub fn forget(&mut self, region: u64) {
+        self.digests.remove(&region);
+    }
+
+    /// They were this.
+    pub fn learn(&mut self, region: u64, digests: Vec<Digest>) {
+        self.digests.insert(region, digests);
+    }
+
+    /// Nothing is known.
+    pub fn nothing(checkpoint: u32) -> Self {
+        Self { checkpoint, digests: HashMap::new() }
+    }
+
     /// Bytes that it takes for so many chunks.
     pub fn bytes_of(chunks: u32) -> u64 {
         u64::from(chunks) * size_of::<Digest>() as u64

@@ -77,6 +77,15 @@ impl History {
         known.into_iter().flatten().for_each(|(at, source)| found[at as usize].source = source);
     }
 
+    /// Remembers chunks that are all stored with a checkpoint, the first of which is that node, as far as they are new.
+    pub fn learn(&mut self, checkpoint: u32, first: u32, digests: &[Digest]) {
+        for (part, first) in digests.chunks(PART).zip((first..).step_by(PART)) {
+            let found =
+                |(node, digest): (u32, &Digest)| Found { node, source: Source { checkpoint, node }, digest: *digest };
+            self.claim(&mut (first..).zip(part).map(found).collect::<Vec<_>>());
+        }
+    }
+
     /// Forgets what was seen first in checkpoints that `stays` says no to.
     pub fn retain(&mut self, stays: impl Fn(u32) -> bool) {
         for table in &mut self.0 {

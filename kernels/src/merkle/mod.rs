@@ -18,8 +18,9 @@
 //! - Digests of nodes are seeded with their level: no data can have the digest of two others' digests.
 //! - Regions come, go, grow and shrink; a chunk is the same only if it is as long.
 //!
-//! A difference goes out while it is being found (sink.rs). It is restored by its lineage (lineage.rs), which also knows what
-//! may be forgotten.
+//! A region is a slice, or something that is read in pieces and may say what of it can have changed (memory.rs, survey.rs). A
+//! difference goes out while it is being found (sink.rs). It is restored by its lineage (lineage.rs), which also knows what
+//! may be forgotten; who keeps the data elsewhere asks where the bytes are (places.rs).
 
 mod bound;
 mod checked;
@@ -33,10 +34,13 @@ mod found;
 mod history;
 mod joined;
 mod lineage;
+mod memory;
 mod pieces;
+mod places;
 mod plan;
 mod refusals;
 mod sink;
+mod survey;
 mod verified;
 
 pub use bound::Shortage;
@@ -47,6 +51,9 @@ pub use error::{Error, Result};
 pub use forest::RegionShape;
 pub use history::Source;
 pub use lineage::{Lineage, Mismatch};
+pub use memory::{Live, Memory};
+pub use places::{Own, Places};
+pub use plan::Stored;
 pub(crate) use refusals::{check_chunk_bytes, check_ids, check_order};
 pub use sink::Sink;
 pub use verified::take_verified;

@@ -20,15 +20,27 @@ use super::{
 const RANGE_BYTES: u64 = 1 << 20;
 
 /// Bytes of a region, where they are stored.
-#[derive(Clone, Debug)]
-pub(super) struct Stored<'a> {
-    /// Offset in the region.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stored {
+    /// Offset of the first one in the region.
     pub offset: u64,
-    pub bytes: &'a [u8],
+    /// The bytes, counted in the data of a difference.
+    pub bytes: Range<u64>,
+    /// The checkpoint of that difference.
+    pub checkpoint: u32,
     /// The checkpoint whose difference says so.
     pub said_by: u32,
-    /// The one that has the bytes.
-    pub checkpoint: u32,
+}
+
+impl Stored {
+    /// Leaves those that are in this range of the region, which has some of them.
+    pub(super) fn clip(&mut self, range: &Range<u64>) {
+        let behind = self.offset + (self.bytes.end - self.bytes.start);
+        self.bytes.end -= behind.saturating_sub(range.end);
+        let skipped = range.start.saturating_sub(self.offset);
+        self.offset += skipped;
+        self.bytes.start += skipped;
+    }
 }
 
 /// Finds the bytes of one checkpoint.
@@ -38,17 +50,17 @@ pub(super) struct Plan<'a> {
     pub wanted: &'a Checked,
 }
 
-impl<'a> Plan<'a> {
+impl Plan<'_> {
     /// Ranges of the chunks of a tree, and of their bytes, in order. All but the last have the same number of bytes.
     pub fn ranges(self, tree: &Tree) -> impl IndexedParallelIterator<Item = Range<u32>> {
-        let each = (RANGE_BYTES / u64::from(self.wanted.difference.head.chunk_bytes)) as u32;
+        let each = (RANGE_BYTES / u64::from(self.wanted.chunk_bytes)) as u32;
         let chunks = tree.chunks();
         (0..chunks.div_ceil(each)).into_par_iter().map(move |at| at * each..chunks.min((at + 1).saturating_mul(each)))
     }
 
     /// Bytes of every range but the last.
     pub fn range_bytes(self) -> usize {
-        let chunk_bytes = u64::from(self.wanted.difference.head.chunk_bytes);
+        let chunk_bytes = u64::from(self.wanted.chunk_bytes);
         (RANGE_BYTES / chunk_bytes * chunk_bytes) as usize
     }
 
@@ -56,9 +68,9 @@ impl<'a> Plan<'a> {
     ///
     /// # Errors
     /// [`super::Error::Corrupt`] when that is nowhere, or of another length.
-    pub fn stored(self, tree: &Tree, chunks: Range<u32>) -> Result<Vec<Stored<'a>>> {
+    pub fn stored(self, tree: &Tree, chunks: Range<u32>) -> Result<Vec<Stored>> {
         let (mut missing, mut stored) = (vec![chunks], Vec::new());
-        for (&said_by, known) in self.differences.range(..=self.wanted.difference.head.checkpoint).rev() {
+        for (&said_by, known) in self.differences.range(..=self.wanted.checkpoint).rev() {
             if missing.is_empty() {
                 break;
             }
@@ -67,9 +79,10 @@ impl<'a> Plan<'a> {
                 let bytes = tree.bytes_of_chunks(chunks.clone());
                 let is_as_long = known.forest.trees[at].bytes_of_chunks(chunks.clone()) == bytes;
                 let mut offset = bytes.start;
-                let mut push = |checkpoint, bytes: &'a [u8]| {
-                    stored.push(Stored { offset, bytes, said_by, checkpoint });
-                    offset += bytes.len() as u64;
+                let mut push = |checkpoint, bytes: Range<u64>| {
+                    let length = bytes.end - bytes.start;
+                    stored.push(Stored { offset, bytes, checkpoint, said_by });
+                    offset += length;
                 };
                 let found = is_as_long.then(|| resolve(self.differences, known, piece, &chunks, &mut push)).flatten();
                 found.ok_or_else(|| self.wanted.unsaid(tree, &chunks))?;
@@ -79,18 +92,18 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Hands over the bytes of some chunks of a piece in their order, with the checkpoint with which they are stored. Nothing, if
-/// they are not where they should be.
-fn resolve<'a>(
-    differences: &'a BTreeMap<u32, Checked>,
-    known: &'a Checked,
+/// Says where the bytes of some chunks of a piece are, in their order: with which checkpoint, and where in its data. Nothing,
+/// if they are not where they should be.
+fn resolve(
+    differences: &BTreeMap<u32, Checked>,
+    known: &Checked,
     piece: &Piece,
     chunks: &Range<u32>,
-    push: &mut impl FnMut(u32, &'a [u8]),
+    push: &mut impl FnMut(u32, Range<u64>),
 ) -> Option<()> {
     let skipped = chunks.start - piece.chunks.start;
     let Place::There(source, _) = piece.place else {
-        push(known.difference.head.checkpoint, known.stored_in(piece, skipped, known.bytes(piece.tree, chunks))?);
+        push(known.checkpoint, known.stored_in(piece, skipped, known.bytes(piece.tree, chunks))?);
         return Some(());
     };
     let there = known.at(source, differences)?;
@@ -116,10 +129,7 @@ fn said_of<'a>(pieces: &'a [Piece], missing: &mut Vec<Range<u32>>) -> Vec<(&'a P
     let mut pieces = &pieces[begin..end];
     for gap in missing.drain(..) {
         let mut from = gap.start;
-        // Step by step: in a range, there are about as many pieces as gaps.
-        while pieces.first().is_some_and(|piece| piece.chunks.end <= gap.start) {
-            pieces = &pieces[1..];
-        }
+        pieces = &pieces[pieces.partition_point(|piece| piece.chunks.end <= gap.start)..];
         for piece in pieces.iter().take_while(|piece| piece.chunks.start < gap.end) {
             let chunks = piece.chunks.start.max(from)..piece.chunks.end.min(gap.end);
             if from < chunks.start {

@@ -37,6 +37,9 @@ int main(int argc, char **argv)
     printf("agent %s\n", control + 96 + 256 + 2 * 4096);
     printf("digest %lu\n", *(const uint64_t *)(control + 96 + 256 + 3 * 4096));
     printf("keep %lu\n", *(const uint64_t *)(control + 96 + 256 + 3 * 4096 + 8));
+    const char *const method[] = { "method", "chunk_bytes", "tree_min_bytes", "verify_matches" };
+    for (int i = 0; i < 4; i++)
+        printf("%s %lu\n", method[i], *(const uint64_t *)(control + 96 + 256 + 3 * 4096 + 24 + 8 * i));
     printf("memory_bytes %lu\n", *(const uint64_t *)(control + 96 + 256 + 3 * 4096 + 16));
     printf("end\n");
     fflush(stdout);

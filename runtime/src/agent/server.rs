@@ -15,9 +15,9 @@ use super::address::{Address, refuse_strangers};
 use super::protocol::{Reply, Request, receive, send};
 use super::restart_script::write_restart_script;
 use super::retention::Retention;
-use super::store_options::{digest_warning, options_of, wanted_digest};
+use super::store_options::{digest_warning, options_of, tree_options, wanted_digest};
 use super::{AgentOptions, CheckpointRequest, Trigger, client};
-use crate::capture::{self, Event, Lineage, Program};
+use crate::capture::{self, Event, Lineage, Program, TreeOptions};
 use crate::error::{Error, Result};
 use crate::{location, logging, units};
 
@@ -33,6 +33,8 @@ struct Agent {
     /// Random number of the program's libckpt.so: another one after an exec.
     image: u64,
     store: Store,
+    /// How large memory is stored, if not as pages.
+    tree: Option<TreeOptions>,
     lineage: Lineage,
     interval: Option<Duration>,
     retention: Retention,
@@ -46,7 +48,8 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     let directory = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
     location::refuse_url_in(&directory)?;
     let digest = wanted_digest(&control)?;
-    let store_options = options_of(digest, control.memory_bytes);
+    let mut store_options = options_of(digest, control.memory_bytes);
+    let tree = tree_options(&control, &mut store_options)?;
     let store = Store::create_or_open_with(&directory, &store_options)?;
     start_log(&directory, ckpt_wire::text(&control.log));
 
@@ -59,9 +62,9 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     let interval = (control.interval_ms > 0).then(|| Duration::from_millis(control.interval_ms));
     let executable =
         std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
-    let (lineage, retention) = (Lineage::default(), Retention::new(control.keep));
+    let (lineage, retention) = (Lineage::new(tree.clone())?, Retention::new(control.keep));
     let memory = units::bytes(store_options.memory_bytes as u64);
-    let mut agent = Agent { program, image: control.job, store, lineage, interval, retention, executable };
+    let mut agent = Agent { program, image: control.job, store, tree, lineage, interval, retention, executable };
     log::info!("serving process {}, {memory} for buffers", agent.program.pid);
     if let Some(warning) = digest_warning(&agent.store, digest) {
         log::warn!("{warning}");
@@ -199,7 +202,7 @@ impl Agent {
         let program = Program::find(self.program.pid)?;
         self.image = image(&program)?;
         self.program = program;
-        self.lineage = Lineage::default();
+        self.lineage = Lineage::new(self.tree.clone())?;
         Ok(())
     }
 

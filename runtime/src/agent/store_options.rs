@@ -4,8 +4,9 @@
 //! the checkpoints are good either way and refusing them would help nobody.
 
 use ckpt_store::{Digest, Store, StoreOptions};
-use ckpt_wire::{Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1};
+use ckpt_wire::{Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1, METHOD_PAGES, METHOD_TREE, is_chunk_length};
 
+use crate::capture::TreeOptions;
 use crate::error::{Error, Result};
 
 /// What the program's user wants a new store to name its pages by, if anything.
@@ -29,6 +30,32 @@ pub fn options_of(wanted: Option<Digest>, memory_bytes: u64) -> StoreOptions {
         options.memory_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
     }
     options
+}
+
+/// How the program's large memory is stored, if not as pages; then half of the memory is for buffers, and half for digests.
+///
+/// # Errors
+/// When libckpt.so asks for what this ckpt does not know.
+pub fn tree_options(control: &Control, options: &mut StoreOptions) -> Result<Option<TreeOptions>> {
+    match control.method {
+        METHOD_PAGES => return Ok(None),
+        METHOD_TREE if is_chunk_length(control.chunk_bytes) => {}
+        unknown => {
+            return Err(Error::environment(
+                "taking checkpoints",
+                format!("libckpt.so asks for method {unknown} with chunks of {} bytes", control.chunk_bytes),
+                "use the ckpt that belongs to it",
+            ));
+        }
+    }
+    options.memory_bytes /= 2;
+    Ok(Some(TreeOptions {
+        chunk_bytes: control.chunk_bytes as u32,
+        min_bytes: control.tree_min_bytes,
+        // A third of it is for lists while a difference is found.
+        digest_bytes: options.memory_bytes as u64 / 4 * 3,
+        verify_matches: control.verify_matches != 0,
+    }))
 }
 
 /// What to tell a user whose wish came too late for `store`.

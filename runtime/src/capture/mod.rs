@@ -20,6 +20,7 @@ mod stop;
 mod syscalls;
 mod threads;
 mod tracking;
+mod tree;
 mod twin;
 mod write;
 
@@ -36,16 +37,30 @@ use crate::ptrace::wait_until_gone;
 use plan::Base;
 use snapshot::Still;
 use tracking::Tracker;
+use tree::Series;
 
 pub use program::Program;
 pub use syscalls::pidfd_open;
+pub use tree::Options as TreeOptions;
 
 /// What is remembered between two checkpoints of one program.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Lineage {
     base: Base,
     tracker: Option<Tracker>,
     tracking_was_tried: bool,
+    /// Memory that is stored finer than a page.
+    series: Option<Series>,
+}
+
+impl Lineage {
+    /// Of a program whose large memory is stored finer than a page, if that is wanted.
+    ///
+    /// # Errors
+    /// For a length of chunks that there cannot be.
+    pub fn new(tree: Option<TreeOptions>) -> Result<Lineage> {
+        Ok(Lineage { series: tree.map(Series::new).transpose()?, ..Lineage::default() })
+    }
 }
 
 /// How a checkpoint is to be taken.
@@ -125,7 +140,7 @@ fn attempt(
     let base = std::mem::take(&mut lineage.base);
     let id = attempt.id();
     let outcome = snapshot::capture(program, &control, lineage, base, request, id, &mut events)
-        .and_then(|snapshot| write::write(snapshot, &mut attempt, &mut events));
+        .and_then(|snapshot| write::write(snapshot, lineage.series.as_mut(), store, &mut attempt, &mut events));
     match outcome {
         Ok(mut written) => {
             if !request.kill {
@@ -139,6 +154,9 @@ fn attempt(
             };
             let row = attempt.seal(end, &image::encode(&written.image))?;
             lineage.base = written.base;
+            if let Some(series) = &mut lineage.series {
+                series.sealed();
+            }
             if request.kill {
                 end_program(program.pid, written.still)?;
             }

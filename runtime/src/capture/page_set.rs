@@ -28,6 +28,18 @@ impl PageSet {
         self.0.iter().cloned()
     }
 
+    /// The runs of pages within `range`.
+    pub fn runs_in(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let first = self.0.partition_point(|run| run.end <= range.start);
+        let touching = self.0[first..].iter().take_while(move |run| run.start < range.end);
+        touching.map(move |run| run.start.max(range.start)..run.end.min(range.end))
+    }
+
+    /// The pages within `range`, counted from its start.
+    pub fn part(&self, range: &Range<u64>) -> PageSet {
+        PageSet(self.runs_in(range.clone()).map(|run| run.start - range.start..run.end - range.start).collect())
+    }
+
     /// Number of pages.
     pub fn len(&self) -> u64 {
         self.0.iter().map(|range| range.end - range.start).sum()

@@ -6,7 +6,7 @@ use ckpt_store::{Attempt, PAGE_BYTES, PageList};
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
-use std::io::IoSliceMut;
+use std::io::{self, IoSliceMut};
 
 use super::page_set::PageSet;
 use crate::error::{Error, Result};
@@ -72,6 +72,24 @@ impl PageSource {
             }
         }
         self.read_page_by_page(place, runs, into)
+    }
+
+    /// Reads ranges of addresses one after another into `into`, which is as long as they are together. The process itself
+    /// must be able to read them.
+    pub fn read_ranges(&self, ranges: &[Range<u64>], into: &mut [u8]) -> io::Result<()> {
+        let mut rest = into;
+        for ranges in ranges.chunks(BATCH_RUNS) {
+            let length = |range: &Range<u64>| (range.end - range.start) as usize;
+            let remote: Vec<_> =
+                ranges.iter().map(|range| RemoteIoVec { base: range.start as usize, len: length(range) }).collect();
+            let (now, later) = rest.split_at_mut(ranges.iter().map(length).sum());
+            let wanted = now.len();
+            if process_vm_readv(Pid::from_raw(self.pid), &mut [IoSliceMut::new(now)], &remote)? < wanted {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            rest = later;
+        }
+        Ok(())
     }
 
     /// The slow way, through protections and around the ends of files.

@@ -6,13 +6,16 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
+use ckpt_store::PageList;
 use ckpt_wire::Control;
 
 use super::guest::Guest;
+use super::page_set::PageSet;
 use super::pages::{PageSource, Place};
 use super::plan::{self, Base, Plan};
 use super::regions::{self, Draft};
 use super::tracking::{Census, Scanner, Tracker};
+use super::tree::{Chooser, Series};
 use super::twin::Twin;
 use super::{Event, Lineage, Program, Request, descriptors, process, refusals, stop, threads};
 use crate::error::Result;
@@ -65,6 +68,8 @@ pub struct Part {
     pub census: Census,
     /// What is to be read of it.
     pub plan: Plan,
+    /// Whether it is stored finer than a page, by [`super::tree`].
+    pub finer: bool,
     /// Content that was copied during the stop because no clone freezes it.
     pub held: Option<Vec<u8>>,
 }
@@ -103,7 +108,8 @@ pub fn capture(
     if !std::mem::replace(&mut lineage.tracking_was_tried, true) {
         lineage.tracker = Tracker::create(&mut guest, program.pidfd.as_fd())?;
     }
-    let parts = take_census(pid, space.drafts, lineage.tracker.as_ref(), &base)?;
+    let chooser = lineage.series.as_mut().map(Series::begin).transpose()?;
+    let parts = take_census(pid, space.drafts, lineage.tracker.as_ref(), &base, chooser)?;
     let twin = if request.kill { None } else { Twin::create(&mut guest)? };
     let signal_actions = match twin {
         Some(_) => Vec::new(),
@@ -138,6 +144,7 @@ pub fn capture(
         auxv: facts.auxv,
         special_mappings: space.special,
         regions: Vec::new(),
+        differences: Vec::new(),
         shared_objects: space.objects,
         files: table.files,
         descriptors: table.descriptors,
@@ -163,7 +170,13 @@ pub fn capture(
 }
 
 /// Finds out what each region holds and what must be read of it; copies what a clone would not freeze.
-fn take_census(pid: i32, drafts: Vec<Draft>, tracker: Option<&Tracker>, base: &Base) -> Result<Vec<Part>> {
+fn take_census(
+    pid: i32,
+    drafts: Vec<Draft>,
+    tracker: Option<&Tracker>,
+    base: &Base,
+    mut chooser: Option<Chooser>,
+) -> Result<Vec<Part>> {
     let scanner = Scanner::open(pid)?;
     let source = PageSource::open(pid)?;
     drafts
@@ -173,6 +186,10 @@ fn take_census(pid: i32, drafts: Vec<Draft>, tracker: Option<&Tracker>, base: &B
                 Backing::Anonymous | Backing::PrivateFile(_) => private_census(&scanner, tracker, &draft)?,
                 Backing::SharedFile { .. } | Backing::SharedObject { .. } => Census::default(),
             };
+            if chooser.as_mut().is_some_and(|chooser| chooser.takes(&draft, &census)) {
+                let plan = Plan { list: PageList::new(), read: PageSet::default() };
+                return Ok(Part { draft, census, plan, finer: true, held: None });
+            }
             let plan = plan::plan(&draft, &census, base);
             let frozen_by_a_clone = match draft.backing {
                 Backing::Anonymous | Backing::PrivateFile(_) => !draft.advice.dont_fork,
@@ -184,7 +201,7 @@ fn take_census(pid: i32, drafts: Vec<Draft>, tracker: Option<&Tracker>, base: &B
             } else {
                 Some(source.read_set(&place(&draft), &plan.read)?)
             };
-            Ok(Part { draft, census, plan, held })
+            Ok(Part { draft, census, plan, finer: false, held })
         })
         .collect()
 }

@@ -1,12 +1,13 @@
 //! Writing a snapshot: page contents, page lists and regions, while the program runs on.
 
-use ckpt_store::{Attempt, PAGE_BYTES};
+use ckpt_store::{Attempt, PAGE_BYTES, Store};
 
 use super::Event;
 use super::page_set::PageSet;
 use super::pages::{self, PageSource};
 use super::plan::{Base, Known, Plan};
 use super::snapshot::{Part, Snapshot, Still, place};
+use super::tree::Series;
 use crate::error::Result;
 use crate::image::{Backing, PageRange, ProcessImage, Region};
 use crate::ptrace::read_memory;
@@ -25,7 +26,13 @@ pub struct Written {
 }
 
 /// Writes all pages of `snapshot` into `attempt`.
-pub fn write(snapshot: Snapshot, attempt: &mut Attempt, events: &mut dyn FnMut(Event)) -> Result<Written> {
+pub fn write(
+    snapshot: Snapshot,
+    series: Option<&mut Series>,
+    store: &Store,
+    attempt: &mut Attempt,
+    events: &mut dyn FnMut(Event),
+) -> Result<Written> {
     let Snapshot { mut image, parts, still, pid } = snapshot;
     let holder = match &still {
         Still::Twin(twin) => twin.pid(),
@@ -37,7 +44,11 @@ pub fn write(snapshot: Snapshot, attempt: &mut Attempt, events: &mut dyn FnMut(E
     let mut done_bytes = 0;
     let mut base = Base::new();
     let mut memory_bytes = 0;
-    for Part { draft, census, plan: Plan { mut list, read }, held } in parts {
+    if let Some(series) = series {
+        let mappings: Vec<_> = parts.iter().filter(|part| part.finer).map(|part| (&part.draft, &part.census)).collect();
+        image.differences = series.store(&mappings, &source, store, attempt)?;
+    }
+    for Part { draft, census, plan: Plan { mut list, read }, finer, held } in parts {
         match held {
             Some(held) => {
                 pages::store_held(&held, &read, attempt, &mut list)?;
@@ -48,7 +59,7 @@ pub fn write(snapshot: Snapshot, attempt: &mut Attempt, events: &mut dyn FnMut(E
                 events(Event::Writing { done_bytes, total_bytes });
             })?,
         }
-        memory_bytes += list.page_count() * page_bytes;
+        memory_bytes += if finer { census.present.len() } else { list.page_count() } * page_bytes;
         let own = match draft.backing {
             Backing::PrivateFile(_) => census.own.clone(),
             _ => PageSet::default(),
@@ -62,7 +73,11 @@ pub fn write(snapshot: Snapshot, attempt: &mut Attempt, events: &mut dyn FnMut(E
             name: draft.mapping.name,
             pages: attempt.write_page_list(&list)?,
             own_pages: own.ranges().map(|run| PageRange { first: run.start, count: run.end - run.start }).collect(),
+            in_differences: finer,
         });
+        if finer {
+            continue; // where it is stored as pages the next time, nothing is known of it
+        }
         let file = draft.file.map(|stamp| (stamp, draft.mapping.offset));
         base.insert(
             draft.mapping.start,

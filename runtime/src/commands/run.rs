@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ckpt_store::{Digest, Store};
-use ckpt_wire::{ENV_AGENT_PID, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_KEEP, ENV_MEMORY, ENV_NAME, TEXT_BYTES};
-use clap::Args;
+use ckpt_wire::{
+    ENV_AGENT_PID, ENV_CHUNK, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_KEEP, ENV_MEMORY, ENV_METHOD, ENV_NAME,
+    ENV_VERIFY_MATCHES, TEXT_BYTES, is_chunk_length,
+};
+use clap::{Args, ValueEnum};
 
 use super::interval::check_interval;
 use super::memory::check_memory;
@@ -29,6 +32,7 @@ itself are 121 (failed), 122 (usage), 124 (the program cannot be checkpointed), 
 Examples:
   ckpt run -- python3 train.py
   ckpt run --dir /scratch/heat --name heat --interval 10m -- ./heat2d 4096
+  ckpt run --method tree -- ./app  for programs that change little in many pages
   kill -USR1 PID                   a checkpoint; so does `ckpt checkpoint PID`")]
 pub struct Arguments {
     /// The store [default: $CKPT_DIR or ./ckpt-store]
@@ -49,9 +53,41 @@ pub struct Arguments {
     /// Memory for the buffers of a checkpoint: 64M, 1G; a bare number is bytes [default: $CKPT_MEMORY or 256M]
     #[arg(long, value_parser = check_memory)]
     memory: Option<String>,
+    /// How large private memory is stored: pages, or tree (differences finer than a page) [default: $CKPT_METHOD or pages]
+    #[arg(long)]
+    method: Option<Method>,
+    /// Bytes of a chunk for tree: 32 to 4096, in steps of 4 [default: $CKPT_CHUNK or 128]
+    #[arg(long, value_name = "BYTES", value_parser = check_chunk)]
+    chunk: Option<u32>,
+    /// Compare every byte with what tree would restore, at each checkpoint
+    #[arg(long)]
+    verify_matches: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
+}
+
+/// How large private memory is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Method {
+    /// As pages.
+    Pages,
+    /// As differences finer than a page.
+    Tree,
+}
+
+impl Method {
+    fn name(self) -> &'static str {
+        match self {
+            Method::Pages => "pages",
+            Method::Tree => "tree",
+        }
+    }
+}
+
+fn check_chunk(text: &str) -> Result<u32, String> {
+    let bytes = text.parse::<u32>().ok().filter(|bytes| is_chunk_length(u64::from(*bytes)));
+    bytes.ok_or_else(|| "write a number from 32 to 4096 that can be divided by 4".to_owned())
 }
 
 fn check_name(name: &str) -> Result<String, String> {
@@ -93,6 +129,15 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     }
     if let Some(memory) = &arguments.memory {
         command.env(ENV_MEMORY, memory);
+    }
+    if let Some(method) = arguments.method {
+        command.env(ENV_METHOD, method.name());
+    }
+    if let Some(chunk) = arguments.chunk {
+        command.env(ENV_CHUNK, chunk.to_string());
+    }
+    if arguments.verify_matches {
+        command.env(ENV_VERIFY_MATCHES, "yes");
     }
     start(command, program, agent)
 }
@@ -169,6 +214,12 @@ mod tests {
         assert_eq!(check_digest("sha1"), Ok(Digest::Sha1));
         assert_eq!(check_digest("blake3"), Ok(Digest::Blake3));
         assert!(check_digest("").is_err() && check_digest("SHA1").is_err());
+    }
+
+    #[test]
+    fn a_chunk_has_a_length_that_an_engine_takes() {
+        assert_eq!((check_chunk("32"), check_chunk("292"), check_chunk("4096")), (Ok(32), Ok(292), Ok(4096)));
+        assert!(["", "28", "130", "4100", "1K", "-64"].iter().all(|text| check_chunk(text).is_err()));
     }
 
     #[test]

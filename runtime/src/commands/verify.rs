@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::progress_bar::{Progress, Unit};
 use super::table::{Align, Table};
 use super::{print, print_json, which_checkpoint};
+use crate::differences::Differences;
 use crate::error::{Error, Result, exit_code};
 use crate::{image, location, restore, units};
 
@@ -140,7 +141,10 @@ fn damage(
 ) -> Result<Option<String>> {
     let whole = verifier.checkpoint(id, verified).map_err(Error::from);
     let image = whole.and_then(|manifest| image::decode(id, &manifest.state));
-    let checked = image.and_then(|image| restore::check_shape(id, &image));
+    let checked = image.and_then(|image| {
+        restore::check_shape(id, &image)?;
+        Differences::of(&image, store).map(drop)
+    });
     match checked.map_err(|error| which_checkpoint::or_dropped(store, id, error)) {
         Ok(()) => Ok(None),
         Err(error) if error.exit_code() == exit_code::CORRUPT => Ok(Some(error.to_string())),

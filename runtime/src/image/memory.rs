@@ -1,5 +1,7 @@
 //! Mappings and what is behind them.
 
+use std::ops::Range;
+
 use ckpt_store::PageListRef;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +29,39 @@ pub struct Region {
     /// For a private file mapping: the pages that are the program's own copies, ascending. All others were the
     /// file's at the time of the checkpoint.
     pub own_pages: Vec<PageRange>,
+    /// Whether the content is in `ProcessImage::differences`, which know the region by its blocks; `pages` is empty then.
+    #[serde(default)]
+    pub in_differences: bool,
+}
+
+/// Bytes of a block but the first and last of a region.
+const BLOCK_BYTES: u64 = 64 << 20;
+
+impl Region {
+    /// The addresses of the region's blocks: see [`blocks`].
+    pub fn blocks(&self) -> impl Iterator<Item = Range<u64>> + use<> {
+        blocks(self.address, self.bytes)
+    }
+}
+
+/// The blocks that differences know a mapping by, each by its first address. They begin at multiples of a fixed length,
+/// so that one which grows at either end, is joined with a neighbour or loses a part keeps most of them.
+pub fn blocks(address: u64, bytes: u64) -> impl Iterator<Item = Range<u64>> + use<> {
+    let (mut at, end) = (address, address.saturating_add(bytes));
+    std::iter::from_fn(move || {
+        let block = at..end.min((at / BLOCK_BYTES + 1) * BLOCK_BYTES);
+        at = block.end;
+        (!block.is_empty()).then_some(block)
+    })
+}
+
+/// A difference of the Merkle engine (kernels/FORMAT.md): its head, zeros up to the next page, its data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredDifference {
+    /// All of it.
+    pub pages: PageListRef,
+    /// Bytes of the head.
+    pub head_bytes: u64,
 }
 
 /// Pages `first .. first + count` of a region.
@@ -134,4 +169,20 @@ pub struct SpecialMapping {
     pub bytes: u64,
     /// SHA-1 of its bytes, for `[vdso]` alone: the code must be the same for the program's own pointers into it.
     pub digest: Option<[u8; 20]>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_cover_a_mapping_once_and_begin_at_the_same_addresses_when_it_grows() {
+        let all = |address, bytes| blocks(address, bytes).collect::<Vec<_>>();
+        let small = all(BLOCK_BYTES * 3 - 4096, 8192);
+        assert_eq!(small, [BLOCK_BYTES * 3 - 4096..BLOCK_BYTES * 3, BLOCK_BYTES * 3..BLOCK_BYTES * 3 + 4096]);
+        let (before, after) = (all(4096, BLOCK_BYTES * 3), all(BLOCK_BYTES, BLOCK_BYTES * 5));
+        assert_eq!(before.iter().map(|block| block.end - block.start).sum::<u64>(), BLOCK_BYTES * 3);
+        assert_eq!(before.iter().filter(|block| after.contains(block)).count(), 2);
+        assert!(all(4096, 0).is_empty());
+    }
 }

@@ -10,7 +10,10 @@ mod process;
 mod thread;
 
 pub use descriptor::{Descriptor, EpollTarget, FileKind, OpenFile, PipeContent};
-pub use memory::{Advice, Backing, FileIdentity, PageRange, Protection, Region, SharedObject, SpecialMapping};
+pub use memory::{
+    Advice, Backing, FileIdentity, PageRange, Protection, Region, SharedObject, SpecialMapping, StoredDifference,
+    blocks,
+};
 pub use process::{Capabilities, Host, IntervalTimer, Layout, Limit, ProcessImage, Role, SignalAction};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Descriptor, OpenFile, PipeContent, Region, SharedObject, SpecialMapping, ThreadImage};
+use super::{Descriptor, OpenFile, PipeContent, Region, SharedObject, SpecialMapping, StoredDifference, ThreadImage};
 
 /// One process at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -62,6 +62,10 @@ pub struct ProcessImage {
     pub special_mappings: Vec<SpecialMapping>,
     /// All other mappings, ascending.
     pub regions: Vec<Region>,
+    /// Differences that the content of some regions is in, oldest first: the last one is of this checkpoint, and all that it
+    /// can need is here.
+    #[serde(default)]
+    pub differences: Vec<StoredDifference>,
     /// Memory objects behind shared mappings that no path leads to.
     pub shared_objects: Vec<SharedObject>,
     /// Open file descriptions.

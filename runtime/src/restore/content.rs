@@ -10,6 +10,7 @@ use ckpt_store::{PAGE_BYTES, PageKey, Store};
 
 use super::file_mappings::{MappingPlan, Source};
 use super::process::HalfBuilt;
+use crate::differences::{Differences, WINDOW_BYTES};
 use crate::error::{Error, Result};
 use crate::image::{PageRange, Region};
 use crate::ptrace::{ProcessMemory, write_memory};
@@ -26,9 +27,12 @@ pub fn fill(
     region: &Region,
     source: Source,
     plan: &MappingPlan,
-    store: &Store,
+    (store, differences): (&Store, &Differences),
     filled: &mut dyn FnMut(u64),
 ) -> Result<()> {
+    if region.in_differences {
+        return fill_finer(process, region, store, differences, filled);
+    }
     if region.advice.droppable {
         return Ok(()); // the kernel may drop it at any time; the program has to expect zeros
     }
@@ -58,6 +62,39 @@ pub fn fill(
         }
     }
     writer.flush()
+}
+
+/// Writes a region whose content is in differences. Pages of zeros are passed by: fresh memory has them without taking any.
+fn fill_finer(
+    process: &HalfBuilt,
+    region: &Region,
+    store: &Store,
+    differences: &Differences,
+    filled: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let mut window = vec![0; WINDOW_BYTES];
+    for block in region.blocks() {
+        for address in block.clone().step_by(WINDOW_BYTES) {
+            let bytes = &mut window[..(block.end - address).min(WINDOW_BYTES as u64) as usize];
+            differences.read(store, block.start, address - block.start, bytes, None)?;
+            let (pages, _) = bytes.as_chunks::<PAGE_BYTES>();
+            let is_zero = |page: &[u8; PAGE_BYTES]| page.iter().all(|byte| *byte == 0);
+            let mut at = address;
+            for run in pages.chunk_by(|page, next| is_zero(page) == is_zero(next)) {
+                if !is_zero(&run[0]) {
+                    write_run(process.pid(), at, run.as_flattened())?;
+                }
+                at += run.as_flattened().len() as u64;
+            }
+            filled(bytes.len() as u64);
+        }
+    }
+    Ok(())
+}
+
+fn write_run(pid: i32, address: u64, bytes: &[u8]) -> Result<()> {
+    let pieces = (address..).step_by(WRITE_BYTES).zip(bytes.chunks(WRITE_BYTES));
+    pieces.into_iter().try_for_each(|(address, piece)| write_memory(pid, address, piece))
 }
 
 /// The bytes that [`fill`] will report for `region`, at most.

@@ -44,6 +44,7 @@ use ckpt_store::Store;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::differences::Differences;
 use crate::error::{Error, Result};
 use crate::image::{self, ProcessImage};
 use crate::ptrace::{Pinned, Registers};
@@ -117,6 +118,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
 
     let machine = Machine::this()?;
     preflight::check(id, &image, &machine, options.force)?;
+    let differences = Differences::of(&image, store)?;
     let plan = plan_mappings(&image, store, progress)?;
     let shared = SharedPages::find(&image, &plan, store)?;
 
@@ -125,7 +127,8 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     address_space::exchange(&mut process, &image, &machine, &plan, first_file)?;
     address_space::close_kept(&mut process, first_kept)?;
     drop(pinned);
-    fill(&process, &image, &plan, store, progress)?;
+    fill(&process, &image, &plan, (store, &differences), progress)?;
+    drop(differences);
     control::update(&process, &image, &options.store_dir)?;
 
     let _pinned = Pinned::here();
@@ -150,7 +153,7 @@ fn fill(
     process: &HalfBuilt,
     image: &ProcessImage,
     plan: &MappingPlan,
-    store: &Store,
+    content: (&Store, &Differences),
     progress: &mut Progress,
 ) -> Result<()> {
     let sources = || image.regions.iter().zip(plan.sources.iter().copied());
@@ -158,7 +161,7 @@ fn fill(
     let mut finished = 0;
     for (region, source) in sources() {
         let mut done = finished;
-        content::fill(process, region, source, plan, store, &mut |bytes| {
+        content::fill(process, region, source, plan, content, &mut |bytes| {
             done += bytes;
             progress(Stage::Mapping, done.min(total), total);
         })?;

@@ -43,6 +43,7 @@ pub fn image(machine: &Machine) -> ProcessImage {
         auxv: vec![6, 4096, 0, 0],
         special_mappings: machine.special_mappings.clone(),
         regions: Vec::new(),
+        differences: Vec::new(),
         shared_objects: Vec::new(),
         files: Vec::new(),
         descriptors: Vec::new(),

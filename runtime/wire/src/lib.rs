@@ -56,6 +56,29 @@ pub const ENV_DIGEST: &str = "CKPT_DIGEST";
 /// Environment variable: how many of the job's checkpoints stay when a new one is sealed (default: all).
 pub const ENV_KEEP: &str = "CKPT_KEEP";
 
+/// Environment variable: how large private memory is stored, `pages` (default) or `tree`.
+pub const ENV_METHOD: &str = "CKPT_METHOD";
+/// Environment variable: bytes of a chunk for `tree` (default 128).
+pub const ENV_CHUNK: &str = "CKPT_CHUNK";
+/// Environment variable: the smallest mapping that `tree` is used for (`16M` by default; a bare number is bytes).
+pub const ENV_TREE_MIN: &str = "CKPT_TREE_MIN";
+/// Environment variable: whether every byte is compared with what `tree` would restore, `yes` or `no` (default).
+pub const ENV_VERIFY_MATCHES: &str = "CKPT_VERIFY_MATCHES";
+
+/// [`Control::method`]: as pages.
+pub const METHOD_PAGES: u64 = 0;
+/// [`Control::method`]: large private mappings as differences finer than a page.
+pub const METHOD_TREE: u64 = 1;
+/// Bytes of a chunk when the user names no number.
+pub const CHUNK_BYTES_DEFAULT: u64 = 128;
+/// Bytes of the smallest mapping for [`METHOD_TREE`] when the user names no number.
+pub const TREE_MIN_BYTES_DEFAULT: u64 = 16 << 20;
+
+/// Whether chunks may have so many bytes: 32 to 4096, in steps of 4.
+pub const fn is_chunk_length(bytes: u64) -> bool {
+    32 <= bytes && bytes <= 4096 && bytes.is_multiple_of(4)
+}
+
 /// [`Control::digest`]: the user has no wish.
 pub const DIGEST_ANY: u64 = 0;
 /// [`Control::digest`]: SHA-1 and XXH3-64.
@@ -125,6 +148,14 @@ pub struct Control {
     pub keep: u64,
     /// Bytes of buffers that the agent may use for a checkpoint; 0 for as many as it likes best.
     pub memory_bytes: u64,
+    /// How large private memory is stored: [`METHOD_PAGES`] or [`METHOD_TREE`].
+    pub method: u64,
+    /// Bytes of a chunk for [`METHOD_TREE`]; 0 for the default.
+    pub chunk_bytes: u64,
+    /// Bytes of the smallest mapping that [`METHOD_TREE`] is used for; 0 for the default.
+    pub tree_min_bytes: u64,
+    /// 1 if every byte is to be compared with what [`METHOD_TREE`] would restore.
+    pub verify_matches: u64,
 }
 
 /// The registers and signal mask with which a thread goes on if its agent disappears during an injected call.
@@ -177,7 +208,7 @@ mod tests {
         assert_eq!(offset_of!(Control, stub_start), 32);
         assert_eq!(offset_of!(Control, reason), 96);
         assert_eq!(CONTROL_BYTES_MIN, 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
-        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 24);
+        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 56);
     }
 
     #[test]

@@ -21,7 +21,8 @@ use view::DiffView;
 #[command(after_help = "\
 A page has changed, or was added where all was zero or nothing was mapped, or is gone, zero or not mapped
 now. A region is changed (pages, protection or what is mapped), resized (it covers other addresses: grown,
-shrunk, split or joined), only in A, only in B, or the same.
+shrunk, split or joined), only in A, only in B, or the same. Regions that were stored by --method tree are
+not compared, and their pages are not counted.
 
 Examples:
   ckpt diff ckpt-store 1 2
@@ -54,7 +55,8 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
         Ok::<_, crate::error::Error>((manifest.row, image))
     };
     let (a, b) = (sealed(arguments.a)?, sealed(arguments.b)?);
-    let regions = regions::compare(&a.1.regions, &b.1.regions, &|list| Ok(store.page_list(list)?))?;
+    let same_differences = a.1.differences == b.1.differences;
+    let regions = regions::compare(&a.1.regions, &b.1.regions, same_differences, &|list| Ok(store.page_list(list)?))?;
     let view = DiffView::new((&a.0, &a.1), (&b.0, &b.1), &regions, arguments.all);
     if arguments.json {
         print_json(&view)?

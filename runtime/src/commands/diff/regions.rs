@@ -25,6 +25,8 @@ pub struct RegionDiff<'a> {
     pub after: Option<&'a Region>,
     /// What became of the pages.
     pub pages: Pages,
+    /// False where content is in differences, which are not looked into: then no pages are counted.
+    pub is_compared: bool,
 }
 
 /// What became of pages, in numbers of pages.
@@ -44,6 +46,7 @@ pub struct Pages {
 pub enum State {
     Same,
     Changed,
+    NotCompared,
     Resized,
     OnlyInA,
     OnlyInB,
@@ -72,23 +75,40 @@ impl RegionDiff<'_> {
             ([], Some(_)) => State::OnlyInB,
             ([before], Some(after)) if range(before) == range(after) => {
                 let is_same = self.pages == Pages::default() && looks_of(before) == looks_of(after);
-                if is_same { State::Same } else { State::Changed }
+                match is_same {
+                    true if self.is_compared => State::Same,
+                    true => State::NotCompared,
+                    false => State::Changed,
+                }
             }
             _ => State::Resized,
         }
     }
 }
 
-/// Compares the regions of image A with those of image B; both ascend. The result does, too.
-pub fn compare<'a>(a: &'a [Region], b: &'a [Region], read: &ReadList<'_>) -> Result<Vec<RegionDiff<'a>>> {
+/// Compares the regions of image A with those of image B; both ascend. The result does, too. Regions in differences are the
+/// same only where both images have the same ones.
+pub fn compare<'a>(
+    a: &'a [Region],
+    b: &'a [Region],
+    same_differences: bool,
+    read: &ReadList<'_>,
+) -> Result<Vec<RegionDiff<'a>>> {
     // How many pages of each region of A lie where B has a region.
     let mut covered = vec![0; a.len()];
     let mut diffs = Vec::with_capacity(b.len());
     for after in b {
         let touching = touching(a, after);
         let before = &a[touching.clone()];
-        let pages = compare_region(before, after, &mut covered[touching], read)?;
-        diffs.push(RegionDiff { before, after: Some(after), pages });
+        let is_finer = after.in_differences || before.iter().any(|region| region.in_differences);
+        let pages = match is_finer {
+            true => {
+                covered[touching].iter_mut().zip(before).for_each(|(covered, it)| *covered = it.pages.page_count());
+                Pages::default()
+            }
+            false => compare_region(before, after, &mut covered[touching], read)?,
+        };
+        diffs.push(RegionDiff { before, after: Some(after), pages, is_compared: !is_finer || same_differences });
     }
     for (index, before) in a.iter().enumerate() {
         let gone = before.pages.page_count().saturating_sub(covered[index]);
@@ -96,7 +116,7 @@ pub fn compare<'a>(a: &'a [Region], b: &'a [Region], read: &ReadList<'_>) -> Res
             Some(first) => first.pages.gone += gone,
             None => {
                 let pages = Pages { gone, ..Pages::default() };
-                diffs.push(RegionDiff { before: &a[index..=index], after: None, pages });
+                diffs.push(RegionDiff { before: &a[index..=index], after: None, pages, is_compared: true });
             }
         }
     }
@@ -194,6 +214,7 @@ mod tests {
                 name: Vec::new(),
                 pages: self.attempt.write_page_list(&list).unwrap(),
                 own_pages: Vec::new(),
+                in_differences: false,
             }
         }
 
@@ -201,7 +222,7 @@ mod tests {
         fn compare(self, a: &[Region], b: &[Region]) -> Vec<(u64, State, [u64; 3])> {
             let end = ckpt_store::AttemptEnd { memory_bytes: 0, stop_ms: 0.0, total_ms: 0.0, processes: 1 };
             self.attempt.seal(end, b"").unwrap();
-            let diffs = compare(a, b, &|list| Ok(self.store.page_list(list)?)).unwrap();
+            let diffs = compare(a, b, false, &|list| Ok(self.store.page_list(list)?)).unwrap();
             let row = |diff: &RegionDiff<'_>| {
                 let Pages { changed, added, gone } = diff.pages;
                 (diff.address() / PAGE, diff.state(), [changed, added, gone])
@@ -254,10 +275,30 @@ mod tests {
     }
 
     #[test]
+    fn regions_in_differences_are_the_same_only_with_the_same_differences() {
+        let mut lab = Lab::new();
+        let finer = |mut region: Region| {
+            region.in_differences = true;
+            region
+        };
+        let (pages, empty) = (lab.region(1, &[1, 2]), lab.region(1, &[0, 0]));
+        let read = |_: &PageListRef| panic!("it was read");
+        for (before, after, same_differences, expected) in [
+            (finer(empty.clone()), finer(empty.clone()), true, State::Same),
+            (finer(empty.clone()), finer(empty.clone()), false, State::NotCompared),
+            (pages, finer(empty), false, State::NotCompared),
+        ] {
+            let (a, b) = ([before], [after]);
+            let diffs = compare(&a, &b, same_differences, &read).unwrap();
+            assert_eq!((diffs[0].state(), diffs[0].pages), (expected, Pages::default()));
+        }
+    }
+
+    #[test]
     fn lists_with_the_same_root_are_not_read() {
         let mut lab = Lab::new();
         let (a, b) = ([lab.region(1, &[1, 2])], [lab.region(1, &[1, 2])]);
-        let diffs = compare(&a, &b, &|_| panic!("it was read")).unwrap();
+        let diffs = compare(&a, &b, false, &|_| panic!("it was read")).unwrap();
         assert_eq!(diffs[0].state(), State::Same);
     }
 }

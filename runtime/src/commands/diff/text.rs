@@ -90,6 +90,7 @@ fn state_word(state: State) -> &'static str {
     match state {
         State::Same => "same",
         State::Changed => "changed",
+        State::NotCompared => "not compared",
         State::Resized => "resized",
         State::OnlyInA => "only in A",
         State::OnlyInB => "only in B",
@@ -99,10 +100,11 @@ fn state_word(state: State) -> &'static str {
 fn totals(totals: &Totals) -> String {
     let pages = |count: u64| format!("{count} ({})", units::bytes(count * PAGE_BYTES as u64));
     format!(
-        "\nregions   {} the same, {} changed, {} resized, {} only in A, {} only in B\n\
+        "\nregions   {} the same, {} changed, {} not compared, {} resized, {} only in A, {} only in B\n\
          pages     {} changed, {} added, {} gone\n",
         totals.regions_same,
         totals.regions_changed,
+        totals.regions_not_compared,
         totals.regions_resized,
         totals.regions_only_in_a,
         totals.regions_only_in_b,

@@ -50,7 +50,7 @@ pub struct RegionView {
     /// As in /proc/PID/maps: `rw-p`; of the first region where there are several.
     pub protection_a: Option<String>,
     pub protection_b: Option<String>,
-    /// same, changed, resized, only_in_a or only_in_b.
+    /// same, changed, not_compared, resized, only_in_a or only_in_b.
     pub state: State,
     /// Pages with other content.
     pub pages_changed: u64,
@@ -65,6 +65,7 @@ pub struct RegionView {
 pub struct Totals {
     pub regions_same: u64,
     pub regions_changed: u64,
+    pub regions_not_compared: u64,
     pub regions_resized: u64,
     pub regions_only_in_a: u64,
     pub regions_only_in_b: u64,
@@ -129,6 +130,7 @@ impl Totals {
             *match diff.state() {
                 State::Same => &mut totals.regions_same,
                 State::Changed => &mut totals.regions_changed,
+                State::NotCompared => &mut totals.regions_not_compared,
                 State::Resized => &mut totals.regions_resized,
                 State::OnlyInA => &mut totals.regions_only_in_a,
                 State::OnlyInB => &mut totals.regions_only_in_b,

@@ -39,6 +39,9 @@ fn heading(view: &CheckpointView) -> String {
     let (stop, total) = (units::milliseconds(view.stop_ms), units::milliseconds(view.total_ms));
     let _ = writeln!(text, "stopped   {stop} ms, {total} ms in all");
     let _ = writeln!(text, "digest    {}", view.digest);
+    if view.differences > 0 {
+        let _ = writeln!(text, "tree      the regions stored so need {} differences", view.differences);
+    }
     let host = &view.host;
     let _ = writeln!(text, "host      Linux {}, {}, ckpt {}", host.kernel_release, host.processor, host.ckpt_version);
     text
@@ -75,6 +78,7 @@ fn regions(view: &CheckpointView) -> Table {
         ("size", Align::Right),
         ("prot", Align::Left),
         ("kind", Align::Left),
+        ("stored", Align::Left),
         ("name", Align::Left),
     ]);
     for region in &view.regions {
@@ -84,6 +88,7 @@ fn regions(view: &CheckpointView) -> Table {
             units::bytes(region.bytes),
             region.protection.clone(),
             region.kind.to_owned(),
+            region.method.to_owned(),
             region.name.clone(),
         ]);
     }

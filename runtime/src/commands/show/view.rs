@@ -28,6 +28,8 @@ pub struct CheckpointView {
     pub processes: Vec<ProcessView>,
     pub threads: Vec<ThreadView>,
     pub regions: Vec<RegionView>,
+    /// How many differences the regions of method `tree` need: those of this checkpoint and of earlier ones.
+    pub differences: usize,
     pub descriptors: Vec<DescriptorView>,
     /// Where the bytes went.
     pub bytes: BytesView,
@@ -77,6 +79,8 @@ pub struct RegionView {
     pub name: String,
     /// As in /proc/PID/maps: `rw-p`.
     pub protection: String,
+    /// How its content is stored: `pages`, or `tree`, in differences finer than a page.
+    pub method: &'static str,
 }
 
 /// An entry of the descriptor table.
@@ -123,6 +127,7 @@ impl CheckpointView {
             processes: vec![process(image)],
             threads: threads(image),
             regions: image.regions.iter().enumerate().map(|(id, region)| region_view(id, region)).collect(),
+            differences: image.differences.len(),
             descriptors: descriptors(image),
             bytes: BytesView {
                 zero: written.zero_bytes,
@@ -165,6 +170,7 @@ fn region_view(id: usize, region: &Region) -> RegionView {
         kind: kind(region),
         name: lossy(&region.name),
         protection: protection(region),
+        method: if region.in_differences { "tree" } else { "pages" },
     }
 }
 

@@ -141,6 +141,10 @@ fn region_flaw(image: &ProcessImage, region: &Region) -> Option<String> {
     if region.pages.page_count() > pages {
         return flaw("has more pages than it is long");
     }
+    let is_finer = region.backing == Backing::Anonymous && region.protection & libc::PROT_WRITE != 0;
+    if region.in_differences && (!is_finer || region.pages.page_count() > 0 || image.differences.is_empty()) {
+        return flaw("cannot be in differences, or there are none");
+    }
     let mut free_from = 0;
     for own in &region.own_pages {
         match own.first.checked_add(own.count).filter(|end| *end <= pages && own.first >= free_from) {
@@ -210,6 +214,7 @@ mod tests {
             name: Vec::new(),
             pages: three_pages(),
             own_pages: Vec::new(),
+            in_differences: false,
         }
     }
 

@@ -185,7 +185,17 @@ impl Lab {
 
 pub fn region(address: u64, bytes: u64, protection: i32, backing: Backing, pages: PageListRef) -> Region {
     let advice = Advice::default();
-    Region { address, bytes, protection, backing, advice, name: Vec::new(), pages, own_pages: Vec::new() }
+    Region {
+        address,
+        bytes,
+        protection,
+        backing,
+        advice,
+        name: Vec::new(),
+        pages,
+        own_pages: Vec::new(),
+        in_differences: false,
+    }
 }
 
 fn data_page() -> Vec<u8> {

@@ -1,0 +1,236 @@
+//! Large private memory stored finer than a page: `--method tree`.
+//!
+//! What one checkpoint adds to the ones before it is a *difference* of the Merkle engine. A *series* is the differences from
+//! one that stores everything on. Its engine remembers digests only of what a sealed checkpoint has; after an attempt
+//! that was not sealed a new series begins, and so does one when the old one has become long: a restart reads all of it.
+//!
+//! A difference goes to the store as pages, so all that the store promises of pages it promises of differences. Whatever
+//! finds no room here (see [`Chooser`]) is stored as pages as well: nothing depends on this way of storing.
+
+mod block;
+mod comparison;
+mod sink;
+
+use std::collections::BTreeMap;
+
+use ckpt_kernels::merkle::{Engine, Live, Method};
+use ckpt_store::{Attempt, PAGE_BYTES, PageList, Store};
+
+use super::page_set::PageSet;
+use super::pages::PageSource;
+use super::regions::Draft;
+use super::tracking::Census;
+use crate::differences::Differences;
+use crate::error::Result;
+use crate::image::{Backing, StoredDifference, blocks};
+use block::{Block, BlockMemory};
+use sink::{PageSink, Stored};
+
+/// Differences of a series; a restart reads the heads of all.
+const SERIES_MAX: usize = 64;
+/// Bytes of a chunk's digest.
+const DIGEST_BYTES: u64 = 16;
+
+/// What the user wants of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Smaller mappings are stored as pages.
+    pub min_bytes: u64,
+    /// What digests may take from one checkpoint to the next; a third of it comes to that while a difference is found.
+    pub digest_bytes: u64,
+    /// Compare every byte with what would be restored.
+    pub verify_matches: bool,
+}
+
+/// The differences of one program.
+pub struct Series {
+    options: Options,
+    engine: Engine,
+    /// Number of the next difference.
+    next: u32,
+    /// Oldest first.
+    stored: Vec<Stored>,
+    /// Pages that the blocks had at the last sealed checkpoint, by their addresses. A block that is not here may have
+    /// changed anywhere.
+    present: BTreeMap<u64, PageSet>,
+    /// The same for the attempt that is going on: what it begins with, and what it leaves.
+    present_before: BTreeMap<u64, PageSet>,
+    present_next: BTreeMap<u64, PageSet>,
+    /// Whether a difference has been taken that is not sealed.
+    is_unsealed: bool,
+    /// What has been stored, for comparing.
+    differences: Differences,
+}
+
+/// Decides which mappings are stored as differences.
+pub struct Chooser {
+    options: Options,
+    /// Digests that still find room.
+    room_bytes: u64,
+}
+
+impl Chooser {
+    /// Whether this mapping is. It must be large, private memory that a clone freezes and that a restart can write; at
+    /// least half of it must be there, since the chunks of what is not there need digests as well; and these must find room.
+    pub fn takes(&mut self, draft: &Draft, census: &Census) -> bool {
+        const RIGHTS: i32 = libc::PROT_READ | libc::PROT_WRITE;
+        let (bytes, advice) = (draft.mapping.bytes(), &draft.advice);
+        let is_usual = !(advice.dont_fork || advice.wipe_on_fork || advice.droppable || advice.grows_down);
+        let is_private = draft.backing == Backing::Anonymous && draft.mapping.protection & RIGHTS == RIGHTS;
+        let is_dense = census.present.len() * PAGE_BYTES as u64 * 2 >= bytes;
+        if !is_private || !is_usual || bytes < self.options.min_bytes || !is_dense {
+            return false;
+        }
+        let needed = bytes.div_ceil(self.options.chunk_bytes.into()) * DIGEST_BYTES;
+        match self.room_bytes.checked_sub(needed) {
+            Some(rest) => {
+                self.room_bytes = rest;
+                true
+            }
+            None => {
+                let start = draft.mapping.start;
+                log::warn!(
+                    "the mapping at {start:#x} is stored as pages: its digests need {needed} bytes, {} are left; \
+                     allow more (CKPT_MEMORY) or use longer chunks (CKPT_CHUNK)",
+                    self.room_bytes
+                );
+                false
+            }
+        }
+    }
+}
+
+impl Series {
+    /// Nothing yet.
+    ///
+    /// # Errors
+    /// For a length of chunks that no engine takes.
+    pub fn new(options: Options) -> Result<Series> {
+        Ok(Series {
+            engine: Engine::new(options.chunk_bytes, Some(options.digest_bytes))?,
+            options,
+            next: 0,
+            stored: Vec::new(),
+            present: BTreeMap::new(),
+            present_before: BTreeMap::new(),
+            present_next: BTreeMap::new(),
+            is_unsealed: false,
+            differences: Differences::default(),
+        })
+    }
+
+    /// An attempt is about to ask which pages have been written. What the one before has not sealed is forgotten.
+    ///
+    /// # Errors
+    /// None that [`Series::new`] has not had.
+    pub fn begin(&mut self) -> Result<Chooser> {
+        // What the kernel says now holds from the last checkpoint to this attempt, and for no later one.
+        self.present_before = std::mem::take(&mut self.present);
+        if self.is_unsealed {
+            self.start_anew()?;
+        }
+        Ok(Chooser { options: self.options.clone(), room_bytes: self.options.digest_bytes })
+    }
+
+    /// The attempt has become a checkpoint.
+    pub fn sealed(&mut self) {
+        self.is_unsealed = false;
+        self.present = std::mem::take(&mut self.present_next);
+    }
+
+    fn start_anew(&mut self) -> Result<()> {
+        *self = Series::new(self.options.clone())?;
+        Ok(())
+    }
+
+    /// Stores the mappings in `attempt`, and returns all differences that a restart needs. `source` holds still.
+    ///
+    /// # Errors
+    /// When the mappings cannot be read or the store refuses. What has been written then comes to nothing.
+    pub fn store(
+        &mut self,
+        mappings: &[(&Draft, &Census)],
+        source: &PageSource,
+        store: &Store,
+        attempt: &mut Attempt,
+    ) -> Result<Vec<StoredDifference>> {
+        let before = std::mem::take(&mut self.present_before);
+        if mappings.is_empty() {
+            self.start_anew()?;
+            return Ok(Vec::new());
+        }
+        let bytes = mappings.iter().map(|(draft, _)| draft.mapping.bytes()).sum();
+        if self.is_long(bytes) {
+            self.start_anew()?;
+        }
+        self.is_unsealed = true;
+        let found: Vec<Block> = mappings.iter().flat_map(|(draft, census)| blocks_of(draft, census, &before)).collect();
+        let memories: Vec<_> = found.iter().map(|block| BlockMemory { block, source }).collect();
+        self.take(&memories, attempt)?;
+        if let Some(address) = self.mismatch(&memories, store)? {
+            log::warn!("the chunk at {address:#x} has the digest of another; all memory is stored again");
+            self.start_anew()?;
+            self.is_unsealed = true;
+            self.take(&memories, attempt)?;
+        }
+        self.present_next = found.into_iter().map(|block| (block.addresses.start, block.present)).collect();
+        self.stored.iter().map(|stored| stored.write_list(attempt)).collect()
+    }
+
+    /// Whether a restart would have to read much that is of no use any more.
+    fn is_long(&self, bytes: u64) -> bool {
+        let later: u64 = self.stored.iter().skip(1).map(|stored| stored.data_bytes).sum();
+        self.stored.len() >= SERIES_MAX || later > bytes
+    }
+
+    /// Finds the next difference and writes its pages.
+    fn take(&mut self, memories: &[BlockMemory<'_>], attempt: &mut Attempt) -> Result<()> {
+        let number = self.next;
+        self.next += 1;
+        let live: Vec<Live<'_>> = memories.iter().map(BlockMemory::live).collect();
+        let mut sink = PageSink::new(attempt);
+        let taken = match self.engine.difference_of(number, Method::Tree, &live, &mut sink) {
+            Ok(taken) => taken,
+            Err(error) => return Err(sink.failure().map_or(error.into(), Into::into)),
+        };
+        self.stored.push(sink.finish()?);
+        if let Some(shortage) = &taken.shortage {
+            log::info!("memory is stored by method {:?}: {shortage}", taken.method);
+        }
+        if self.options.verify_matches {
+            self.differences.add(&taken.head, PageList::new())?;
+        }
+        Ok(())
+    }
+
+    /// The address of the first byte that is not as it would be restored, if that is to be found out.
+    fn mismatch(&mut self, memories: &[BlockMemory<'_>], store: &Store) -> Result<Option<u64>> {
+        if !self.options.verify_matches {
+            return Ok(None);
+        }
+        let mismatch = comparison::mismatch(&self.differences, self.next - 1, memories, store)?;
+        if let Some(newest) = self.stored.last() {
+            self.differences.complete(newest.list.clone());
+        }
+        Ok(mismatch)
+    }
+}
+
+/// The blocks of a mapping, and where each may have changed since `before`.
+fn blocks_of(draft: &Draft, census: &Census, before: &BTreeMap<u64, PageSet>) -> Vec<Block> {
+    const PAGE: u64 = PAGE_BYTES as u64;
+    let start = draft.mapping.start;
+    let all = blocks(start, draft.mapping.bytes());
+    let block = |addresses: std::ops::Range<u64>| {
+        let pages = (addresses.start - start) / PAGE..(addresses.end - start) / PAGE;
+        let present = census.present.part(&pages);
+        let written = census.written.as_ref().map(|written| written.part(&pages));
+        // A page that is gone is zero, and no scan says so.
+        let changed =
+            written.zip(before.get(&addresses.start)).map(|(written, was)| written.union(&was.difference(&present)));
+        Block::new(addresses, present, changed)
+    };
+    all.map(block).collect()
+}
