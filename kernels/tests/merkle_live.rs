@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use ckpt_kernels::merkle::{Difference, Engine, Error, Lineage, Live, Memory, Method, Places, Stored};
+use ckpt_kernels::merkle::{Difference, Engine, Error, Lineage, Live, Memory, Method, Places, RegionShape, Stored};
 
 const MIB: usize = 1 << 20;
 
@@ -140,6 +140,7 @@ fn places_say_where_bytes_are_without_having_any() {
     let expected = [of(200, 200..256, 0, 0), of(256, 0..128, 1, 1), of(384, 384..1_000, 0, 0)];
     assert_eq!(places.find(1, 7, 200..1_000).unwrap(), expected);
     assert!(matches!(places.find(1, 7, 0..8_193), Err(Error::NoSuchRegion { .. })));
+    assert!(places.regions(1).unwrap().eq([RegionShape { id: 7, bytes: 8_192 }]));
     let own: Vec<_> = places.stored_with(1).unwrap().collect();
     assert_eq!((own.len(), own[0].region, own[0].offset, own[0].bytes.clone()), (1, 7, 256, 0..128));
 }

@@ -11,7 +11,7 @@ use ckpt_kernels::merkle::{self, Head, Places, Stored};
 use ckpt_store::{PAGE_BYTES, PageKey, PageList, Store};
 
 use crate::error::Result;
-use crate::image::{ProcessImage, StoredDifference};
+use crate::image::{ProcessImage, Region, StoredDifference};
 
 /// Bytes of a region that are best read at once.
 pub const WINDOW_BYTES: usize = 8 << 20;
@@ -52,13 +52,30 @@ impl Differences {
     /// Those of an image.
     ///
     /// # Errors
-    /// The store's, and [`crate::error::Error::Difference`] when they contradict themselves or each other.
+    /// The store's, and [`crate::error::Error::Difference`] when they contradict themselves, each other or the image.
     pub fn of(image: &ProcessImage, store: &Store) -> Result<Differences> {
         let mut all = Differences::default();
         for stored in &image.differences {
             all.add(&read_head(stored, store)?, store.page_list(&stored.pages)?)?;
         }
+        all.check_regions(image)?;
         Ok(all)
+    }
+
+    /// They must have the blocks of all regions that are said to be in them.
+    fn check_regions(&self, image: &ProcessImage) -> Result<()> {
+        let mut known = BTreeMap::new();
+        if let Some(newest) = self.newest {
+            known.extend(self.places.regions(newest)?.map(|block| (block.id, block.bytes)));
+        }
+        let checkpoint = self.newest.unwrap_or_default();
+        for block in image.regions.iter().filter(|region| region.in_differences).flat_map(Region::blocks) {
+            let bytes = block.end - block.start;
+            if known.get(&block.start) != Some(&bytes) {
+                return Err(merkle::Error::NoSuchRegion { checkpoint, region: block.start, bytes }.into());
+            }
+        }
+        Ok(())
     }
 
     /// Adds one, with all of its pages; an empty list for one that is not in the store yet.

@@ -262,3 +262,24 @@ fn an_attempt_whose_twin_is_killed_costs_itself_alone() {
     life.kill();
     goes_on_exactly(&scene, life.store().path(), newest, (&life.directory, life.pid), &reference);
 }
+
+#[test]
+fn what_changes_altogether_begins_a_new_series_and_a_stopped_program_is_read_as_well() {
+    let scene = scene();
+    let program = tree(Program::victim("rewrites").argument("200"));
+    let reference = reference(&scene, &program);
+    let mut life = Life::preloaded(&scene, "life", &program);
+    let needed: Vec<u64> = (0..5)
+        .map(|_| {
+            life.output.wait_for_more_lines(2);
+            let id = checkpoint(&scene, life.pid);
+            stored_as_differences(&life.store(), &scene, id).1
+        })
+        .collect();
+    assert_eq!(needed, [1, 2, 3, 1, 2], "a restart reads no more than thrice the memory");
+    let pid = life.pid.to_string();
+    let newest = Ckpt::new(&scene, ["checkpoint", "--kill", &pid]).call().succeeded().number();
+    life.kill();
+    all_are_whole(&scene, &life.store());
+    goes_on_exactly(&scene, life.store().path(), newest, (&life.directory, life.pid), &reference);
+}

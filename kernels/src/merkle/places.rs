@@ -15,7 +15,7 @@ use std::{
 use rayon::prelude::*;
 
 use super::{
-    Error, Head, Result,
+    Error, Head, RegionShape, Result,
     checked::{Checked, Place},
     plan::{Plan, Stored},
 };
@@ -95,6 +95,15 @@ impl Places {
             let there = tree.bytes_of_chunks(piece.chunks.clone());
             Some(Own { region: tree.region.id, offset: there.start, bytes: from..from + there.end - there.start })
         }))
+    }
+
+    /// The regions of a checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchCheckpoint`].
+    pub fn regions(&self, checkpoint: u32) -> Result<impl Iterator<Item = RegionShape>> {
+        let known = self.heads.get(&checkpoint).ok_or(Error::NoSuchCheckpoint { checkpoint })?;
+        Ok(known.forest.trees.iter().map(|tree| tree.region))
     }
 
     /// The checkpoints that can be restored.

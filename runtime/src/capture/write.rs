@@ -40,13 +40,17 @@ pub fn write(
     };
     let source = PageSource::open(holder)?;
     let page_bytes = PAGE_BYTES as u64;
-    let total_bytes = parts.iter().map(|part| part.plan.read.len()).sum::<u64>() * page_bytes;
+    let mut total_bytes = parts.iter().map(|part| part.plan.read.len()).sum::<u64>() * page_bytes;
     let mut done_bytes = 0;
     let mut base = Base::new();
     let mut memory_bytes = 0;
     if let Some(series) = series {
         let mappings: Vec<_> = parts.iter().filter(|part| part.finer).map(|part| (&part.draft, &part.census)).collect();
-        image.differences = series.store(&mappings, &source, store, attempt)?;
+        let pages_bytes = total_bytes;
+        image.differences = series.store(&mappings, &source, store, attempt, &mut |done, of| {
+            (done_bytes, total_bytes) = (done, pages_bytes + of);
+            events(Event::Writing { done_bytes, total_bytes });
+        })?;
     }
     for Part { draft, census, plan: Plan { mut list, read }, finer, held } in parts {
         match held {

@@ -30,6 +30,8 @@ use sink::{PageSink, Stored};
 const SERIES_MAX: usize = 64;
 /// Bytes of a chunk's digest.
 const DIGEST_BYTES: u64 = 16;
+/// Chunks that an engine can surely number, with the nodes above them.
+const CHUNKS_MAX: u64 = 1 << 30;
 
 /// What the user wants of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,7 +133,8 @@ impl Series {
         if self.is_unsealed {
             self.start_anew()?;
         }
-        Ok(Chooser { options: self.options.clone(), room_bytes: self.options.digest_bytes })
+        let room_bytes = self.options.digest_bytes.min(CHUNKS_MAX * DIGEST_BYTES);
+        Ok(Chooser { options: self.options.clone(), room_bytes })
     }
 
     /// The attempt has become a checkpoint.
@@ -145,7 +148,8 @@ impl Series {
         Ok(())
     }
 
-    /// Stores the mappings in `attempt`, and returns all differences that a restart needs. `source` holds still.
+    /// Stores the mappings in `attempt`, and returns all differences that a restart needs. `source` holds still. `written` is
+    /// told the bytes of the new difference that are written, and of how many.
     ///
     /// # Errors
     /// When the mappings cannot be read or the store refuses. What has been written then comes to nothing.
@@ -155,6 +159,7 @@ impl Series {
         source: &PageSource,
         store: &Store,
         attempt: &mut Attempt,
+        written: &mut dyn FnMut(u64, u64),
     ) -> Result<Vec<StoredDifference>> {
         let before = std::mem::take(&mut self.present_before);
         if mappings.is_empty() {
@@ -168,12 +173,12 @@ impl Series {
         self.is_unsealed = true;
         let found: Vec<Block> = mappings.iter().flat_map(|(draft, census)| blocks_of(draft, census, &before)).collect();
         let memories: Vec<_> = found.iter().map(|block| BlockMemory { block, source }).collect();
-        self.take(&memories, attempt)?;
+        self.take(&memories, attempt, written)?;
         if let Some(address) = self.mismatch(&memories, store)? {
             log::warn!("the chunk at {address:#x} has the digest of another; all memory is stored again");
             self.start_anew()?;
             self.is_unsealed = true;
-            self.take(&memories, attempt)?;
+            self.take(&memories, attempt, written)?;
         }
         self.present_next = found.into_iter().map(|block| (block.addresses.start, block.present)).collect();
         self.stored.iter().map(|stored| stored.write_list(attempt)).collect()
@@ -186,11 +191,16 @@ impl Series {
     }
 
     /// Finds the next difference and writes its pages.
-    fn take(&mut self, memories: &[BlockMemory<'_>], attempt: &mut Attempt) -> Result<()> {
+    fn take(
+        &mut self,
+        memories: &[BlockMemory<'_>],
+        attempt: &mut Attempt,
+        written: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
         let number = self.next;
         self.next += 1;
         let live: Vec<Live<'_>> = memories.iter().map(BlockMemory::live).collect();
-        let mut sink = PageSink::new(attempt);
+        let mut sink = PageSink::new(attempt, written);
         let taken = match self.engine.difference_of(number, Method::Tree, &live, &mut sink) {
             Ok(taken) => taken,
             Err(error) => return Err(sink.failure().map_or(error.into(), Into::into)),

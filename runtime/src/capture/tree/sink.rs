@@ -27,6 +27,9 @@ impl Stored {
 /// Collects bytes and writes them in large calls.
 pub struct PageSink<'a> {
     attempt: &'a mut Attempt,
+    /// Is told the bytes of data that have come, and of how many.
+    progress: &'a mut dyn FnMut(u64, u64),
+    data_bytes: u64,
     /// Whole pages, and the beginning of the next one.
     buffer: Vec<u8>,
     call_bytes: usize,
@@ -36,10 +39,19 @@ pub struct PageSink<'a> {
 }
 
 impl<'a> PageSink<'a> {
-    pub fn new(attempt: &'a mut Attempt) -> PageSink<'a> {
+    pub fn new(attempt: &'a mut Attempt, progress: &'a mut dyn FnMut(u64, u64)) -> PageSink<'a> {
         let call_bytes = (attempt.best_call_bytes() / PAGE_BYTES).max(1) * PAGE_BYTES;
         let stored = Stored { list: PageList::new(), data_bytes: 0, head_bytes: 0 };
-        PageSink { attempt, buffer: Vec::new(), call_bytes, written_pages: 0, stored, failure: None }
+        PageSink {
+            attempt,
+            progress,
+            data_bytes: 0,
+            buffer: Vec::new(),
+            call_bytes,
+            written_pages: 0,
+            stored,
+            failure: None,
+        }
     }
 
     /// Why the store refused, if it did.
@@ -98,6 +110,8 @@ impl Sink for PageSink<'_> {
     }
 
     fn data(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.data_bytes += bytes.len() as u64;
+        (self.progress)(self.data_bytes, self.stored.data_bytes);
         self.push(bytes)
     }
 }
