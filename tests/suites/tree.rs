@@ -283,3 +283,28 @@ fn what_changes_altogether_begins_a_new_series_and_a_stopped_program_is_read_as_
     all_are_whole(&scene, &life.store());
     goes_on_exactly(&scene, life.store().path(), newest, (&life.directory, life.pid), &reference);
 }
+
+#[test]
+fn the_agent_holds_no_region_whole() {
+    let scene = scene();
+    let peak_kib = |name: &str, chunk: &str, method: &str| {
+        let program = tree(scattered(ENDLESS, "plain")).variable("CKPT_MEMORY", "16M").variable("CKPT_CHUNK", chunk);
+        let mut life = Life::preloaded(&scene, name, &program);
+        let mut newest = 0;
+        for _ in 0..3 {
+            life.output.wait_for_more_lines(6);
+            newest = checkpoint(&scene, life.pid);
+        }
+        let agents = processes::agents_of(life.pid);
+        let peak = processes::status_field(agents[0], "VmHWM").expect("it lives");
+        let (finer, _) = stored_as_differences(&life.store(), &scene, newest);
+        assert_eq!(finer, usize::from(method == "tree"), "{name}");
+        assert_eq!(log(&life.store()).contains("is stored as pages: its digests need"), method == "pages", "{name}");
+        life.kill();
+        peak.trim_end_matches("kB").trim().parse::<u64>().expect("a number")
+    };
+    // 64 MiB have digests of 2 MiB in chunks of 512 bytes, and 8 MiB in chunks of 128: 6 MiB is what there is.
+    let peak = peak_kib("long-chunks", "512", "tree");
+    assert!(peak < 48 << 10, "{peak} KiB for a region of 64 MiB");
+    peak_kib("short-chunks", "128", "pages");
+}

@@ -9,6 +9,9 @@ use ckpt_wire::{Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1, METHOD_PAGES, M
 use crate::capture::TreeOptions;
 use crate::error::{Error, Result};
 
+/// A smaller wish is as this one.
+const MEMORY_BYTES_MIN: usize = 16 << 20;
+
 /// What the program's user wants a new store to name its pages by, if anything.
 pub fn wanted_digest(control: &Control) -> Result<Option<Digest>> {
     match control.digest {
@@ -48,7 +51,7 @@ pub fn tree_options(control: &Control, options: &mut StoreOptions) -> Result<Opt
             ));
         }
     }
-    options.memory_bytes /= 2;
+    options.memory_bytes = options.memory_bytes.max(MEMORY_BYTES_MIN) / 2;
     Ok(Some(TreeOptions {
         chunk_bytes: control.chunk_bytes as u32,
         min_bytes: control.tree_min_bytes,
@@ -75,6 +78,22 @@ mod tests {
 
     fn open_store(directory: &Path, wanted: Option<Digest>) -> Store {
         Store::create_or_open_with(directory, &options_of(wanted, 0)).unwrap()
+    }
+
+    #[test]
+    fn half_of_the_memory_is_for_digests_where_the_program_asks_for_them() {
+        let mut control: Control = zerocopy::FromZeros::new_zeroed();
+        let mut options = options_of(None, 64 << 20);
+        assert_eq!(tree_options(&control, &mut options).unwrap(), None);
+        assert_eq!(options.memory_bytes, 64 << 20);
+        (control.method, control.chunk_bytes, control.tree_min_bytes) = (METHOD_TREE, 128, 7);
+        let expected = TreeOptions { chunk_bytes: 128, min_bytes: 7, digest_bytes: 24 << 20, verify_matches: false };
+        assert_eq!(tree_options(&control, &mut options).unwrap(), Some(expected));
+        assert_eq!(options.memory_bytes, 32 << 20);
+        (control.chunk_bytes, control.verify_matches) = (33, 1);
+        assert!(tree_options(&control, &mut options_of(None, 0)).is_err(), "no engine takes such chunks");
+        (control.chunk_bytes, control.method) = (64, 2);
+        assert!(tree_options(&control, &mut options_of(None, 0)).is_err(), "there is no such method");
     }
 
     #[test]

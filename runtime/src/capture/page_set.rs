@@ -32,7 +32,8 @@ impl PageSet {
     pub fn runs_in(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let first = self.0.partition_point(|run| run.end <= range.start);
         let touching = self.0[first..].iter().take_while(move |run| run.start < range.end);
-        touching.map(move |run| run.start.max(range.start)..run.end.min(range.end))
+        let inside = touching.map(move |run| run.start.max(range.start)..run.end.min(range.end));
+        inside.filter(|run| !run.is_empty())
     }
 
     /// The pages within `range`, counted from its start.
@@ -120,6 +121,10 @@ mod tests {
             assert_eq!(set(&a).intersection(&set(&b)), set(&(&a & &b)));
             assert_eq!(set(&a).difference(&set(&b)), set(&(&a - &b)));
             assert_eq!(set(&a).len(), a.len() as u64);
+            let range = random(20)..random(40);
+            let within: BTreeSet<u64> =
+                a.iter().filter(|page| range.contains(page)).map(|page| page - range.start).collect();
+            assert_eq!(set(&a).part(&range), set(&within), "{range:?} of {a:?}");
         }
     }
 }

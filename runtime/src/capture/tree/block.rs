@@ -26,6 +26,11 @@ impl Block {
         let changed = changed.map(|pages| pages.ranges().map(|run| run.start * PAGE..run.end * PAGE).collect());
         Block { addresses, present, changed }
     }
+
+    /// Bytes that may have changed, counted from the block's start, if that is known.
+    pub fn changed(&self) -> Option<&[Range<u64>]> {
+        self.changed.as_deref()
+    }
 }
 
 /// A block in a process that holds still.
@@ -37,7 +42,7 @@ pub struct BlockMemory<'a> {
 impl BlockMemory<'_> {
     /// As the engine wants it.
     pub fn live(&self) -> Live<'_> {
-        Live { id: self.block.addresses.start, memory: self, changed: self.block.changed.as_deref() }
+        Live { id: self.block.addresses.start, memory: self, changed: self.block.changed() }
     }
 
     /// Fills `to` with the bytes of a range, which counts from the block's start; pages that are not there stay zero.
@@ -73,5 +78,31 @@ impl Memory for BlockMemory<'_> {
         let (at, bytes) = (to.len(), ranges.iter().map(|range| range.end - range.start).sum::<u64>());
         to.resize(at + bytes as usize, 0);
         self.fill(ranges, &mut to[at..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_arrive_one_after_another_and_pages_that_are_not_there_are_zero() {
+        let memory: Vec<u8> = (0..20 * PAGE as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let start = memory.as_ptr() as u64;
+        let mut present = PageSet::default();
+        [1..3, 5..6, 7..19].into_iter().for_each(|run| present.push(run));
+        let block = Block::new(start..start + 20 * PAGE, present.clone(), Some(PageSet::of(4..6)));
+        let source = PageSource::open(std::process::id() as i32).unwrap();
+        let live = BlockMemory { block: &block, source: &source };
+        assert!(live.live().changed.into_iter().flatten().eq([&(4 * PAGE..6 * PAGE)]));
+        let expected = |at: u64| match present.runs_in(at / PAGE..at / PAGE + 1).next() {
+            Some(_) => memory[at as usize],
+            None => 0,
+        };
+        let ranges = [0..1, 100..PAGE + 7, 2 * PAGE..8 * PAGE, 9 * PAGE + 1..9 * PAGE + 2, 18 * PAGE - 5..20 * PAGE];
+        let mut bytes = vec![3];
+        live.read(&ranges, &mut bytes).unwrap();
+        let wanted: Vec<u8> = std::iter::once(3).chain(ranges.into_iter().flatten().map(expected)).collect();
+        assert!(bytes == wanted);
     }
 }

@@ -244,3 +244,58 @@ fn blocks_of(draft: &Draft, census: &Census, before: &BTreeMap<u64, PageSet>) ->
     };
     all.map(block).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::Advice;
+    use crate::proc::maps::Mapping;
+
+    const PAGE: u64 = PAGE_BYTES as u64;
+
+    fn options() -> Options {
+        Options { chunk_bytes: 128, min_bytes: 8 * PAGE, digest_bytes: 3 * 4096, verify_matches: false }
+    }
+
+    fn draft(pages: u64) -> Draft {
+        let (start, end) = (64 * PAGE, (64 + pages) * PAGE);
+        let mapping = Mapping { start, end, protection: libc::PROT_READ | libc::PROT_WRITE, ..Mapping::default() };
+        Draft { mapping, backing: Backing::Anonymous, advice: Advice::default(), file: None }
+    }
+
+    fn census(present: u64, written: Option<PageSet>) -> Census {
+        Census { present: PageSet::of(0..present), own: PageSet::of(0..present), written }
+    }
+
+    #[test]
+    fn large_dense_private_memory_is_taken_until_its_digests_find_no_room() {
+        let chooser = || Series::new(options()).unwrap().begin().unwrap();
+        let takes = |draft: &Draft, present| chooser().takes(draft, &census(present, None));
+        assert!(takes(&draft(8), 8) && takes(&draft(8), 4));
+        assert!(!takes(&draft(7), 7), "small");
+        assert!(!takes(&draft(8), 3), "mostly a reservation");
+        let read_only = Draft { mapping: Mapping { protection: 1, ..draft(8).mapping }, ..draft(8) };
+        let on_the_stack = Draft { advice: Advice { grows_down: true, ..Advice::default() }, ..draft(8) };
+        let not_cloned = Draft { advice: Advice { dont_fork: true, ..Advice::default() }, ..draft(8) };
+        let shared = Draft { backing: Backing::SharedObject { object: 0, offset: 0 }, ..draft(8) };
+        assert!([read_only, on_the_stack, not_cloned, shared].iter().all(|draft| !takes(draft, 8)));
+        // A page has 32 chunks, and so digests of 512 bytes: 24 pages find room.
+        let mut chooser = chooser();
+        let mut next = |pages| chooser.takes(&draft(pages), &census(pages, None));
+        assert_eq!([next(16), next(9), next(8), next(8)], [true, false, true, false]);
+    }
+
+    #[test]
+    fn what_was_written_or_is_gone_may_have_changed_if_it_was_known() {
+        let before = BTreeMap::from([(64 * PAGE, PageSet::of(0..6))]);
+        let changed = |written, before: &BTreeMap<u64, PageSet>| {
+            let blocks = blocks_of(&draft(8), &census(4, written), before);
+            let [block] = &blocks[..] else { panic!("8 pages are one block") };
+            block.changed().map(<[_]>::to_vec)
+        };
+        let written = || Some(PageSet::of(1..2));
+        assert_eq!(changed(written(), &before), Some(vec![PAGE..2 * PAGE, 4 * PAGE..6 * PAGE]));
+        assert_eq!(changed(written(), &BTreeMap::new()), None, "nothing is known of it");
+        assert_eq!(changed(None, &before), None, "nobody has watched it");
+    }
+}
