@@ -59,7 +59,8 @@ impl Differences {
         Ok(all)
     }
 
-    fn read_all(differences: &[StoredDifference], store: &Store) -> Result<Differences> {
+    /// The same, whatever they are of.
+    pub fn read_all(differences: &[StoredDifference], store: &Store) -> Result<Differences> {
         let mut all = Differences::default();
         for stored in differences {
             let list = store.page_list(&stored.pages)?;

@@ -308,3 +308,30 @@ fn the_agent_holds_no_region_whole() {
     assert!(peak < 48 << 10, "{peak} KiB for a region of 64 MiB");
     peak_kib("short-chunks", "128", "pages");
 }
+
+#[test]
+fn a_running_program_is_moved_to_the_other_method_and_back() {
+    let scene = scene();
+    let program = scattered("300", "plain");
+    let reference = reference(&scene, &program);
+    let mut life = Life::preloaded(&scene, "life", &program);
+    let pid = life.pid.to_string();
+    let mut taken = Vec::new();
+    for (option, finer, differences) in
+        [("pages", 0, 0), ("tree", 1, 1), ("", 1, 2), ("pages", 0, 0), ("", 0, 0), ("tree", 1, 1), ("tree", 1, 2)]
+    {
+        life.output.wait_for_more_lines(4);
+        let mut arguments = vec!["checkpoint", &pid];
+        if !option.is_empty() {
+            arguments.extend(["--method", option]);
+        }
+        let id = Ckpt::new(&scene, arguments).call().succeeded().number();
+        assert_eq!(stored_as_differences(&life.store(), &scene, id), (finer, differences), "{id}");
+        taken.push(id);
+    }
+    life.kill();
+    all_are_whole(&scene, &life.store());
+    for id in [taken[6], taken[4], taken[2]] {
+        goes_on_exactly(&scene, life.store().path(), id, (&life.directory, life.pid), &reference);
+    }
+}

@@ -29,6 +29,31 @@ pub struct CheckpointRequest {
     pub wait_for_seal: bool,
     /// Whether the program ends once it is sealed.
     pub kill: bool,
+    /// How large memory is stored, by this checkpoint and later ones of the same agent, if that is to be another way.
+    pub method: Option<Method>,
+}
+
+/// How large private memory is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// As pages.
+    Pages,
+    /// As differences finer than a page.
+    Tree,
+}
+
+impl Method {
+    /// All of them.
+    pub const ALL: [Method; 2] = [Method::Pages, Method::Tree];
+
+    /// As a person writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Pages => "pages",
+            Method::Tree => "tree",
+        }
+    }
 }
 
 /// What caused a checkpoint.

@@ -7,7 +7,7 @@ use std::io::{BufRead, Write};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::Trigger;
+use super::{Method, Trigger};
 
 /// Longest line accepted, bytes.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
@@ -19,6 +19,9 @@ pub struct Request {
     pub trigger: Trigger,
     /// End the program once the checkpoint is sealed.
     pub kill: bool,
+    /// How large memory is stored from now on.
+    #[serde(default)]
+    pub method: Option<Method>,
 }
 
 /// From the agent, several; `Sealed` or `Failed` is the last.
@@ -77,13 +80,19 @@ mod tests {
     #[test]
     fn messages_go_through_as_lines() {
         let mut wire = Vec::new();
-        send(&mut wire, &Request { trigger: Trigger::Command, kill: true }).unwrap();
+        send(&mut wire, &Request { trigger: Trigger::Command, kill: true, method: Some(Method::Tree) }).unwrap();
         send(&mut wire, &Reply::Sealed { id: 7 }).unwrap();
         let mut reader = wire.as_slice();
         let request: Request = receive(&mut reader).unwrap().unwrap();
-        assert!(request.kill);
+        assert!(request.kill && request.method == Some(Method::Tree));
         assert!(matches!(receive(&mut reader).unwrap(), Some(Reply::Sealed { id: 7 })));
         assert!(receive::<Reply>(&mut reader).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_request_of_an_older_client_says_nothing_of_methods() {
+        let request: Request = receive(&mut &b"{\"trigger\":\"signal\",\"kill\":false}\n"[..]).unwrap().unwrap();
+        assert_eq!(request.method, None);
     }
 
     #[test]

@@ -15,8 +15,8 @@ use super::address::{Address, refuse_strangers};
 use super::protocol::{Reply, Request, receive, send};
 use super::restart_script::write_restart_script;
 use super::retention::Retention;
-use super::store_options::{digest_warning, options_of, tree_options, wanted_digest};
-use super::{AgentOptions, CheckpointRequest, Trigger, client};
+use super::store_options::{MEMORY_BYTES_MIN, digest_warning, options_of, tree_options, wanted_digest, wanted_method};
+use super::{AgentOptions, CheckpointRequest, Method, Trigger, client};
 use crate::capture::{self, Event, Lineage, Program, TreeOptions};
 use crate::error::{Error, Result};
 use crate::{location, logging, units};
@@ -33,8 +33,9 @@ struct Agent {
     /// Random number of the program's libckpt.so: another one after an exec.
     image: u64,
     store: Store,
-    /// How large memory is stored, if not as pages.
-    tree: Option<TreeOptions>,
+    /// How large memory is stored at present.
+    method: Method,
+    tree: TreeOptions,
     lineage: Lineage,
     interval: Option<Duration>,
     retention: Retention,
@@ -49,7 +50,10 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     location::refuse_url_in(&directory)?;
     let digest = wanted_digest(&control)?;
     let mut store_options = options_of(digest, control.memory_bytes);
-    let tree = tree_options(&control, &mut store_options)?;
+    let (method, tree) = (wanted_method(&control)?, tree_options(&control, &store_options)?);
+    if method == Method::Tree {
+        store_options.memory_bytes = store_options.memory_bytes.max(MEMORY_BYTES_MIN) / 2;
+    }
     let store = Store::create_or_open_with(&directory, &store_options)?;
     start_log(&directory, ckpt_wire::text(&control.log));
 
@@ -62,10 +66,11 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     let interval = (control.interval_ms > 0).then(|| Duration::from_millis(control.interval_ms));
     let executable =
         std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
-    let (lineage, retention) = (Lineage::new(tree.clone())?, Retention::new(control.keep));
+    let (lineage, retention) = (lineage_of(method, &tree)?, Retention::new(control.keep));
     let memory = units::bytes(store_options.memory_bytes as u64);
-    let mut agent = Agent { program, image: control.job, store, tree, lineage, interval, retention, executable };
-    log::info!("serving process {}, {memory} for buffers", agent.program.pid);
+    let mut agent =
+        Agent { program, image: control.job, store, method, tree, lineage, interval, retention, executable };
+    log::info!("serving process {}, {memory} for buffers, method {}", agent.program.pid, method.name());
     if let Some(warning) = digest_warning(&agent.store, digest) {
         log::warn!("{warning}");
     }
@@ -75,6 +80,12 @@ pub fn serve(options: AgentOptions) -> Result<()> {
         Some(trigger) => agent.checkpoint(trigger, false, &mut |_, _| {}),
     }
     agent.run(&listener)
+}
+
+fn lineage_of(method: Method, tree: &TreeOptions) -> Result<Lineage> {
+    let mut lineage = Lineage::default();
+    lineage.store_finer((method == Method::Tree).then(|| tree.clone()))?;
+    Ok(lineage)
 }
 
 /// Waits until the constructor of libckpt.so has run in process `pid`.
@@ -129,7 +140,7 @@ fn hand_over(address: &Address, trigger: Option<Trigger>, directory: &Path) -> R
             }
         }
     };
-    let request = CheckpointRequest { trigger, wait_for_seal: false, kill: false };
+    let request = CheckpointRequest { trigger, wait_for_seal: false, kill: false, method: None };
     client::converse(stream, &request, &mut |_| {}, directory).map(drop)
 }
 
@@ -180,6 +191,12 @@ impl Agent {
             Ok(None) => return,
             Err(error) => return log::warn!("{error}"),
         };
+        if let Err(error) = self.change_method(request.method) {
+            log::error!("{error}");
+            // A client that is gone already has nobody to tell.
+            let _ = send(&mut &stream, &Reply::Failed { message: error.to_string(), exit_code: error.exit_code() });
+            return;
+        }
         let mut client = Some(stream);
         let mut last_progress = Instant::now();
         self.checkpoint(request.trigger, request.kill, &mut |reply, urgent| {
@@ -193,6 +210,17 @@ impl Agent {
         });
     }
 
+    /// Stores large memory in another way from now on, if that is asked for. What was known of it is of no use to the other
+    /// way, except to the store, which has its pages.
+    fn change_method(&mut self, wanted: Option<Method>) -> Result<()> {
+        if let Some(method) = wanted.filter(|wanted| *wanted != self.method) {
+            self.lineage.store_finer((method == Method::Tree).then(|| self.tree.clone()))?;
+            self.method = method;
+            log::info!("large memory is stored by method {} from now on", method.name());
+        }
+        Ok(())
+    }
+
     /// After an exec the process is another program, with its control block elsewhere and nothing tracked.
     fn follow_exec(&mut self) -> Result<()> {
         let image = |program: &Program| program.control().map(|control| control.job);
@@ -202,7 +230,7 @@ impl Agent {
         let program = Program::find(self.program.pid)?;
         self.image = image(&program)?;
         self.program = program;
-        self.lineage = Lineage::new(self.tree.clone())?;
+        self.lineage = lineage_of(self.method, &self.tree)?;
         Ok(())
     }
 

@@ -4,13 +4,17 @@
 //! the checkpoints are good either way and refusing them would help nobody.
 
 use ckpt_store::{Digest, Store, StoreOptions};
-use ckpt_wire::{Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1, METHOD_PAGES, METHOD_TREE, is_chunk_length};
+use ckpt_wire::{
+    CHUNK_BYTES_DEFAULT, Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1, METHOD_PAGES, METHOD_TREE,
+    TREE_MIN_BYTES_DEFAULT, is_chunk_length,
+};
 
+use super::Method;
 use crate::capture::TreeOptions;
 use crate::error::{Error, Result};
 
 /// A smaller wish is as this one.
-const MEMORY_BYTES_MIN: usize = 16 << 20;
+pub const MEMORY_BYTES_MIN: usize = 16 << 20;
 
 /// What the program's user wants a new store to name its pages by, if anything.
 pub fn wanted_digest(control: &Control) -> Result<Option<Digest>> {
@@ -35,30 +39,35 @@ pub fn options_of(wanted: Option<Digest>, memory_bytes: u64) -> StoreOptions {
     options
 }
 
-/// How the program's large memory is stored, if not as pages; then half of the memory is for buffers, and half for digests.
-///
-/// # Errors
-/// When libckpt.so asks for what this ckpt does not know.
-pub fn tree_options(control: &Control, options: &mut StoreOptions) -> Result<Option<TreeOptions>> {
+/// How the program's user wants large memory to be stored.
+pub fn wanted_method(control: &Control) -> Result<Method> {
     match control.method {
-        METHOD_PAGES => return Ok(None),
-        METHOD_TREE if is_chunk_length(control.chunk_bytes) => {}
-        unknown => {
-            return Err(Error::environment(
-                "taking checkpoints",
-                format!("libckpt.so asks for method {unknown} with chunks of {} bytes", control.chunk_bytes),
-                "use the ckpt that belongs to it",
-            ));
-        }
+        METHOD_PAGES => Ok(Method::Pages),
+        METHOD_TREE => Ok(Method::Tree),
+        unknown => Err(unknown_wish(format!("method {unknown}"))),
     }
-    options.memory_bytes = options.memory_bytes.max(MEMORY_BYTES_MIN) / 2;
-    Ok(Some(TreeOptions {
-        chunk_bytes: control.chunk_bytes as u32,
-        min_bytes: control.tree_min_bytes,
-        // A third of it is for lists while a difference is found.
-        digest_bytes: options.memory_bytes as u64 / 4 * 3,
+}
+
+/// How it is stored by method `tree`. Half of the memory is for digests then, and the other for buffers.
+pub fn tree_options(control: &Control, options: &StoreOptions) -> Result<TreeOptions> {
+    // An older libckpt.so does not say.
+    let or = |value: u64, default: u64| if value == 0 { default } else { value };
+    let chunk_bytes = or(control.chunk_bytes, CHUNK_BYTES_DEFAULT);
+    if !is_chunk_length(chunk_bytes) {
+        return Err(unknown_wish(format!("chunks of {chunk_bytes} bytes")));
+    }
+    Ok(TreeOptions {
+        chunk_bytes: chunk_bytes as u32,
+        min_bytes: or(control.tree_min_bytes, TREE_MIN_BYTES_DEFAULT),
+        // And a third of it for lists while a difference is found.
+        digest_bytes: options.memory_bytes.max(MEMORY_BYTES_MIN) as u64 / 8 * 3,
         verify_matches: control.verify_matches != 0,
-    }))
+    })
+}
+
+fn unknown_wish(what: String) -> Error {
+    let why = format!("libckpt.so asks for {what}, which this ckpt does not know");
+    Error::environment("taking checkpoints", why, "use the ckpt that belongs to it")
 }
 
 /// What to tell a user whose wish came too late for `store`.
@@ -81,19 +90,19 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_memory_is_for_digests_where_the_program_asks_for_them() {
+    fn large_memory_is_stored_as_the_program_asks_and_an_old_one_gets_the_defaults() {
         let mut control: Control = zerocopy::FromZeros::new_zeroed();
-        let mut options = options_of(None, 64 << 20);
-        assert_eq!(tree_options(&control, &mut options).unwrap(), None);
-        assert_eq!(options.memory_bytes, 64 << 20);
-        (control.method, control.chunk_bytes, control.tree_min_bytes) = (METHOD_TREE, 128, 7);
-        let expected = TreeOptions { chunk_bytes: 128, min_bytes: 7, digest_bytes: 24 << 20, verify_matches: false };
-        assert_eq!(tree_options(&control, &mut options).unwrap(), Some(expected));
-        assert_eq!(options.memory_bytes, 32 << 20);
-        (control.chunk_bytes, control.verify_matches) = (33, 1);
-        assert!(tree_options(&control, &mut options_of(None, 0)).is_err(), "no engine takes such chunks");
-        (control.chunk_bytes, control.method) = (64, 2);
-        assert!(tree_options(&control, &mut options_of(None, 0)).is_err(), "there is no such method");
+        let of = |control: &Control| tree_options(control, &options_of(None, 64 << 20)).unwrap();
+        assert_eq!(wanted_method(&control).unwrap(), Method::Pages);
+        let default =
+            TreeOptions { chunk_bytes: 128, min_bytes: 16 << 20, digest_bytes: 24 << 20, verify_matches: false };
+        assert_eq!(of(&control), default);
+        control.method = METHOD_TREE;
+        (control.chunk_bytes, control.tree_min_bytes, control.verify_matches) = (64, 7, 1);
+        assert_eq!(wanted_method(&control).unwrap(), Method::Tree);
+        assert_eq!(of(&control), TreeOptions { chunk_bytes: 64, min_bytes: 7, verify_matches: true, ..default });
+        (control.chunk_bytes, control.method) = (33, 2);
+        assert!(wanted_method(&control).is_err() && tree_options(&control, &options_of(None, 0)).is_err());
     }
 
     #[test]

@@ -54,12 +54,13 @@ pub struct Lineage {
 }
 
 impl Lineage {
-    /// Of a program whose large memory is stored finer than a page, if that is wanted.
+    /// From the next checkpoint on, large memory is stored finer than a page, or not.
     ///
     /// # Errors
     /// For a length of chunks that there cannot be.
-    pub fn new(tree: Option<TreeOptions>) -> Result<Lineage> {
-        Ok(Lineage { series: tree.map(Series::new).transpose()?, ..Lineage::default() })
+    pub fn store_finer(&mut self, tree: Option<TreeOptions>) -> Result<()> {
+        self.series = tree.map(Series::new).transpose()?;
+        Ok(())
     }
 }
 

@@ -2,9 +2,10 @@
 
 use clap::Args;
 
+use super::method::check_method;
 use super::print;
 use super::progress_bar::{Progress as Bar, Unit};
-use crate::agent::{CheckpointRequest, Progress, Trigger, request_checkpoint};
+use crate::agent::{CheckpointRequest, Method, Progress, Trigger, request_checkpoint};
 use crate::error::{Result, exit_code};
 
 /// Take a checkpoint of a running program and print its id
@@ -26,12 +27,16 @@ pub struct Arguments {
     /// End the program once the checkpoint is sealed, without letting it run on
     #[arg(long)]
     kill: bool,
+    /// How large private memory is stored from now on, while the program's agent lives: pages, or tree (differences
+    /// finer than a page) [default: as before]
+    #[arg(long, value_parser = check_method)]
+    method: Option<Method>,
 }
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
-    let request =
-        CheckpointRequest { trigger: Trigger::Command, wait_for_seal: !arguments.no_wait, kill: arguments.kill };
+    let &Arguments { no_wait, kill, method, .. } = arguments;
+    let request = CheckpointRequest { trigger: Trigger::Command, wait_for_seal: !no_wait, kill, method };
     let mut bar = Bar::start();
     let id = request_checkpoint(arguments.pid, &request, &mut |progress| match progress {
         Progress::Resumed { stop_ms } => log::info!("process {} was stopped for {stop_ms:.1} ms", arguments.pid),

@@ -21,6 +21,7 @@ mod executable;
 mod installation;
 mod interval;
 mod memory;
+mod method;
 mod progress_bar;
 mod table;
 mod which_checkpoint;

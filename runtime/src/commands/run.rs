@@ -9,14 +9,15 @@ use std::process::Command;
 use ckpt_store::{Digest, Store};
 use ckpt_wire::{
     ENV_AGENT_PID, ENV_CHUNK, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_KEEP, ENV_MEMORY, ENV_METHOD, ENV_NAME,
-    ENV_VERIFY_MATCHES, TEXT_BYTES, is_chunk_length,
+    ENV_VERIFY_MATCHES, TEXT_BYTES,
 };
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::interval::check_interval;
 use super::memory::check_memory;
+use super::method::{check_chunk, check_method};
 use super::{absolute, executable, installation};
-use crate::agent::{AwaitingProgram, digest_warning};
+use crate::agent::{AwaitingProgram, Method, digest_warning};
 use crate::error::{Error, Result};
 use crate::location::Location;
 use crate::parent::Parent;
@@ -54,7 +55,7 @@ pub struct Arguments {
     #[arg(long, value_parser = check_memory)]
     memory: Option<String>,
     /// How large private memory is stored: pages, or tree (differences finer than a page) [default: $CKPT_METHOD or pages]
-    #[arg(long)]
+    #[arg(long, value_parser = check_method)]
     method: Option<Method>,
     /// Bytes of a chunk for tree: 32 to 4096, in steps of 4 [default: $CKPT_CHUNK or 128]
     #[arg(long, value_name = "BYTES", value_parser = check_chunk)]
@@ -65,29 +66,6 @@ pub struct Arguments {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
-}
-
-/// How large private memory is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Method {
-    /// As pages.
-    Pages,
-    /// As differences finer than a page.
-    Tree,
-}
-
-impl Method {
-    fn name(self) -> &'static str {
-        match self {
-            Method::Pages => "pages",
-            Method::Tree => "tree",
-        }
-    }
-}
-
-fn check_chunk(text: &str) -> Result<u32, String> {
-    let bytes = text.parse::<u32>().ok().filter(|bytes| is_chunk_length(u64::from(*bytes)));
-    bytes.ok_or_else(|| "write a number from 32 to 4096 that can be divided by 4".to_owned())
 }
 
 fn check_name(name: &str) -> Result<String, String> {
@@ -214,12 +192,6 @@ mod tests {
         assert_eq!(check_digest("sha1"), Ok(Digest::Sha1));
         assert_eq!(check_digest("blake3"), Ok(Digest::Blake3));
         assert!(check_digest("").is_err() && check_digest("SHA1").is_err());
-    }
-
-    #[test]
-    fn a_chunk_has_a_length_that_an_engine_takes() {
-        assert_eq!((check_chunk("32"), check_chunk("292"), check_chunk("4096")), (Ok(32), Ok(292), Ok(4096)));
-        assert!(["", "28", "130", "4100", "1K", "-64"].iter().all(|text| check_chunk(text).is_err()));
     }
 
     #[test]

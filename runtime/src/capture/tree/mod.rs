@@ -285,6 +285,100 @@ mod tests {
         assert_eq!([next(16), next(9), next(8), next(8)], [true, false, true, false]);
     }
 
+    /// Memory of this process that is stored as a program's would be.
+    struct Lab {
+        _dir: tempfile::TempDir,
+        store: Store,
+        series: Series,
+        memory: Vec<u8>,
+    }
+
+    impl Lab {
+        fn new(verify_matches: bool) -> Lab {
+            let dir = tempfile::tempdir().unwrap();
+            let store = Store::create_or_open(&dir.path().join("store")).unwrap();
+            let series = Series::new(Options { verify_matches, digest_bytes: 1 << 20, ..options() }).unwrap();
+            let memory = (0..33 * PAGE as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            Lab { _dir: dir, store, series, memory }
+        }
+
+        /// 32 whole pages of it.
+        fn pages(&mut self) -> &mut [u8] {
+            let skipped = self.memory.as_ptr().align_offset(PAGE_BYTES);
+            &mut self.memory[skipped..][..32 * PAGE_BYTES]
+        }
+
+        /// Takes a checkpoint after a byte of this page has changed, which becomes one or fails.
+        fn take(&mut self, page: u64, seals: bool) -> Vec<StoredDifference> {
+            self.pages()[page as usize * PAGE_BYTES + 77] ^= 1;
+            let mut draft = draft(32);
+            draft.mapping.start = self.pages().as_ptr() as u64;
+            draft.mapping.end = draft.mapping.start + 32 * PAGE;
+            let census = census(32, Some(PageSet::of(page..page + 1)));
+            let (job, name, trigger) = ("job".into(), "lab".into(), "command".into());
+            let start = ckpt_store::AttemptStart { job, name, trigger, started_unix_ms: 0, processes: 1 };
+            let mut attempt = self.store.begin(start).unwrap();
+            let source = PageSource::open(std::process::id() as i32).unwrap();
+            self.series.begin().unwrap();
+            let mappings = [(&draft, &census)];
+            let stored =
+                self.series.store(&mappings, &source, &self.store, &mut attempt, &mut |done, of| assert!(done <= of));
+            let end = ckpt_store::AttemptEnd { memory_bytes: 0, stop_ms: 0.0, total_ms: 0.0, processes: 1 };
+            match seals {
+                true => {
+                    attempt.seal(end, b"").unwrap();
+                    self.series.sealed();
+                }
+                false => attempt.fail("a test", 0.0).unwrap(),
+            }
+            stored.unwrap()
+        }
+
+        fn check(&mut self, stored: &[StoredDifference]) {
+            let all = Differences::read_all(stored, &self.store).unwrap();
+            let (mut address, mut bytes) = (self.pages().as_ptr() as u64, vec![0; 32 * PAGE_BYTES]);
+            let end = address + bytes.len() as u64;
+            for block in blocks(address, end - address) {
+                let to = &mut bytes[(block.start - (end - 32 * PAGE)) as usize..][..(block.end - block.start) as usize];
+                all.read(&self.store, block.start, 0, to, None).unwrap();
+                address = block.end;
+            }
+            assert!(address == end && bytes == self.pages());
+        }
+    }
+
+    #[test]
+    fn a_difference_that_was_not_sealed_is_not_built_upon() {
+        for verify_matches in [false, true] {
+            let mut lab = Lab::new(verify_matches);
+            for (page, seals, needed) in [(1, true, 1), (2, true, 2), (3, false, 3), (4, true, 1), (5, true, 2)] {
+                let stored = lab.take(page, seals);
+                assert_eq!(stored.len(), needed, "page {page}");
+                if seals {
+                    lab.check(&stored);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_series_has_at_most_64_differences() {
+        let mut lab = Lab::new(false);
+        let counts: Vec<usize> = (0..66).map(|n| lab.take(n % 32, true).len()).collect();
+        assert_eq!(counts[..64], (1..=64).collect::<Vec<_>>());
+        assert_eq!(counts[64..], [1, 2]);
+    }
+
+    #[test]
+    fn what_was_scanned_for_an_attempt_that_failed_is_not_known_to_the_next_one() {
+        let mut series = Series::new(options()).unwrap();
+        series.present.insert(0, PageSet::of(0..1));
+        series.begin().unwrap();
+        assert_eq!(series.present_before.len(), 1);
+        series.begin().unwrap();
+        assert!(series.present_before.is_empty() && series.present.is_empty());
+    }
+
     #[test]
     fn what_was_written_or_is_gone_may_have_changed_if_it_was_known() {
         let before = BTreeMap::from([(64 * PAGE, PageSet::of(0..6))]);
