@@ -5,6 +5,7 @@ use std::arch::x86_64::*;
 use super::{
     Digest, Implementation,
     portable::{ADD_1, ADD_2, AVALANCHE_1, AVALANCHE_2, C1, C2},
+    steps::steps,
 };
 
 /// Chunks hashed at once.
@@ -14,6 +15,8 @@ const CHUNK_OF_LANE: [usize; LANES] = [0, 2, 1, 3];
 
 /// One 64-bit word per lane.
 type Vector = __m256i;
+
+steps!("avx2");
 
 /// Hashes the chunks that fill all lanes, and returns how many those are.
 ///
@@ -37,9 +40,7 @@ fn digest_group(bytes: &[u8], chunk_bytes: usize, seed: u32, digests: &mut [Dige
     let mut at = 0;
     while at + 16 <= chunk_bytes {
         let (k1, k2) = words(bytes, chunk_bytes, at);
-        let (a, b) = (_mm256_xor_si256(h1, mixed_1(k1)), _mm256_xor_si256(h2, mixed_2(k2)));
-        h1 = times_5_plus(add(rotated::<27, 37>(a), h2), ADD_1);
-        h2 = times_5_plus(add(rotated::<31, 33>(b), h1), ADD_2);
+        (h1, h2) = after_block(h1, h2, k1, k2);
         at += 16;
     }
     if at < chunk_bytes {
@@ -48,8 +49,7 @@ fn digest_group(bytes: &[u8], chunk_bytes: usize, seed: u32, digests: &mut [Dige
             tail[..chunk_bytes - at].copy_from_slice(&chunk[at..]);
         }
         let (k1, k2) = words(&tails, 16, 0);
-        h1 = _mm256_xor_si256(h1, mixed_1(k1));
-        h2 = _mm256_xor_si256(h2, mixed_2(k2));
+        (h1, h2) = after_tail(h1, h2, k1, k2);
     }
     let (h1, h2) = finished(h1, h2, chunk_bytes as u64);
     let (h1, h2) = (to_words(h1), to_words(h2));
@@ -78,42 +78,6 @@ fn words(group: &[u8], chunk_bytes: usize, at: usize) -> (Vector, Vector) {
     (_mm256_unpacklo_epi64(first, second), _mm256_unpackhi_epi64(first, second))
 }
 
-#[inline]
-#[target_feature(enable = "avx2")]
-fn mixed_1(k1: Vector) -> Vector {
-    multiply(rotated::<31, 33>(multiply(k1, C1)), C2)
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn mixed_2(k2: Vector) -> Vector {
-    multiply(rotated::<33, 31>(multiply(k2, C2)), C1)
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn finished(h1: Vector, h2: Vector, length: u64) -> (Vector, Vector) {
-    let (h1, h2) = (_mm256_xor_si256(h1, splat(length)), _mm256_xor_si256(h2, splat(length)));
-    let h1 = add(h1, h2);
-    let h2 = add(h2, h1);
-    let (h1, h2) = (avalanche(h1), avalanche(h2));
-    let h1 = add(h1, h2);
-    (h1, add(h2, h1))
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn avalanche(word: Vector) -> Vector {
-    let word = multiply(folded(word), AVALANCHE_1);
-    folded(multiply(folded(word), AVALANCHE_2))
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn folded(word: Vector) -> Vector {
-    _mm256_xor_si256(word, _mm256_srli_epi64::<33>(word))
-}
-
 /// Rotated to the left; the other way it is 64 less that.
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -122,11 +86,22 @@ fn rotated<const LEFT: i32, const RIGHT: i32>(word: Vector) -> Vector {
     _mm256_or_si256(_mm256_slli_epi64::<LEFT>(word), _mm256_srli_epi64::<RIGHT>(word))
 }
 
-/// A shift and two additions.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn times_5_plus(word: Vector, addend: u64) -> Vector {
-    add(add(_mm256_slli_epi64::<2>(word), splat(addend)), word)
+fn quadrupled(word: Vector) -> Vector {
+    _mm256_slli_epi64::<2>(word)
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn shifted_by_33(word: Vector) -> Vector {
+    _mm256_srli_epi64::<33>(word)
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn xor(a: Vector, b: Vector) -> Vector {
+    _mm256_xor_si256(a, b)
 }
 
 /// The low halves' product, and the two products of a low and a high half, of which the low 32 bits count.

@@ -5,6 +5,7 @@ use std::arch::x86_64::*;
 use super::{
     Digest, Implementation,
     portable::{ADD_1, ADD_2, AVALANCHE_1, AVALANCHE_2, C1, C2},
+    steps::steps,
 };
 
 /// Chunks hashed at once.
@@ -14,6 +15,8 @@ const CHUNK_OF_LANE: [usize; LANES] = [0, 4, 1, 5, 2, 6, 3, 7];
 
 /// One 64-bit word per lane.
 type Vector = __m512i;
+
+steps!("avx512f,avx512dq");
 
 /// Hashes the chunks that fill all lanes, and returns how many those are.
 ///
@@ -54,9 +57,7 @@ fn digest_groups<const GROUPS: usize>(
     while at + 16 <= chunk_bytes {
         for group in 0..GROUPS {
             let (k1, k2) = words(groups[group], chunk_bytes, at);
-            let (a, b) = (_mm512_xor_si512(h1[group], mixed_1(k1)), _mm512_xor_si512(h2[group], mixed_2(k2)));
-            h1[group] = times_5_plus(add(_mm512_rol_epi64::<27>(a), h2[group]), ADD_1);
-            h2[group] = times_5_plus(add(_mm512_rol_epi64::<31>(b), h1[group]), ADD_2);
+            (h1[group], h2[group]) = after_block(h1[group], h2[group], k1, k2);
         }
         at += 16;
     }
@@ -67,8 +68,7 @@ fn digest_groups<const GROUPS: usize>(
                 tail[..chunk_bytes - at].copy_from_slice(&chunk[at..]);
             }
             let (k1, k2) = words(&tails, 16, 0);
-            h1[group] = _mm512_xor_si512(h1[group], mixed_1(k1));
-            h2[group] = _mm512_xor_si512(h2[group], mixed_2(k2));
+            (h1[group], h2[group]) = after_tail(h1[group], h2[group], k1, k2);
         }
         let (h1, h2) = finished(h1[group], h2[group], chunk_bytes as u64);
         let (h1, h2) = (to_words(h1), to_words(h2));
@@ -105,47 +105,30 @@ fn four(a: __m128i, b: __m128i, c: __m128i, d: __m128i) -> Vector {
     _mm512_inserti64x2::<3>(_mm512_inserti64x2::<2>(two, c), d)
 }
 
+/// Rotated to the left; the other way it is 64 less that.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn mixed_1(k1: Vector) -> Vector {
-    multiply(_mm512_rol_epi64::<31>(multiply(k1, C1)), C2)
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn mixed_2(k2: Vector) -> Vector {
-    multiply(_mm512_rol_epi64::<33>(multiply(k2, C2)), C1)
+fn rotated<const LEFT: i32, const RIGHT: i32>(word: Vector) -> Vector {
+    const { assert!(LEFT + RIGHT == 64) };
+    _mm512_rol_epi64::<LEFT>(word)
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn finished(h1: Vector, h2: Vector, length: u64) -> (Vector, Vector) {
-    let (h1, h2) = (_mm512_xor_si512(h1, splat(length)), _mm512_xor_si512(h2, splat(length)));
-    let h1 = add(h1, h2);
-    let h2 = add(h2, h1);
-    let (h1, h2) = (avalanche(h1), avalanche(h2));
-    let h1 = add(h1, h2);
-    (h1, add(h2, h1))
+fn quadrupled(word: Vector) -> Vector {
+    _mm512_slli_epi64::<2>(word)
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn avalanche(word: Vector) -> Vector {
-    let word = multiply(folded(word), AVALANCHE_1);
-    folded(multiply(folded(word), AVALANCHE_2))
+fn shifted_by_33(word: Vector) -> Vector {
+    _mm512_srli_epi64::<33>(word)
 }
 
 #[inline]
-#[target_feature(enable = "avx512f")]
-fn folded(word: Vector) -> Vector {
-    _mm512_xor_si512(word, _mm512_srli_epi64::<33>(word))
-}
-
-/// A shift and two additions: a multiplication takes three times as long.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn times_5_plus(word: Vector, addend: u64) -> Vector {
-    add(add(_mm512_slli_epi64::<2>(word), splat(addend)), word)
+#[target_feature(enable = "avx512f,avx512dq")]
+fn xor(a: Vector, b: Vector) -> Vector {
+    _mm512_xor_si512(a, b)
 }
 
 #[inline]

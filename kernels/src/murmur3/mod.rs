@@ -15,6 +15,8 @@ mod avx2;
 #[allow(unsafe_code, reason = "loads and stores of vectors, and entering code compiled for a CPU feature")]
 mod avx512;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod steps;
 
 /// A digest: the two words of the algorithm, little-endian.
 pub type Digest = [u8; 16];
