@@ -81,6 +81,7 @@ struct Family {
 
 // A node over first occurrences alone occurs for the first time too.
 struct JoinFirsts {
+    __device__ static void begin(const Checkpoint &checkpoint) { label_chunks(checkpoint); }
     __device__ static void join(const Family &family) {
         if (!family.all_below([](Label label) { return label == FIRST || label == HERE; })) return;
         uint32_t node = family.region.first_node + family.node;
@@ -91,6 +92,7 @@ struct JoinFirsts {
 
 // A node over duplicates alone is a duplicate when the history has it as a whole, from elsewhere.
 struct JoinShifts {
+    __device__ static void begin(const Checkpoint &checkpoint) { settle_chunks(checkpoint); }
     __device__ static void join(const Family &family) {
         Label &label = family.label(family.node);
         if (label == FIRST) return;
@@ -117,8 +119,12 @@ __device__ inline void join_level(const Checkpoint &checkpoint, const Region &re
     __syncthreads();
 }
 
-// Up to the node over a tile.
-template <typename Join> __device__ inline void climb_tile(const Checkpoint &checkpoint, const Tile &tile) {
+// From the chunks of a block's tile to the node over them, if any of them has changed.
+template <typename Join> __device__ inline void climb_tile(const Checkpoint &checkpoint) {
+    Tile tile(checkpoint, blockIdx.x);
+    if (!has_changed(checkpoint, tile)) return;
+    Join::begin(checkpoint);
+    __syncthreads();
     Level below = Level::of_chunks(tile.region);
     for (uint32_t level = 1; level <= TILE_LEVELS && !below.is_top(); ++level, below = below.above()) {
         uint32_t from = tile.first_chunk() >> level, to = from + (TILE_CHUNKS >> level);

@@ -31,11 +31,7 @@ KERNEL(THREADS, 6) claim_chunks_tile(const __grid_constant__ Checkpoint checkpoi
 KERNEL(THREADS, 6) label_chunks_tile(const __grid_constant__ Checkpoint checkpoint) { label_chunks(checkpoint); }
 
 KERNEL(THREADS, 6) join_firsts_tile(const __grid_constant__ Checkpoint checkpoint) {
-    Tile tile(checkpoint, blockIdx.x);
-    if (!has_changed(checkpoint, tile)) return;
-    label_chunks(checkpoint);
-    __syncthreads();
-    climb_tile<JoinFirsts>(checkpoint, tile);
+    climb_tile<JoinFirsts>(checkpoint);
 }
 
 KERNEL(THREADS, 6) join_firsts_region(const __grid_constant__ Checkpoint checkpoint) {
@@ -43,11 +39,7 @@ KERNEL(THREADS, 6) join_firsts_region(const __grid_constant__ Checkpoint checkpo
 }
 
 KERNEL(THREADS, 6) join_shifts_tile(const __grid_constant__ Checkpoint checkpoint) {
-    Tile tile(checkpoint, blockIdx.x);
-    if (!has_changed(checkpoint, tile)) return;
-    settle_chunks(checkpoint);
-    __syncthreads();
-    climb_tile<JoinShifts>(checkpoint, tile);
+    climb_tile<JoinShifts>(checkpoint);
 }
 
 KERNEL(THREADS, 6) join_shifts_region(const __grid_constant__ Checkpoint checkpoint) {
