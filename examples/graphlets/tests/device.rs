@@ -1,6 +1,7 @@
 //! Counting and studying on a device, beside the same on the cores.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+#[path = "../../../kernels/tests/driver/mod.rs"]
 mod driver;
 
 use std::{fs, ops::Range, path::Path, process::Command};
@@ -13,9 +14,14 @@ use graphlets::{
     study::{COLUMNS, Plan, Subject},
 };
 
+/// The driver, which has this program's kernel too where it runs on the CPU.
+fn driver_path() -> &'static Path {
+    driver::path_with(&[concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/on_cpu.cc")])
+}
+
 /// Counts these roots on the cores and on the device, and compares after each of the ranges.
 fn compare(graph: &Graph, ranges: &[Range<u32>]) {
-    let (mut cores, mut device) = (Threads::new(graph), Device::new(driver::path(), graph).unwrap());
+    let (mut cores, mut device) = (Threads::new(graph), Device::new(driver_path(), graph).unwrap());
     assert!(device.counters().unwrap().iter().all(|counter| *counter == 0), "not zero at first");
     for roots in ranges {
         cores.advance(roots.clone()).unwrap();
@@ -62,7 +68,7 @@ fn table(machinery: Machinery, states: Option<&Path>) -> Vec<Vec<String>> {
 }
 
 fn device(bytes_max: Option<u64>) -> Machinery {
-    Machinery::Device { driver: driver::path().into(), bytes_max }
+    Machinery::Device { driver: driver_path().into(), bytes_max }
 }
 
 fn column(name: &str) -> usize {
@@ -122,7 +128,7 @@ fn the_digests_of_a_device_are_those_of_the_cores() {
     };
     let cores = digests(&[]);
     assert_eq!(cores.len(), 3);
-    assert_eq!(digests(&["--driver", driver::path().to_str().unwrap()]), cores);
+    assert_eq!(digests(&["--driver", driver_path().to_str().unwrap()]), cores);
 }
 
 #[test]
@@ -130,7 +136,7 @@ fn a_bound_of_device_memory_is_kept_to_and_what_it_cost_is_said() {
     let study = |succeeds, bound| {
         let small = ["study", "--families", "delaunay", "--vertices", "3000", "--orders", "natural", "--chunks", "64"];
         let few = ["--checkpoints", "2", "--frequencies", "2", "--frequency-chunks", "64", "--repeats", "1"];
-        let driver = ["--driver", driver::path().to_str().unwrap()];
+        let driver = ["--driver", driver_path().to_str().unwrap()];
         graphlets(succeeds, Some(bound), &[&small[..], &few, &driver].concat())
     };
     let (table, errors) = study(true, "1G");

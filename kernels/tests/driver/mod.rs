@@ -11,13 +11,20 @@ use std::{
 
 /// The driver's library.
 pub fn path() -> &'static Path {
-    static DRIVER: OnceLock<PathBuf> = OnceLock::new();
-    DRIVER.get_or_init(|| env::var_os("CKPT_TEST_DRIVER").map_or_else(|| compile("on_cpu", &[]), PathBuf::from))
+    path_with(&[])
 }
 
-/// Compiles the driver for the CPU, with these flags besides.
-pub fn compile(name: &str, flags: &[&str]) -> PathBuf {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda/on_cpu");
+/// The same, compiled with these sources or flags besides. They count when it is asked for first.
+pub fn path_with(more: &[&str]) -> &'static Path {
+    static DRIVER: OnceLock<PathBuf> = OnceLock::new();
+    DRIVER.get_or_init(|| env::var_os("CKPT_TEST_DRIVER").map_or_else(|| compile("on_cpu", more), PathBuf::from))
+}
+
+/// Compiles the driver for the CPU, with these sources or flags besides.
+pub fn compile(name: &str, more: &[&str]) -> PathBuf {
+    // The tests of examples use this file too.
+    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let sources = folders.map(|folder| folder.join("kernels/cuda/on_cpu")).find(|sources| sources.is_dir()).unwrap();
     // Several tests may compile it at once.
     let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.so", std::process::id()));
     let status = Command::new("g++")
@@ -25,7 +32,7 @@ pub fn compile(name: &str, flags: &[&str]) -> PathBuf {
         .args(["-pthread", "-o"])
         .arg(&library)
         .args(["grid.cc", "driver.cc", "kernels.cc", "engine.cc"].map(|source| sources.join(source)))
-        .args(flags)
+        .args(more)
         .status()
         .expect("g++ can be run");
     assert!(status.success(), "the driver for the CPU does not compile");
