@@ -12,34 +12,36 @@
 #include "pattern.cuh"
 #include "vmm.cuh"
 
-static void send_descriptor(int socket, int descriptor) {
+// A message of one byte, with room for a descriptor.
+struct Message {
     char byte = 'd', room[CMSG_SPACE(sizeof(int))] = {};
     iovec part = {&byte, 1};
-    msghdr message = {};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = room;
-    message.msg_controllen = sizeof room;
-    cmsghdr *header = CMSG_FIRSTHDR(&message);
+    msghdr header = {};
+
+    Message() {
+        header.msg_iov = &part;
+        header.msg_iovlen = 1;
+        header.msg_control = room;
+        header.msg_controllen = sizeof room;
+    }
+};
+
+static void send_descriptor(int socket, int descriptor) {
+    Message message;
+    cmsghdr *header = CMSG_FIRSTHDR(&message.header);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-    SYS(sendmsg(socket, &message, MSG_NOSIGNAL));
+    SYS(sendmsg(socket, &message.header, MSG_NOSIGNAL));
 }
 
 // -1 when the other side has closed.
 static int receive_descriptor(int socket) {
-    char byte, room[CMSG_SPACE(sizeof(int))] = {};
-    iovec part = {&byte, 1};
-    msghdr message = {};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = room;
-    message.msg_controllen = sizeof room;
-    ssize_t length = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    Message message;
+    ssize_t length = recvmsg(socket, &message.header, MSG_CMSG_CLOEXEC);
     SYS(length);
-    cmsghdr *header = CMSG_FIRSTHDR(&message);
+    cmsghdr *header = CMSG_FIRSTHDR(&message.header);
     if (length == 0 || header == nullptr || header->cmsg_type != SCM_RIGHTS) return -1;
     int descriptor;
     memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
