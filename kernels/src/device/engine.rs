@@ -130,10 +130,8 @@ impl Engine {
         regions: &[Region],
         sink: &mut dyn Sink,
     ) -> Result<Taken> {
-        let shapes: Vec<_> = regions.iter().map(|region| RegionShape { id: region.id, bytes: region.bytes }).collect();
-        merkle::check_order(self.last, checkpoint)?;
-        merkle::check_ids(&shapes)?;
-        let forest = Forest::new(self.chunk_bytes, shapes.iter().copied())?;
+        let shapes = regions.iter().map(|region| RegionShape { id: region.id, bytes: region.bytes });
+        let forest = merkle::accepted(self.chunk_bytes, self.last, checkpoint, shapes)?;
         let context = self.context.clone();
         let _entered = context.enter()?;
         let taken = self.take(checkpoint, method, forest, regions, sink);

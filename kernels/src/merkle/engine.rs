@@ -1,9 +1,9 @@
 //! Finding differences on the CPU, on all cores.
 
 use super::{
-    Body, Error, Head, Live, Memory, Method, Result, Shift, Shortage, Sink, Source,
+    Body, Error, Head, Live, Memory, Method, Result, Shift, Shortage, Sink, Source, accepted,
     bound::Room,
-    check_chunk_bytes, check_ids, check_order,
+    check_chunk_bytes,
     forest::{Forest, RegionShape, Tree},
     found::{Found, Previous, found},
     history::History,
@@ -96,25 +96,14 @@ impl Engine {
         regions: &[Region<'_>],
         sink: &mut dyn Sink,
     ) -> Result<Taken> {
-        check_order(self.last, checkpoint)?;
-        let shapes: Vec<_> =
-            regions.iter().map(|region| RegionShape { id: region.id, bytes: region.bytes.len() as u64 }).collect();
-        check_ids(&shapes)?;
-        let forest = Forest::new(self.chunk_bytes, shapes.iter().copied())?;
-        let (room, forgotten) = self.room(method, &forest);
-        let mut found = match room.best(0) {
-            Method::Full => Vec::new(),
-            _ => found(checkpoint, self.chunk_bytes, &forest, regions, self.previous.as_ref()),
+        let forest = self.forest(checkpoint, regions.iter().map(|region| (region.id, region.bytes.len() as u64)))?;
+        let memories = regions.iter().map(|region| &region.bytes as &dyn Memory).collect();
+        let chunk_bytes = self.chunk_bytes;
+        let survey = |_: &Room<'_>, previous: Option<&mut Previous>| {
+            let found = found(checkpoint, chunk_bytes, &forest, regions, previous.as_deref());
+            Ok(Survey { whole: Vec::new(), found })
         };
-        let (method, shortage) = (room.best(found.len()), room.shortage(found.len(), forgotten));
-        let mut pieces = Pieces::of(regions.iter().map(|region| &region.bytes as &dyn Memory).collect());
-        let body = self.body(checkpoint, method, &forest, &mut found, &mut pieces);
-        let head = self.send(checkpoint, method, shapes, body, &pieces, sink)?;
-        self.last = Some(checkpoint);
-        // After Full nobody has looked at the chunks: at the next checkpoint none is known to be as before.
-        let before = self.previous.take().filter(|_| method != Method::Full);
-        self.previous = (method != Method::Full).then(|| Previous::new(checkpoint, &forest, before, &found));
-        Ok(Taken { head, method, shortage })
+        self.take(checkpoint, method, &forest, memories, survey, sink)
     }
 
     /// [`Engine::difference`] of regions that are read in pieces, and of which only what may have changed is read. Those that
@@ -130,17 +119,35 @@ impl Engine {
         regions: &[Live<'_>],
         sink: &mut dyn Sink,
     ) -> Result<Taken> {
-        check_order(self.last, checkpoint)?;
-        let shapes: Vec<_> =
-            regions.iter().map(|live| RegionShape { id: live.id, bytes: live.memory.bytes() }).collect();
-        check_ids(&shapes)?;
-        let forest = Forest::new(self.chunk_bytes, shapes.iter().copied())?;
-        let (room, forgotten) = self.room(method, &forest);
-        let list_bytes = room.allowed / LISTS;
-        let surveyor = Surveyor { checkpoint, chunk_bytes: self.chunk_bytes, forest: &forest, regions, list_bytes };
+        let forest = self.forest(checkpoint, regions.iter().map(|live| (live.id, live.memory.bytes())))?;
+        let memories = regions.iter().map(|live| live.memory).collect();
+        let chunk_bytes = self.chunk_bytes;
+        let survey = |room: &Room<'_>, previous: Option<&mut Previous>| {
+            let list_bytes = room.allowed / LISTS;
+            Surveyor { checkpoint, chunk_bytes, forest: &forest, regions, list_bytes }.survey(previous)
+        };
+        self.take(checkpoint, method, &forest, memories, survey, sink)
+    }
+
+    /// The trees over regions with these ids and so many bytes, if they can be a checkpoint's.
+    fn forest(&self, checkpoint: u32, regions: impl Iterator<Item = (u64, u64)>) -> Result<Forest> {
+        accepted(self.chunk_bytes, self.last, checkpoint, regions.map(|(id, bytes)| RegionShape { id, bytes }))
+    }
+
+    /// Takes a checkpoint of which `survey` finds what has changed, unless all is to be stored.
+    fn take(
+        &mut self,
+        checkpoint: u32,
+        method: Method,
+        forest: &Forest,
+        memories: Vec<&dyn Memory>,
+        survey: impl FnOnce(&Room<'_>, Option<&mut Previous>) -> Result<Survey>,
+        sink: &mut dyn Sink,
+    ) -> Result<Taken> {
+        let (room, forgotten) = self.room(method, forest);
         let Survey { whole, mut found } = match room.best(0) {
             Method::Full => Survey::default(),
-            _ => surveyor.survey(self.previous.as_mut())?,
+            _ => survey(&room, self.previous.as_mut())?,
         };
         let (method, shortage) = (room.best(found.len()), room.shortage(found.len(), forgotten));
         let whole_chunks: usize = whole.iter().map(|(_, digests)| digests.len()).sum();
@@ -149,27 +156,17 @@ impl Engine {
                 self.history.learn(checkpoint, forest.trees[*at].chunk_nodes().start, digests);
             }
         }
-        let mut pieces = Pieces::of(regions.iter().map(|live| live.memory).collect());
-        let trees = whole.iter().map(|(at, _)| *at);
-        let body = match method {
-            Method::Full => self.body(checkpoint, method, &forest, &mut [], &mut pieces),
-            _ => {
-                let mut written = self.written(checkpoint, method, &forest, &mut found);
-                written.extend(trees.filter_map(|at| root(checkpoint, &forest.trees[at])));
-                written.sort_unstable_by_key(|written| written.chunk);
-                match method {
-                    Method::Basic => changed(&written, &forest, &mut pieces),
-                    _ => nodes(checkpoint, &written, &forest, &mut pieces),
-                }
-            }
-        };
-        let head = self.send(checkpoint, method, shapes, body, &pieces, sink)?;
+        let mut pieces = Pieces::of(memories);
+        let roots = whole.iter().filter_map(|(at, _)| root(checkpoint, &forest.trees[*at]));
+        let body = self.body(checkpoint, method, forest, &mut found, roots.collect(), &mut pieces);
+        let head = self.send(checkpoint, method, forest, body, &pieces, sink)?;
         self.last = Some(checkpoint);
+        // After Full nobody has looked at the chunks: at the next checkpoint none is known to be as before.
         let before = self.previous.take().filter(|_| method != Method::Full);
         self.previous = (method != Method::Full).then(|| {
             let mut before = before.unwrap_or_else(|| Previous::nothing(checkpoint));
             whole.into_iter().for_each(|(at, digests)| before.learn(forest.trees[at].region.id, digests));
-            Previous::new(checkpoint, &forest, Some(before), &found)
+            Previous::new(checkpoint, forest, before, &found)
         });
         Ok(Taken { head, method, shortage })
     }
@@ -188,13 +185,14 @@ impl Engine {
         &mut self,
         checkpoint: u32,
         method: Method,
-        regions: Vec<RegionShape>,
+        forest: &Forest,
         body: Body,
         pieces: &Pieces<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Head> {
         let previous = self.previous.as_ref().map(|previous| previous.checkpoint).filter(|_| method != Method::Full);
         let (chunk_bytes, data_bytes) = (self.chunk_bytes, pieces.bytes());
+        let regions = forest.trees.iter().map(|tree| tree.region).collect();
         let head = Head { checkpoint, previous, chunk_bytes, regions, body, data_bytes };
         if let Err(source) = sink.head(&head).and_then(|()| pieces.send(sink)) {
             self.history.retain(|seen| seen < checkpoint);
@@ -203,24 +201,28 @@ impl Engine {
         Ok(head)
     }
 
-    /// What is stored of the chunks found, and which bytes those are.
+    /// What is stored of the chunks found, and of regions that are stored whole, and which bytes those are.
     fn body(
         &mut self,
         checkpoint: u32,
         method: Method,
         forest: &Forest,
         found: &mut [Found],
+        roots: Vec<Written>,
         pieces: &mut Pieces<'_>,
     ) -> Body {
+        if method == Method::Full {
+            (0..).zip(&forest.trees).for_each(|(at, tree)| pieces.push(at, 0..tree.region.bytes));
+            return Body::Full;
+        }
+        let mut written = self.written(checkpoint, method, forest, found);
+        if !roots.is_empty() {
+            written.extend(roots);
+            written.sort_unstable_by_key(|written| written.chunk);
+        }
         match method {
-            Method::Full => {
-                (0..).zip(&forest.trees).for_each(|(at, tree)| pieces.push(at, 0..tree.region.bytes));
-                Body::Full
-            }
-            Method::Basic => changed(&self.written(checkpoint, method, forest, found), forest, pieces),
-            Method::List | Method::Tree => {
-                nodes(checkpoint, &self.written(checkpoint, method, forest, found), forest, pieces)
-            }
+            Method::Basic => changed(&written, forest, pieces),
+            _ => nodes(checkpoint, &written, forest, pieces),
         }
     }
 

@@ -107,8 +107,8 @@ fn batch_of(checkpoint: u32, first: u32, chunk_bytes: usize, bytes: &[u8], befor
 
 impl Previous {
     /// What the chunks of these trees are, when all but `found` are as `before` has them.
-    pub fn new(checkpoint: u32, forest: &Forest, before: Option<Self>, mut found: &[Found]) -> Self {
-        let mut before = before.map_or_else(HashMap::new, |before| before.digests);
+    pub fn new(checkpoint: u32, forest: &Forest, before: Self, mut found: &[Found]) -> Self {
+        let mut before = before.digests;
         let mut after = HashMap::new();
         for tree in &forest.trees {
             let nodes = tree.chunk_nodes();

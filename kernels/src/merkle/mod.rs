@@ -54,6 +54,6 @@ pub use lineage::{Lineage, Mismatch};
 pub use memory::{Live, Memory};
 pub use places::{Own, Places};
 pub use plan::Stored;
-pub(crate) use refusals::{check_chunk_bytes, check_ids, check_order};
+pub(crate) use refusals::{accepted, check_chunk_bytes};
 pub use sink::Sink;
 pub use verified::take_verified;
