@@ -6,11 +6,13 @@
 
 use core::ffi::{CStr, c_char};
 
+use ckpt_wire::allocations::{GRANULE_BYTES, RECORD_NOTHING};
 use ckpt_wire::{
     CHUNK_BYTES_DEFAULT, Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1, METHOD_PAGES, METHOD_TREE, PATH_BYTES,
     TEXT_BYTES, TREE_MIN_BYTES_DEFAULT, is_chunk_length,
 };
 
+use crate::hooks::heap;
 use crate::numbers::{parse_bytes, parse_decimal, parse_hex, parse_interval_ms};
 use crate::settings::Settings;
 use crate::signals::parse_signal;
@@ -65,6 +67,13 @@ pub fn apply(settings: &Settings<'_>, control: &mut Control) -> Result<(), Reaso
             .ok_or_else(|| unreadable(b"CKPT_KEEP", text, b"a number from 1 on"))?,
     };
     apply_method(settings, control)?;
+    heap::record_from(match settings.track_min {
+        None => GRANULE_BYTES,
+        Some(b"none") => RECORD_NOTHING,
+        Some(text) => parse_bytes(text)
+            .filter(|&bytes| bytes >= GRANULE_BYTES)
+            .ok_or_else(|| unreadable(b"CKPT_TRACK_MIN", text, b"64K or more, or none"))?,
+    });
     write_absolute(b"CKPT_DIR", &mut control.dir, settings.dir.unwrap_or(DIR_DEFAULT))?;
     if let Some(path) = settings.log {
         write_absolute(b"CKPT_LOG", &mut control.log, path)?;

@@ -4,7 +4,7 @@ use core::ffi::c_char;
 
 use ckpt_wire::{
     ENV_AGENT, ENV_AGENT_PID, ENV_CHUNK, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_JOB, ENV_KEEP, ENV_LOG, ENV_MEMORY,
-    ENV_METHOD, ENV_NAME, ENV_SIGNAL, ENV_TREE_MIN, ENV_VERIFY_MATCHES,
+    ENV_METHOD, ENV_NAME, ENV_SIGNAL, ENV_TRACK_MIN, ENV_TREE_MIN, ENV_VERIFY_MATCHES,
 };
 
 /// The values of our variables, each field the one of its name; an empty value counts as none.
@@ -25,6 +25,7 @@ pub struct Settings<'a> {
     pub chunk: Option<&'a [u8]>,
     pub tree_min: Option<&'a [u8]>,
     pub verify_matches: Option<&'a [u8]>,
+    pub track_min: Option<&'a [u8]>,
 }
 
 impl<'a> Settings<'a> {
@@ -61,6 +62,7 @@ impl<'a> Settings<'a> {
             (ENV_CHUNK, &mut self.chunk),
             (ENV_TREE_MIN, &mut self.tree_min),
             (ENV_VERIFY_MATCHES, &mut self.verify_matches),
+            (ENV_TRACK_MIN, &mut self.track_min),
         ]
         .into_iter()
         .find_map(|(known, slot)| (known.as_bytes() == name).then_some(slot))

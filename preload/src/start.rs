@@ -7,6 +7,7 @@
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering;
 
+use ckpt_wire::allocations::RECORD_NOTHING;
 use ckpt_wire::{CONTROL_MAGIC, CONTROL_VERSION, Control, STATE_READY, STATE_REFUSED};
 
 use crate::agent_environment::AGENT_ENVIRONMENT;
@@ -31,6 +32,7 @@ static CONSTRUCTOR: Constructor = construct;
 unsafe extern "C" fn construct(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     let _errno = SavedErrno::new();
     real::resolve_all();
+    hooks::heap::resolve_usual();
     // SAFETY: the constructor runs once, and until `state` is set nobody else in this process reads the block.
     let control = unsafe { &mut *ckpt_control.get() };
     describe(control);
@@ -39,6 +41,7 @@ unsafe extern "C" fn construct(_argc: c_int, _argv: *const *const c_char, envp: 
     match configure(entries, control) {
         Ok(()) => begin(),
         Err(reason) => {
+            hooks::heap::record_from(RECORD_NOTHING);
             let _ = crate::text::write_field(&mut control.reason, &[reason.as_bytes()]);
             control::state().store(STATE_REFUSED, Ordering::Release);
         }
@@ -53,6 +56,7 @@ fn describe(control: &mut Control) {
     control.frame = STUB_FRAME.get() as u64;
     control.scratch = SCRATCH.get() as u64;
     control.handler = trigger::handler_address() as u64;
+    control.allocations = hooks::heap::allocations() as u64;
     control.magic = CONTROL_MAGIC;
 }
 
@@ -83,7 +87,7 @@ fn begin() {
     }
     if signal != 0 {
         trigger::install(signal);
-        hooks::watch(signal);
+        hooks::signals::watch(signal);
     }
     control::state().store(STATE_READY, Ordering::Release);
     if interval_ms != 0 && !agent_runs {

@@ -129,6 +129,23 @@ pub fn working_directory(buffer: &mut [u8]) -> Result<&[u8], Errno> {
     buffer.get(..bytes.saturating_sub(1)).ok_or(Errno(libc::ERANGE))
 }
 
+/// Maps `bytes` of zeros, which count as used where they have been written to.
+pub fn map_zeros(bytes: usize) -> Result<*mut u8, Errno> {
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
+    // SAFETY: without an address the kernel takes free space; descriptor -1 is asked for with MAP_ANONYMOUS.
+    unsafe { call(libc::SYS_mmap, [0, bytes, protection, flags, usize::MAX, 0]) }.map(|address| address as *mut u8)
+}
+
+/// Gives a mapping back.
+///
+/// # Safety
+/// It must be ours, of that length, and nobody may use it any more.
+pub unsafe fn unmap(address: *mut u8, bytes: usize) {
+    // SAFETY: the caller's word.
+    let _ = unsafe { call(libc::SYS_munmap, [address as usize, bytes, 0, 0, 0, 0]) };
+}
+
 /// Seconds since 1970.
 pub fn seconds_since_1970() -> u64 {
     let mut now = [0_u64; 2];

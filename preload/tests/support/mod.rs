@@ -39,16 +39,20 @@ fn sources(directory: &Path) -> Vec<PathBuf> {
 
 /// Compiles `victims/NAME.c` into `directory`.
 pub fn compile(directory: &Path, name: &str) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims").join(format!("{name}.c"));
-    let program = directory.join(name);
+    compile_with("cc", &format!("{name}.c"), &directory.join(name), &[])
+}
+
+/// Compiles `victims/SOURCE` to `program`, with more options.
+pub fn compile_with(compiler: &str, source: &str, program: &Path, options: &[&str]) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims").join(source);
     let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include");
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-Wall", "-Wno-deprecated-declarations", "-pthread", "-D_GNU_SOURCE", include, "-o"])
-        .arg(&program)
-        .arg(source)
-        .arg("-ldl");
-    assert!(cc.status().expect("a C compiler named cc").success(), "{name}.c does not compile");
-    program
+    let warnings = ["-Wall", "-Wno-deprecated-declarations", "-Wno-use-after-free"];
+    let mut command = Command::new(compiler);
+    command.args(warnings).args(["-O1", "-pthread", "-D_GNU_SOURCE", include]).args(options);
+    command.arg("-o").arg(program).arg(path).arg("-ldl");
+    let status = command.status().unwrap_or_else(|error| panic!("a compiler named {compiler}: {error}"));
+    assert!(status.success(), "{source} does not compile");
+    program.to_owned()
 }
 
 /// `program` with libckpt.so and no variable of ours from outside.

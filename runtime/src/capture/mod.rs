@@ -6,6 +6,7 @@
 //! program go; then read the twin, write, and seal. A failure at any point leaves the program running as it was
 //! and every earlier checkpoint untouched.
 
+mod allocations;
 mod descriptors;
 mod guest;
 mod page_set;
@@ -39,6 +40,7 @@ use snapshot::Still;
 use tracking::Tracker;
 use tree::Series;
 
+pub use allocations::{Heap, heap};
 pub use program::Program;
 pub use syscalls::pidfd_open;
 pub use tree::Options as TreeOptions;

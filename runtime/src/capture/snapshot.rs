@@ -17,7 +17,7 @@ use super::regions::{self, Draft};
 use super::tracking::{Census, Scanner, Tracker};
 use super::tree::{Chooser, Series};
 use super::twin::Twin;
-use super::{Event, Lineage, Program, Request, descriptors, process, refusals, stop, threads};
+use super::{Event, Lineage, Program, Request, allocations, descriptors, process, refusals, stop, threads};
 use crate::error::Result;
 use crate::host;
 use crate::image::{self, Backing, ProcessImage};
@@ -145,6 +145,7 @@ pub fn capture(
         special_mappings: space.special,
         regions: Vec::new(),
         differences: Vec::new(),
+        allocations: Vec::new(),
         shared_objects: space.objects,
         files: table.files,
         descriptors: table.descriptors,
@@ -165,6 +166,15 @@ pub fn capture(
             Still::Twin(Box::new(twin))
         }
         None => still,
+    };
+    let holder = if let Still::Twin(twin) = &still { twin.pid() } else { pid };
+    image.allocations = match allocations::heap(holder, control) {
+        Ok(heap) => heap.allocations,
+        // The records are for people; a program that has written over them is still whole without.
+        Err(error) => {
+            log::warn!("the large allocations of process {pid} are not known: {error}");
+            Vec::new()
+        }
     };
     Ok(Snapshot { image, parts, still, pid })
 }

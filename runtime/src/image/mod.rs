@@ -4,11 +4,13 @@
 //! a record of its own; an image is encoded as CBOR with named fields, so that a field can be added without
 //! making old checkpoints unreadable. Nothing here talks to the kernel.
 
+mod allocation;
 mod descriptor;
 mod memory;
 mod process;
 mod thread;
 
+pub use allocation::Allocation;
 pub use descriptor::{Descriptor, EpollTarget, FileKind, OpenFile, PipeContent};
 pub use memory::{
     Advice, Backing, FileIdentity, PageRange, Protection, Region, SharedObject, SpecialMapping, StoredDifference,

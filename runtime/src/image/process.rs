@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Descriptor, OpenFile, PipeContent, Region, SharedObject, SpecialMapping, StoredDifference, ThreadImage};
+use super::{
+    Allocation, Descriptor, OpenFile, PipeContent, Region, SharedObject, SpecialMapping, StoredDifference, ThreadImage,
+};
 
 /// One process at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -66,6 +68,9 @@ pub struct ProcessImage {
     /// can need is here.
     #[serde(default)]
     pub differences: Vec<StoredDifference>,
+    /// Large allocations of the heap, by address.
+    #[serde(default)]
+    pub allocations: Vec<Allocation>,
     /// Memory objects behind shared mappings that no path leads to.
     pub shared_objects: Vec<SharedObject>,
     /// Open file descriptions.

@@ -44,6 +44,7 @@ pub fn image(machine: &Machine) -> ProcessImage {
         special_mappings: machine.special_mappings.clone(),
         regions: Vec::new(),
         differences: Vec::new(),
+        allocations: Vec::new(),
         shared_objects: Vec::new(),
         files: Vec::new(),
         descriptors: Vec::new(),

@@ -1,4 +1,4 @@
-//! What libckpt.so and ckpt agree on: one block of memory inside the program, and nothing else.
+//! What libckpt.so and ckpt agree on: one block of memory inside the program, and what it points to.
 //!
 //! libckpt.so exports the symbol [`CONTROL_SYMBOL`], a [`Control`]. The agent finds it in the memory of the
 //! program, checks [`CONTROL_MAGIC`] and [`CONTROL_VERSION`], and reads from it where the stub is and what the
@@ -6,7 +6,10 @@
 //! added at the end, `bytes` says how many there are, and `version` changes when one changes its meaning.
 //!
 //! All addresses are addresses in the program; all text is UTF-8 or raw path bytes ended by the first zero.
+//! The block points to what else there is to read: see [`allocations`].
 #![no_std]
+
+pub mod allocations;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -64,6 +67,9 @@ pub const ENV_CHUNK: &str = "CKPT_CHUNK";
 pub const ENV_TREE_MIN: &str = "CKPT_TREE_MIN";
 /// Environment variable: whether every byte is compared with what `tree` would restore, `yes` or `no` (default).
 pub const ENV_VERIFY_MATCHES: &str = "CKPT_VERIFY_MATCHES";
+
+/// Environment variable: the smallest heap allocation that is recorded (`64K` by default, and at least; `none` records none).
+pub const ENV_TRACK_MIN: &str = "CKPT_TRACK_MIN";
 
 /// [`Control::method`]: as pages.
 pub const METHOD_PAGES: u64 = 0;
@@ -156,6 +162,8 @@ pub struct Control {
     pub tree_min_bytes: u64,
     /// 1 if every byte is to be compared with what [`METHOD_TREE`] would restore.
     pub verify_matches: u64,
+    /// Address of the [`allocations::Allocations`].
+    pub allocations: u64,
 }
 
 /// The registers and signal mask with which a thread goes on if its agent disappears during an injected call.
@@ -208,7 +216,7 @@ mod tests {
         assert_eq!(offset_of!(Control, stub_start), 32);
         assert_eq!(offset_of!(Control, reason), 96);
         assert_eq!(CONTROL_BYTES_MIN, 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
-        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 56);
+        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 64);
     }
 
     #[test]

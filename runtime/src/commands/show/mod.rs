@@ -1,5 +1,8 @@
-//! `ckpt show`: what is in a checkpoint.
+//! `ckpt show`: what is in a checkpoint, or in a running program.
 
+mod allocations;
+mod call_site;
+mod live;
 mod names;
 mod text;
 pub(super) mod view;
@@ -11,18 +14,23 @@ use clap::Args;
 use super::{print, print_json, which_checkpoint};
 use crate::error::{Result, exit_code};
 use crate::{image, location};
+use live::LiveView;
 use view::CheckpointView;
 
-/// Show what is in a checkpoint: processes, threads, memory, descriptors
+/// Show what is in a checkpoint (processes, threads, memory, descriptors), or what a running program has allocated
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   ckpt show ckpt-store              the newest sealed checkpoint
   ckpt show ckpt-store 3
   ckpt show ckpt-store --job heat
-  ckpt show ckpt-store --json | jq '.regions[] | select(.kind == \"heap\")'")]
+  ckpt show ckpt-store --json | jq '.regions[] | select(.kind == \"heap\")'
+  ckpt show 4711                    the large allocations of process 4711, and what asked for them
+
+A number is a process unless there is a directory of that name; ./4711 is always the directory.")]
 pub struct Arguments {
-    /// The store: a directory, or s3://BUCKET/PREFIX
+    /// The store (a directory, or s3://BUCKET/PREFIX), or the pid of a running program
+    #[arg(value_name = "DIR|PID")]
     dir: PathBuf,
     /// The checkpoint [default: the newest sealed one]
     id: Option<u64>,
@@ -36,6 +44,15 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
+    if let Some(pid) = running_program(arguments) {
+        let view = LiveView::of(pid)?;
+        if arguments.json {
+            print_json(&view)?
+        } else {
+            print(&view.render())?
+        }
+        return Ok(exit_code::DONE);
+    }
     let store = location::open(&arguments.dir)?;
     let id = which_checkpoint::select(&arguments.dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
     let manifest = store.manifest(id)?;
@@ -47,4 +64,10 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
         print(&text::render(&view))?
     }
     Ok(exit_code::DONE)
+}
+
+/// The process that is meant, if it is one.
+fn running_program(arguments: &Arguments) -> Option<i32> {
+    let pid = arguments.dir.to_str()?.parse().ok().filter(|&pid| pid > 0)?;
+    (arguments.id.is_none() && arguments.job.is_none() && !arguments.dir.exists()).then_some(pid)
 }

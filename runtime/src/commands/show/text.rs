@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::allocations;
 use super::view::{BytesView, CheckpointView};
 use crate::commands::table::{Align, Table};
 use crate::units::{self, printable};
@@ -14,6 +15,7 @@ pub fn render(view: &CheckpointView) -> String {
         ("\nProcesses\n", processes(view)),
         ("\nThreads\n", threads(view).to_string()),
         ("\nRegions\n", regions(view).to_string()),
+        ("\nAllocations\n", allocations::render(&view.allocations)),
         ("\nDescriptors\n", descriptors(view).to_string()),
         ("\nWhere the bytes went\n", bytes(&view.bytes)),
     ];

@@ -6,6 +6,7 @@
 use ckpt_store::{AttemptRow, Digest};
 use serde::Serialize;
 
+use super::allocations::{self, AllocationView};
 use super::names;
 use crate::image::{Backing, FileKind, OpenFile, ProcessImage, Region, ThreadImage};
 
@@ -30,6 +31,8 @@ pub struct CheckpointView {
     pub regions: Vec<RegionView>,
     /// How many differences the regions of method `tree` need: those of this checkpoint and of earlier ones.
     pub differences: usize,
+    /// Large allocations of the heap.
+    pub allocations: Vec<AllocationView>,
     pub descriptors: Vec<DescriptorView>,
     /// Where the bytes went.
     pub bytes: BytesView,
@@ -128,6 +131,7 @@ impl CheckpointView {
             threads: threads(image),
             regions: image.regions.iter().enumerate().map(|(id, region)| region_view(id, region)).collect(),
             differences: image.differences.len(),
+            allocations: allocations::views(&image.allocations, allocations::code_of_regions(&image.regions)),
             descriptors: descriptors(image),
             bytes: BytesView {
                 zero: written.zero_bytes,

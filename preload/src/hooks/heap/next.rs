@@ -1,0 +1,157 @@
+//! The functions behind the hooks: the next definition of each symbol, the allocator's.
+//!
+//! Each is looked up when it is first called, as the dynamic linker does with functions that are bound late; the most
+//! usual ones by the constructor, because that lookup may take the dynamic linker's lock and the first call may be a
+//! signal handler's.
+
+use core::arch::naked_asm;
+use core::ffi::{CStr, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::errno::SavedErrno;
+
+/// A function and how to find it. The hooks jump through the first field.
+#[repr(C)]
+pub struct Next {
+    address: AtomicPtr<c_void>,
+    name: &'static CStr,
+}
+
+/// Where C++ programs have `operator new` from.
+const RUNTIMES: [&CStr; 2] = [c"libstdc++.so.6", c"libc++.so.1"];
+
+impl Next {
+    /// The next function `name`. Until it has been looked up, `find` is called in its place: see [`found_by`].
+    pub const fn new(name: &'static CStr, find: unsafe extern "C" fn()) -> Self {
+        Self { address: AtomicPtr::new(find as *mut c_void), name }
+    }
+
+    /// What to call: the function, or what finds and calls it.
+    pub fn get(&self) -> *const c_void {
+        self.address.load(Ordering::Relaxed)
+    }
+
+    /// Looks it up; `call_sites` are where it may have been called from.
+    fn resolve(&self, call_sites: [*const c_void; 2]) -> *const c_void {
+        let _errno = SavedErrno::new();
+        // SAFETY: the name is zero-terminated; RTLD_NEXT is resolved against this library.
+        let mut address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        if address.is_null() {
+            // Not in the global scope: what called has the C++ runtime in its own (a module that Python has loaded).
+            let of_runtimes = RUNTIMES.iter().map(|runtime| self.in_library(runtime.as_ptr()));
+            let of_callers = call_sites.iter().map(|&call_site| self.in_object_of(call_site));
+            address = of_runtimes.chain(of_callers).find(|it| !it.is_null()).unwrap_or(core::ptr::null_mut());
+            // What could not be found is no error of the program's.
+            // SAFETY: it only forgets the text.
+            unsafe { libc::dlerror() };
+        }
+        if address.is_null() {
+            address = no_such_function as *mut c_void;
+        }
+        self.address.store(address, Ordering::Relaxed);
+        address
+    }
+
+    /// Its address in a library that is loaded. The library stays: we hold what dlopen gives us.
+    fn in_library(&self, library: *const core::ffi::c_char) -> *mut c_void {
+        // SAFETY: the name is zero-terminated; nothing is loaded that is not.
+        let handle = unsafe { libc::dlopen(library, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if handle.is_null() {
+            return core::ptr::null_mut();
+        }
+        // SAFETY: a live handle and a zero-terminated name.
+        unsafe { libc::dlsym(handle, self.name.as_ptr()) }
+    }
+
+    /// Its address in the library that has the code at `call_site`, or in one that this library needs.
+    fn in_object_of(&self, call_site: *const c_void) -> *mut c_void {
+        match (object_of(call_site), object_of(resolve as *const c_void)) {
+            (Some(caller), Some(ours)) if caller.dli_fbase != ours.dli_fbase => self.in_library(caller.dli_fname),
+            _ => core::ptr::null_mut(),
+        }
+    }
+}
+
+fn object_of(address: *const c_void) -> Option<libc::Dl_info> {
+    // SAFETY: `Dl_info` is four pointers, for which zero is a value.
+    let mut object: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: any address may be asked for; `object` is ours to write.
+    (unsafe { libc::dladdr(address, &raw mut object) } != 0 && !object.dli_fname.is_null()).then_some(object)
+}
+
+/// Looks up the functions that a signal handler might be the first to call.
+pub fn resolve_usual() {
+    use super::c::{CALLOC, FREE, MALLOC, REALLOC};
+    for next in [&MALLOC, &CALLOC, &REALLOC, &FREE] {
+        next.resolve([core::ptr::null(); 2]);
+    }
+}
+
+/// A call of a function that no library has cannot have been linked.
+unsafe extern "C" fn no_such_function() -> ! {
+    // SAFETY: `ud2` has no operands and does not return.
+    unsafe { core::arch::asm!("ud2", options(noreturn, nomem, nostack)) }
+}
+
+/// # Safety
+/// `stack` must be the stack pointer with which the function `next` was called, by the program or by a hook that has
+/// one word on the stack.
+unsafe extern "C" fn resolve(next: &'static Next, stack: *const [*const c_void; 3]) -> *const c_void {
+    // SAFETY: the caller's word; a stack goes on above a return address.
+    let [call_site, _, call_site_of_hook] = unsafe { *stack };
+    next.resolve([call_site, call_site_of_hook])
+}
+
+/// What [`Next::new`] begins with comes here, with the `Next` in rax and all else as the program called: looks the
+/// function up and goes on to it.
+#[unsafe(naked)]
+pub unsafe extern "C" fn find_and_call() {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 8",
+        "push rsi",
+        ".cfi_adjust_cfa_offset 8",
+        "push rdx",
+        ".cfi_adjust_cfa_offset 8",
+        "push rcx",
+        ".cfi_adjust_cfa_offset 8",
+        "push r8",
+        ".cfi_adjust_cfa_offset 8",
+        "mov rdi, rax",
+        "lea rsi, [rsp + 40]",
+        "call {resolve}",
+        "pop r8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rcx",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdx",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rsi",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -8",
+        "jmp rax",
+        ".cfi_endproc",
+        resolve = sym resolve,
+    )
+}
+
+/// `$next`: the function `$name` behind a hook.
+macro_rules! next {
+    ($next:ident, $name:expr) => {
+        pub static $next: $crate::hooks::heap::next::Next = $crate::hooks::heap::next::Next::new($name, {
+            #[unsafe(naked)]
+            unsafe extern "C" fn find() {
+                core::arch::naked_asm!(
+                    "lea rax, [rip + {next}]",
+                    "jmp {find_and_call}",
+                    next = sym $next,
+                    find_and_call = sym $crate::hooks::heap::next::find_and_call,
+                )
+            }
+            find
+        });
+    };
+}
+pub(super) use next;

@@ -1,0 +1,167 @@
+//! The large allocations of a program's heap, as libckpt.so has recorded them ([`ckpt_wire::allocations`]).
+//!
+//! They are read from outside, of a program that runs or of a twin that holds still. Of a running one everything is
+//! read twice, and an entry counts that was the same both times. An allocation that was freed in a way that libckpt.so
+//! does not see leaves a wrong entry behind: what does not lie in mapped memory is left out.
+
+use ckpt_wire::Control;
+use ckpt_wire::allocations::{AREA_BYTES, AREA_GRANULES, Area, GRANULE_BYTES};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::error::Result;
+use crate::image::Allocation;
+use crate::proc::maps;
+use crate::ptrace::read_memory;
+
+/// More areas than an address space has: the list of a program that has overwritten it ends somewhere.
+const AREAS_MAX: usize = 1 << 15;
+/// Entries that lie on one page of starts, or nearly so: read in one piece where one of them is in use.
+const BATCH: usize = 512;
+
+/// What is known about a heap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Heap {
+    /// The large allocations, by address.
+    pub allocations: Vec<Allocation>,
+    /// How many more there may be, that could not be recorded.
+    pub lost: u64,
+}
+
+/// Reads the table at `control.allocations` in the memory of `pid`: the program, or a clone of it.
+pub fn heap(pid: i32, control: &Control) -> Result<Heap> {
+    if control.allocations == 0 {
+        return Ok(Heap::default());
+    }
+    let mut table = ckpt_wire::allocations::Allocations::new_zeroed();
+    read_memory(pid, control.allocations, table.as_mut_bytes())?;
+    let mut allocations = Vec::new();
+    let mut next = table.areas;
+    for _ in 0..AREAS_MAX {
+        if next == 0 {
+            break;
+        }
+        next = read_area(pid, next, &mut allocations)?;
+    }
+    allocations.sort_unstable_by_key(|allocation| allocation.address);
+    keep_mapped(&mut allocations, &maps::outline(pid)?);
+    Ok(Heap { allocations, lost: table.lost })
+}
+
+/// Reads the entries of the area at `area`, and gives the address of the next one.
+fn read_area(pid: i32, area: u64, into: &mut Vec<Allocation>) -> Result<u64> {
+    let mut head = [0_u64; 2];
+    read_memory(pid, area, head.as_mut_bytes())?;
+    let [address, next] = head;
+    let mut starts = vec![0_u64; AREA_GRANULES];
+    read_memory(pid, area + std::mem::offset_of!(Area, starts) as u64, starts.as_mut_bytes())?;
+    for (batch, starts) in starts.chunks(BATCH).enumerate() {
+        if starts.iter().all(|&start| start == 0) {
+            continue;
+        }
+        let first = batch * BATCH;
+        let (before, after) = (Batch::read(pid, area, first)?, Batch::read(pid, area, first)?);
+        let stable = starts.iter().zip(before.entries()).zip(after.entries()).enumerate();
+        into.extend(stable.filter_map(|(entry, ((&start, before), after))| {
+            let granule = address + (first + entry) as u64 * GRANULE_BYTES;
+            let is_one = start >= granule && start - granule < GRANULE_BYTES && granule - address < AREA_BYTES;
+            let (_, allocation) = before;
+            (is_one && before == after && before.0 == start).then_some(Allocation {
+                id: allocation.id,
+                address: start,
+                bytes: allocation.bytes,
+                call_site: allocation.call_site,
+            })
+        }));
+    }
+    Ok(next)
+}
+
+/// Some entries of an area.
+struct Batch {
+    starts: Vec<u64>,
+    allocations: Vec<u8>,
+}
+
+impl Batch {
+    fn read(pid: i32, area: u64, first: usize) -> Result<Batch> {
+        const EACH: usize = size_of::<ckpt_wire::allocations::Allocation>();
+        let mut batch = Batch { starts: vec![0; BATCH], allocations: vec![0; BATCH * EACH] };
+        let allocations = std::mem::offset_of!(Area, allocations) + first * EACH;
+        read_memory(pid, area + allocations as u64, &mut batch.allocations)?;
+        let starts = std::mem::offset_of!(Area, starts) + first * 8;
+        read_memory(pid, area + starts as u64, batch.starts.as_mut_bytes())?;
+        Ok(batch)
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (u64, ckpt_wire::allocations::Allocation)> {
+        let each = self.allocations.chunks_exact(size_of::<ckpt_wire::allocations::Allocation>());
+        self.starts.iter().copied().zip(each.map(|bytes| FromBytes::read_from_bytes(bytes).unwrap_or_default()))
+    }
+}
+
+/// Leaves out what is not mapped, in one piece or several; both ascend.
+fn keep_mapped(allocations: &mut Vec<Allocation>, mappings: &[maps::Mapping]) {
+    allocations.retain(|allocation| {
+        let end = allocation.address.saturating_add(allocation.bytes);
+        let mut at = allocation.address;
+        let first = mappings.partition_point(|mapping| mapping.end <= at);
+        for mapping in &mappings[first..] {
+            if mapping.start > at || at >= end {
+                break;
+            }
+            at = mapping.end;
+        }
+        at >= end
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allocation(address: u64, bytes: u64) -> Allocation {
+        Allocation { id: 1, address, bytes, call_site: 0 }
+    }
+
+    #[test]
+    fn what_does_not_lie_in_mapped_memory_is_left_out() {
+        let mapping = |start, end| maps::Mapping { start, end, ..maps::Mapping::default() };
+        let mappings = [mapping(10, 20), mapping(20, 30), mapping(40, 50)];
+        let mut allocations =
+            vec![allocation(5, 6), allocation(10, 20), allocation(15, 10), allocation(25, 16), allocation(45, 6)];
+        keep_mapped(&mut allocations, &mappings);
+        assert_eq!(allocations, [allocation(10, 20), allocation(15, 10)]);
+    }
+
+    /// A table in this process, laid out as libckpt.so does it.
+    #[test]
+    fn entries_are_found_through_the_list_of_areas_and_strange_ones_are_not_believed() {
+        // Too large for a stack.
+        let mut tables = [(); 2].map(|()| vec![0_u64; size_of::<Area>() / 8]);
+        let areas = tables.each_mut().map(|table| Area::mut_from_bytes(table.as_mut_bytes()).unwrap());
+        let memory = vec![1_u8; 3 * GRANULE_BYTES as usize];
+        let start = memory.as_ptr() as u64;
+        let granule = |address: u64| (address % AREA_BYTES / GRANULE_BYTES) as usize;
+        let record = |id| ckpt_wire::allocations::Allocation { id, bytes: GRANULE_BYTES, call_site: 7 };
+        areas[0].address = start / AREA_BYTES * AREA_BYTES;
+        areas[0].next = areas[1].as_bytes().as_ptr() as u64;
+        areas[0].starts[granule(start)] = start;
+        areas[0].allocations[granule(start)] = record(3);
+        // An address that does not belong where it stands, and one that nothing is mapped at.
+        areas[0].starts[granule(start) + 1] = start;
+        areas[1].address = 5 * AREA_BYTES;
+        areas[1].starts[9] = 5 * AREA_BYTES + 9 * GRANULE_BYTES;
+        areas[1].allocations[9] = record(4);
+        let table = ckpt_wire::allocations::Allocations {
+            areas: areas[0].as_bytes().as_ptr() as u64,
+            lost: 2,
+            ..ckpt_wire::allocations::Allocations::default()
+        };
+        let mut control = Box::new(Control::new_zeroed());
+        control.allocations = table.as_bytes().as_ptr() as u64;
+        let heap = heap(std::process::id() as i32, &control).unwrap();
+        let expected = Allocation { id: 3, address: start, bytes: GRANULE_BYTES, call_site: 7 };
+        assert_eq!(heap, Heap { allocations: vec![expected], lost: 2 });
+        assert_eq!(super::heap(std::process::id() as i32, &Control::new_zeroed()).unwrap(), Heap::default());
+    }
+}

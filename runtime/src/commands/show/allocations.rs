@@ -1,0 +1,96 @@
+//! Large allocations of the heap, with what asked for them.
+
+use serde::Serialize;
+
+use super::call_site::{CallSite, CallSites, Code};
+use crate::commands::table::{Align, Table};
+use crate::image::{Allocation, Backing, Region};
+use crate::proc::maps::Mapping;
+use crate::units;
+
+/// Rows of the table for people; scripts get all.
+const ROWS_MAX: usize = 40;
+
+/// An allocation.
+#[derive(Serialize)]
+pub struct AllocationView {
+    /// Its number in the program, which stays when it is resized or moved.
+    pub id: u64,
+    /// Hexadecimal, with 0x.
+    pub address: String,
+    pub bytes: u64,
+    /// Where its memory is: host.
+    pub kind: &'static str,
+    pub call_site: CallSite,
+}
+
+/// The views of `allocations`, in the same order.
+pub fn views(allocations: &[Allocation], code: Vec<Code>) -> Vec<AllocationView> {
+    let mut call_sites = CallSites::new(code);
+    let view = |allocation: &Allocation| AllocationView {
+        id: allocation.id,
+        address: format!("{:#x}", allocation.address),
+        bytes: allocation.bytes,
+        kind: "host",
+        call_site: call_sites.name(allocation.call_site),
+    };
+    allocations.iter().map(view).collect()
+}
+
+/// The code of a running program.
+pub fn code_of_mappings(mappings: &[Mapping]) -> Vec<Code> {
+    let of_file = mappings.iter().filter(|mapping| mapping.inode != 0 && mapping.protection & libc::PROT_EXEC != 0);
+    of_file
+        .map(|mapping| Code {
+            start: mapping.start,
+            end: mapping.end,
+            path: mapping.name.clone(),
+            offset: mapping.offset,
+            inode: mapping.inode,
+            size: None,
+        })
+        .collect()
+}
+
+/// The code of a checkpoint.
+pub fn code_of_regions(regions: &[Region]) -> Vec<Code> {
+    let code = regions.iter().filter_map(|region| match &region.backing {
+        Backing::PrivateFile(file) if region.protection & libc::PROT_EXEC != 0 => Some(Code {
+            start: region.address,
+            end: region.address.saturating_add(region.bytes),
+            path: file.path.clone(),
+            offset: file.offset,
+            inode: file.inode,
+            size: Some(file.size),
+        }),
+        _ => None,
+    });
+    code.collect()
+}
+
+/// The largest ones for people.
+pub fn render(allocations: &[AllocationView]) -> String {
+    let mut largest: Vec<&AllocationView> = allocations.iter().collect();
+    largest.sort_by_key(|allocation| (std::cmp::Reverse(allocation.bytes), allocation.id));
+    let mut table = Table::new(&[
+        ("id", Align::Right),
+        ("address", Align::Left),
+        ("size", Align::Right),
+        ("kind", Align::Left),
+        ("asked for by", Align::Left),
+    ]);
+    for allocation in largest.iter().take(ROWS_MAX) {
+        table.row([
+            allocation.id.to_string(),
+            allocation.address.clone(),
+            units::bytes(allocation.bytes),
+            allocation.kind.to_owned(),
+            allocation.call_site.text(),
+        ]);
+    }
+    let mut text = table.to_string();
+    if largest.len() > ROWS_MAX {
+        text.push_str(&format!("and {} smaller ones (--json has all)\n", largest.len() - ROWS_MAX));
+    }
+    text
+}
