@@ -9,6 +9,9 @@ use std::{
     sync::OnceLock,
 };
 
+const SOURCES: [&str; 7] =
+    ["device.cc", "streams.cc", "copies.cc", "launches.cc", "grid.cc", "kernels.cc", "engine.cc"];
+
 /// The driver's library.
 pub fn path() -> &'static Path {
     path_with(&[])
@@ -31,7 +34,7 @@ pub fn compile(name: &str, more: &[&str]) -> PathBuf {
         .args(["-std=c++17", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-shared", "-fPIC"])
         .args(["-pthread", "-o"])
         .arg(&library)
-        .args(["grid.cc", "driver.cc", "kernels.cc", "engine.cc"].map(|source| sources.join(source)))
+        .args(SOURCES.map(|source| sources.join(source)))
         .args(more)
         .status()
         .expect("g++ can be run");
