@@ -1,0 +1,156 @@
+#include "devices.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "call.h"
+#include "grid.h"
+
+namespace test_double {
+
+namespace {
+
+size_t number_in(const char *variable, size_t otherwise) {
+    const char *text = getenv(variable);
+    return text == nullptr ? otherwise : strtoull(text, nullptr, 0);
+}
+
+} // namespace
+
+std::vector<Device> &devices() {
+    static auto *devices = new std::vector<Device>(number_in("CKPT_DOUBLE_DEVICES", 1),
+                                                   Device{number_in("CKPT_DOUBLE_MEMORY", size_t(4) << 30), 0});
+    return *devices;
+}
+
+bool is_device(int ordinal) { return ordinal >= 0 && size_t(ordinal) < devices().size(); }
+
+} // namespace test_double
+
+using namespace test_double;
+
+// Nothing but its number tells one device from another.
+static CUuuid uuid_of(CUdevice device) {
+    CUuuid uuid = {};
+    memcpy(uuid.bytes, "ckpt-double-dev", 15);
+    uuid.bytes[15] = char(device);
+    return uuid;
+}
+
+CUresult cuInit(unsigned flags) {
+    ENTER(NOTHING);
+    if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (devices().empty()) return CUDA_ERROR_NO_DEVICE;
+    set_initialised();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *version) {
+    ENTER(NOTHING);
+    if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *version = 13000;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count) {
+    ENTER(INITIALISED);
+    if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *count = int(devices().size());
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal) {
+    ENTER(INITIALISED);
+    if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (!is_device(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
+    ENTER(INITIALISED);
+    if (name == nullptr || length <= 0) return CUDA_ERROR_INVALID_VALUE;
+    if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+    snprintf(name, size_t(length), "CUDA test double");
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
+    ENTER(INITIALISED);
+    if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+    *uuid = uuid_of(device);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
+    ENTER(INITIALISED);
+    if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+    Locked locked;
+    *bytes = devices()[size_t(device)].total;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device) {
+    ENTER(INITIALISED);
+    if (id == nullptr || length < 13) return CUDA_ERROR_INVALID_VALUE;
+    if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+    snprintf(id, size_t(length), "0000:%02X:00.0", device + 1);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
+    ENTER(INITIALISED);
+    if (can == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (!is_device(device) || !is_device(peer)) return CUDA_ERROR_INVALID_DEVICE;
+    *can = device != peer;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
+    ENTER(INITIALISED);
+    if (value == nullptr || attribute <= 0 || attribute >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+    if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+    switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X: *value = on_cpu::BLOCK_THREADS_MAX; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X: *value = 0x7fffffff; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: *value = 2 * on_cpu::BLOCK_THREADS_MAX; break;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE: *value = on_cpu::WARP; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 9; break;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = 1000000; break;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: *value = device + 1; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_PITCH: *value = 0x7fffffff; break;
+    case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
+    case CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT: *value = 512; break;
+    case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY: *value = 64 << 10; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: *value = 48 << 10; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK: *value = 64 << 10; break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 4 << 20; break;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: *value = 64; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR: *value = 2; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y: // kernels on the CPU have one dimension
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
+    case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
+    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+    case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: *value = 1; break;
+    default: *value = 0; // what the CPU does not do in place of a GPU
+    }
+    return CUDA_SUCCESS;
+}
