@@ -7,6 +7,7 @@
 //! event can be had, and nothing waits for ever.
 
 pub mod command;
+pub mod cuda;
 pub mod exact;
 pub mod fault;
 pub mod life;

@@ -120,19 +120,19 @@ fn compiled_java(class: &str) -> PathBuf {
     folder
 }
 
-fn victims_folder() -> PathBuf {
+pub(crate) fn victims_folder() -> PathBuf {
     let folder = product::target().join("victims");
     fs::create_dir_all(&folder).expect("target is writable");
     folder.canonicalize().expect("just made")
 }
 
 /// Several test processes may want the same victim at once.
-fn lock(path: &Path) -> Flock<File> {
+pub(crate) fn lock(path: &Path) -> Flock<File> {
     let file = File::create(path).expect("target is writable");
     Flock::lock(file, FlockArg::LockExclusive).expect("a lock on a local file")
 }
 
-fn newer_than_all(file: &Path, sources: &[PathBuf]) -> bool {
+pub(crate) fn newer_than_all(file: &Path, sources: &[PathBuf]) -> bool {
     let modified = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
     let newest = sources.iter().filter_map(|path| modified(path)).max().unwrap_or(SystemTime::UNIX_EPOCH);
     modified(file).is_some_and(|time| time > newest)

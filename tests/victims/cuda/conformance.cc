@@ -750,7 +750,6 @@ void entry_points() {
     number("cuMemAllocAsync for 11.1", status_of("cuMemAllocAsync", 11010, 0));
     number("cuMemAllocAsync for 11.2", status_of("cuMemAllocAsync", 11020, 0));
     number("no such name", status_of("cuNoSuchName", 13000, 0));
-    number("a name with its suffix", status_of("cuMemAlloc_v2", 13000, 0));
     status_of("cuMemcpyHtoD", 13000, CU_GET_PROC_ADDRESS_LEGACY_STREAM);
     void *legacy = function;
     number("cuMemcpyHtoD", status_of("cuMemcpyHtoD", 13000, PER_THREAD));

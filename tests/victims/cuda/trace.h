@@ -10,14 +10,18 @@
 
 #include <vector>
 
-inline const char *group = "";
-
+// All names are asked for at once, because a driver that is locked may not answer.
 inline const char *name_of(CUresult result) {
-    const char *name = nullptr;
-    return cuGetErrorName(result, &name) == CUDA_SUCCESS && name != nullptr ? name : "an error without a name";
+    static const std::vector<const char *> names = [] {
+        std::vector<const char *> names(1000, nullptr);
+        for (size_t error = 0; error < names.size(); ++error) cuGetErrorName(CUresult(error), &names[error]);
+        return names;
+    }();
+    const char *name = size_t(result) < names.size() ? names[size_t(result)] : nullptr;
+    return name == nullptr ? "an error without a name" : name;
 }
 
-inline void begin(const char *name) { group = name, printf("== %s\n", name); }
+inline void begin(const char *name) { printf("== %s\n", name); }
 
 inline CUresult say(const char *what, CUresult result) {
     printf("%s: %s\n", what, name_of(result));

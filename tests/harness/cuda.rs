@@ -1,0 +1,89 @@
+//! Programs that use CUDA, and the double of the driver that they run on where there is no GPU (tests/cuda).
+//!
+//! Both are compiled once for a target directory, with the real `cuda.h`, which is fetched with CUDA's compiler if need be.
+//! A program that is run with `LD_LIBRARY_PATH` on another `libcuda.so.1` uses that one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Program;
+use crate::product;
+use crate::program::{lock, newer_than_all, victims_folder};
+
+/// The parts of the driver for the CPU (kernels/cuda/on_cpu) that the double is built on.
+const SHARED: [&str; 3] = ["grid.cc", "kernels.cc", "engine.cc"];
+
+/// The folder with the double's `libcuda.so.1`.
+pub fn library() -> PathBuf {
+    let (double, on_cpu) = (product::repository().join("tests/cuda"), product::repository().join("kernels/cuda/on_cpu"));
+    let folder = victims_folder().join("cuda");
+    fs::create_dir_all(&folder).expect("target is writable");
+    let mut sources = with_extension(&double, "cc");
+    sources.extend(SHARED.map(|source| on_cpu.join(source)));
+    let mut all = sources.clone();
+    for part in [&double, &on_cpu] {
+        all.extend(["h", "cu", "map"].iter().flat_map(|extension| with_extension(part, extension)));
+    }
+    build(&folder.join("libcuda.so.1"), &all, |compiler| {
+        // All that it has of its own can be declared: cuda.h then has the names of every version.
+        compiler.args(["-shared", "-fPIC", "-Wno-unknown-pragmas", "-D__CUDA_API_VERSION_INTERNAL"]);
+        // As the real one: its own calls do not meet what stands in front of it.
+        compiler.args(["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,-z,defs"]);
+        compiler.arg(format!("-Wl,--version-script={}", double.join("exports.map").display()));
+        compiler.arg("-I").arg(&double).arg("-I").arg(&on_cpu).args(&sources);
+    });
+    folder
+}
+
+/// A program among tests/victims/cuda, which finds the double.
+pub fn program(name: &str) -> Program {
+    let (double, sources) = (library(), product::repository().join("tests/victims/cuda"));
+    let source = sources.join(format!("{name}.cc"));
+    let binary = double.join(name);
+    let mut all = with_extension(&sources, "h");
+    all.extend([source.clone(), double.join("libcuda.so.1"), product::repository().join("tests/cuda/controls.h")]);
+    build(&binary, &all, |compiler| {
+        compiler.arg("-I").arg(product::repository().join("tests/cuda"));
+        compiler.arg(&source).arg("-L").arg(&double).args(["-l:libcuda.so.1", "-ldl"]);
+    });
+    Program::at(binary).variable("LD_LIBRARY_PATH", double)
+}
+
+/// The kernels of these programs, as PTX.
+pub fn kernels() -> PathBuf {
+    product::repository().join("tests/cuda/built/kernels.ptx")
+}
+
+/// Compiles what is older than its sources.
+fn build(binary: &Path, sources: &[PathBuf], complete: impl Fn(&mut Command)) {
+    let _lock = lock(&binary.with_extension("lock"));
+    if newer_than_all(binary, sources) {
+        return;
+    }
+    let unfinished = binary.with_extension("new");
+    let mut compiler = Command::new("g++");
+    compiler.args(["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-isystem"]).arg(headers());
+    complete(&mut compiler);
+    let output = compiler.arg("-o").arg(&unfinished).output().expect("g++ is missing; scripts/test installs it");
+    assert!(output.status.success(), "{compiler:?}:\n{}", String::from_utf8_lossy(&output.stderr));
+    fs::rename(&unfinished, binary).expect("both lie in one folder");
+}
+
+/// The folder of `cuda.h`.
+fn headers() -> PathBuf {
+    let script = product::repository().join("scripts/cuda-compiler");
+    let _lock = lock(&product::target().join("cuda-compiler.lock"));
+    let output = Command::new(&script).output().expect("scripts/cuda-compiler can be run");
+    assert!(output.status.success(), "{}: {}", script.display(), String::from_utf8_lossy(&output.stderr));
+    let folder = String::from_utf8(output.stdout).expect("a path in UTF-8");
+    PathBuf::from(folder.trim()).join("include")
+}
+
+fn with_extension(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let paths = entries.map(|entry| entry.expect("an entry of a folder").path());
+    let mut found: Vec<_> = paths.filter(|path| path.extension().is_some_and(|found| found == extension)).collect();
+    found.sort();
+    found
+}
