@@ -48,7 +48,10 @@ uint64_t reserve_addresses(size_t bytes, size_t alignment, uint64_t wanted) {
         if (address + bytes <= start && take(address, bytes)) return address;
         address = round_up(start + length, alignment);
     }
-    return address + bytes <= END && take(address, bytes) ? address : 0;
+    // Somebody else's mapping may lie there.
+    for (; address + bytes <= END; address += round_up(GRANULARITY, alignment))
+        if (take(address, bytes)) return address;
+    return 0;
 }
 
 void free_addresses(uint64_t address) {

@@ -58,11 +58,11 @@ std::vector<uint64_t> allocations_that(const std::function<bool(const Allocation
 
 bool is_allocated(uint64_t address, size_t bytes, unsigned access) {
     Locked locked;
-    // What was mapped piece by piece may be used as one.
     for (uint64_t end = address + bytes; address < end;) {
         Allocation *found = find_allocation(address);
         if (found == nullptr || (found->access & access) != access) return false;
         address = found->start + found->bytes;
+        if (address < end && found->kind != Kind::VIRTUAL) return false;
     }
     return true;
 }

@@ -27,6 +27,7 @@ struct Allocation {
     unsigned access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     unsigned handle_types = 0; // that it may be exported as
     std::map<int, unsigned> access_by = {}; // of each device, where the program gives access itself
+    bool is_exported = false; // by a handle of legacy IPC
     bool sync_memops = false;
     unsigned long long id = 0; // set when it is added
 
@@ -43,7 +44,7 @@ Allocation *allocation_at(uint64_t address);
 void remove_allocation(uint64_t address);
 std::vector<uint64_t> allocations_that(const std::function<bool(const Allocation &)> &are_so);
 
-// Whether all these bytes lie in allocations that have this access.
+// Whether all these bytes lie in one allocation, or in several mapped one behind the other, that have this access.
 bool is_allocated(uint64_t address, size_t bytes, unsigned access);
 // Ends an allocation of whatever kind: its memory is free.
 void end_allocation(uint64_t address);

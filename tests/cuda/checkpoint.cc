@@ -47,8 +47,12 @@ Deadline deadline_in(unsigned milliseconds) {
     return std::chrono::steady_clock::now() + limit;
 }
 
-// What the driver cannot take with it.
-bool is_unsupported(const Physical &physical) { return physical.device == NO_DEVICE || physical.is_shared; }
+// Whether there is memory that the driver cannot take with it: managed, or also another process's.
+bool has_unsupported_memory() {
+    auto is_exchanged = [](const Allocation &one) { return one.is_exported || one.kind == Kind::IMPORTED; };
+    auto is_unsupported = [](const Physical &one) { return one.device == NO_DEVICE || one.is_shared; };
+    return !allocations_that(is_exchanged).empty() || Physical::any_is(is_unsupported);
+}
 
 } // namespace
 
@@ -87,7 +91,7 @@ CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *) {
     if (result != CUDA_SUCCESS) return result;
     std::lock_guard<std::mutex> step(steps());
     if (state != CU_PROCESS_STATE_LOCKED) return CUDA_ERROR_ILLEGAL_STATE;
-    if (Physical::any_is(is_unsupported)) return CUDA_ERROR_NOT_SUPPORTED;
+    if (has_unsupported_memory()) return CUDA_ERROR_NOT_SUPPORTED;
     Physical::evict_all();
     state = CU_PROCESS_STATE_CHECKPOINTED;
     return CUDA_SUCCESS;

@@ -40,7 +40,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *given, CUdeviceptr address) {
     handle.descriptor = found->physical->descriptor;
     handle.offset = found->offset;
     handle.bytes = found->bytes;
-    found->physical->is_shared = true;
+    found->is_exported = true;
     memcpy(given, &handle, sizeof handle);
     return CUDA_SUCCESS;
 }
@@ -62,7 +62,6 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle given, unsig
     if (physical == nullptr || !is_device(physical->device)) return CUDA_ERROR_INVALID_VALUE;
     uint64_t start = reserve_addresses(physical->bytes, GRANULARITY);
     if (start == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-    physical->is_shared = true;
     physical->map(start, 0, physical->bytes, PROT_READ | PROT_WRITE);
     Allocation allocation{Kind::IMPORTED, start + handle.offset, handle.bytes, physical->device, current_context()};
     allocation.physical = physical;

@@ -36,7 +36,7 @@ class Physical : public std::enable_shared_from_this<Physical> {
     const int device;
     const bool is_foreign; // another process's, which has taken it from the device
     int descriptor;
-    // Whether another process may have it.
+    // Whether another process may have all of it.
     bool is_shared = false;
 
     // For a checkpoint: everything that exists goes to the host, and comes back, or not: then false.

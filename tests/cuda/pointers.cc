@@ -1,6 +1,9 @@
 // Entry points that say what a pointer points to, anywhere in an allocation.
 #include <string.h>
 
+#include <utility>
+
+#include "address_space.h"
 #include "allocations.h"
 #include "call.h"
 #include "contexts.h"
@@ -13,6 +16,13 @@ namespace {
 template <typename T> CUresult say(void *answer, T value) {
     memcpy(answer, &value, sizeof value);
     return CUDA_SUCCESS;
+}
+
+// The addresses that memory could be mapped at together with this: of virtual memory, those that were reserved.
+std::pair<uint64_t, size_t> range_of(const Allocation &one) {
+    if (one.kind != Kind::VIRTUAL) return {one.start, one.bytes};
+    uint64_t start = reservation_around(one.start, one.bytes);
+    return {start, reserved_at(start)};
 }
 
 unsigned memory_type(const Allocation &one) { return one.is_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE; }
@@ -31,8 +41,8 @@ CUresult answer(void *to, CUpointer_attribute attribute, const Allocation &one, 
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: return say(to, unsigned(is_managed));
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return say(to, one.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return say(to, unsigned(one.kind == Kind::NATIVE));
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return say(to, CUdeviceptr(one.start));
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return say(to, one.bytes);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return say(to, CUdeviceptr(range_of(one).first));
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return say(to, range_of(one).second);
     case CU_POINTER_ATTRIBUTE_MAPPED: return say(to, unsigned(1));
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return say(to, one.handle_types);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return say(to, unsigned(0));

@@ -56,6 +56,7 @@ CUmemoryPool default_pool(const CUmemLocation &location, CUmemAllocationType typ
 }
 
 CUmemoryPool current_pool(const CUmemLocation &location, CUmemAllocationType type) {
+    Locked locked;
     auto found = currents().find(where(location, type));
     return found == currents().end() ? default_pool(location, type) : found->second;
 }
@@ -73,7 +74,10 @@ CUresult check_place(const CUmemLocation *location, CUmemAllocationType type) {
     }
 }
 
-bool exists(CUmemoryPool pool) { return Live<CUmemPoolHandle_st>::has(pool) && !pool->is_destroyed; }
+bool exists(CUmemoryPool pool) {
+    Locked locked;
+    return Live<CUmemPoolHandle_st>::has(pool) && !pool->is_destroyed;
+}
 
 void destroy_when_empty(CUmemoryPool pool) {
     if (pool->is_destroyed && pool->heap.used == 0) Live<CUmemPoolHandle_st>::destroy(pool);
@@ -119,26 +123,34 @@ CUmemPoolHandle_st::CUmemPoolHandle_st(const CUmemPoolProps &properties, bool is
 
 static CUmemLocation on_device(CUdevice device) { return {CU_MEM_LOCATION_TYPE_DEVICE, device}; }
 
+// What was freed in the stream before may be used again, though the stream may not have come to it yet: then it is waited for.
+static CUresult allocate_in(CUstream stream, CUmemoryPool pool, size_t bytes, CUdeviceptr *address) {
+    if (stream->capture != nullptr) {
+        Locked locked;
+        return stream->capture->allocate(pool, bytes, address);
+    }
+    CUresult result = allocate_from(pool, bytes, address);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+    stream->queue->wait();
+    trim_pools();
+    return allocate_from(pool, bytes, address);
+}
+
 CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream given) {
     ENTER(INITIALISED);
     if (given == nullptr && current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     CUstream stream = stream_meant(given);
     if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-    Locked locked;
-    CUmemoryPool pool = current_pool(on_device(stream->context->device), CU_MEM_ALLOCATION_TYPE_PINNED);
-    if (stream->capture != nullptr) return stream->capture->allocate(pool, bytes, address);
-    return allocate_from(pool, bytes, address);
+    return allocate_in(stream, current_pool(on_device(stream->context->device), CU_MEM_ALLOCATION_TYPE_PINNED), bytes, address);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream given) {
     ENTER(INITIALISED);
     CUstream stream = stream_meant(given);
     if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    Locked locked;
     if (address == nullptr || bytes == 0 || !exists(pool)) return CUDA_ERROR_INVALID_VALUE;
-    if (stream->capture != nullptr) return stream->capture->allocate(pool, bytes, address);
-    return allocate_from(pool, bytes, address);
+    return allocate_in(stream, pool, bytes, address);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream given) {

@@ -16,7 +16,8 @@ const SHARED: [&str; 3] = ["grid.cc", "kernels.cc", "engine.cc"];
 
 /// The folder with the double's `libcuda.so.1`.
 pub fn library() -> PathBuf {
-    let (double, on_cpu) = (product::repository().join("tests/cuda"), product::repository().join("kernels/cuda/on_cpu"));
+    let (double, on_cpu) =
+        (product::repository().join("tests/cuda"), product::repository().join("kernels/cuda/on_cpu"));
     let folder = victims_folder().join("cuda");
     fs::create_dir_all(&folder).expect("target is writable");
     let mut sources = with_extension(&double, "cc");

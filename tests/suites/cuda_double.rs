@@ -69,6 +69,8 @@ cases! {
     a_checkpoint_leaves_nothing_on_the_device_and_a_restore_brings_all_back;
     a_restore_without_room_fails_for_good;
     memory_is_counted_as_the_driver_does ("CKPT_DOUBLE_MEMORY" = "0x4000000");
+    what_a_stream_has_freed_it_can_have_again ("CKPT_DOUBLE_MEMORY" = "0x4000000");
+    a_copy_may_not_leave_its_allocation;
     new_memory_is_far_from_the_heap_and_not_zero;
     a_reservation_is_where_it_is_wanted_if_that_is_free;
     what_crosses_each_bus_is_counted;

@@ -295,6 +295,8 @@ void virtual_memory() {
     fact("used as one", all_are(space, unit / 2, 3));
     SAY(cuMemGetAllocationPropertiesFromHandle(&said, first));
     fact("as made", said.location.id == device && said.requestedHandleTypes == about.requestedHandleTypes);
+    fact("reserved from", attribute<CUdeviceptr>(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, space + unit) == space);
+    fact("reserved in all", attribute<size_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, space + unit) == 4 * unit);
     SAY(cuMemRetainAllocationHandle(&retained, pointer<void>(space)));
     SAY(cuMemRelease(retained));
     SAY(cuMemRelease(first));

@@ -183,6 +183,7 @@ void what_other_processes_may_have_is_refused() {
         [] {
             CUipcMemHandle handle;
             CUdeviceptr address = allocated(1000);
+            allocated(1000); // beside it, and not given to anyone
             EXPECT_OK(cuIpcGetMemHandle(&handle, address));
             return address;
         },
@@ -259,6 +260,26 @@ void memory_is_counted_as_the_driver_does() {
     EXPECT_RESULT(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&handle, 2 * MIB, &about, 0));
     for (CUdeviceptr address : {first, second, large, rest}) EXPECT_OK(cuMemFree(address));
     EXPECT(free_memory() == 64 * MIB);
+}
+
+// With CKPT_DOUBLE_MEMORY of 64 MiB.
+void what_a_stream_has_freed_it_can_have_again() {
+    for (int time = 0; time < 20; ++time) {
+        CUdeviceptr address;
+        EXPECT_OK(cuMemAllocAsync(&address, 40 * MIB, nullptr));
+        EXPECT_OK(cuMemsetD8Async(address, 1, 40 * MIB, nullptr));
+        EXPECT_OK(cuMemFreeAsync(address, nullptr));
+        EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(address, nullptr));
+    }
+}
+
+void a_copy_may_not_leave_its_allocation() {
+    CUdeviceptr one = allocated(512), two = allocated(512);
+    EXPECT(two == one + 512);
+    EXPECT_OK(cuMemsetD8(one, 0, 512));
+    EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(one, 0, 513));
+    EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoDAsync(one + 1, two, 512, nullptr));
+    EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoD(one, two + 1, 512));
 }
 
 void new_memory_is_far_from_the_heap_and_not_zero() {
@@ -405,6 +426,8 @@ const std::map<std::string, void (*)()> CASES = {
     CASE(a_checkpoint_leaves_nothing_on_the_device_and_a_restore_brings_all_back),
     CASE(a_restore_without_room_fails_for_good),
     CASE(memory_is_counted_as_the_driver_does),
+    CASE(what_a_stream_has_freed_it_can_have_again),
+    CASE(a_copy_may_not_leave_its_allocation),
     CASE(new_memory_is_far_from_the_heap_and_not_zero),
     CASE(a_reservation_is_where_it_is_wanted_if_that_is_free),
     CASE(what_is_mapped_faults_without_access),
