@@ -73,7 +73,8 @@ namespace test_double {
 void destroy_arrays_of(CUcontext context) {
     for (CUmipmappedArray one : Live<CUmipmappedArray_st>::those([&](auto &array) { return array.context == context; }))
         Live<CUmipmappedArray_st>::destroy(one);
-    for (CUarray one : Live<CUarray_st>::those([&](auto &array) { return array.context == context; })) Live<CUarray_st>::destroy(one);
+    for (CUarray one : Live<CUarray_st>::those([&](auto &array) { return array.context == context; }))
+        Live<CUarray_st>::destroy(one);
 }
 
 } // namespace test_double

@@ -32,8 +32,8 @@ bool side_of(Side &side, CUmemorytype type, const void *host, CUdeviceptr device
     side.must_be_device = type == CU_MEMORYTYPE_DEVICE;
     if (side.is_array) {
         if (!Live<CUarray_st>::has(array)) return false;
-        bool fits = x + block.width <= array->row_bytes() && y + block.height <= array->rows() && z + block.depth <= array->slices();
-        if (!fits) return false;
+        if (x + block.width > array->row_bytes() || y + block.height > array->rows()) return false;
+        if (z + block.depth > array->slices()) return false;
         device = array->address, pitch = array->row_bytes(), rows = array->rows();
     } else if (type == CU_MEMORYTYPE_HOST) {
         device = reinterpret_cast<CUdeviceptr>(host);

@@ -44,7 +44,8 @@ void end_context(CUcontext context) {
     unload_modules_of(context);
     destroy_streams_of(context);
     destroy_arrays_of(context);
-    for (uint64_t address : allocations_that([&](const Allocation &one) { return one.context == context; })) end_allocation(address);
+    for (uint64_t address : allocations_that([&](const Allocation &one) { return one.context == context; }))
+        end_allocation(address);
     for (CUcontext other : Live<CUctx_st>::those([](CUctx_st &) { return true; })) other->peers.erase(context);
     Live<CUctx_st>::destroy(context);
 }

@@ -71,7 +71,8 @@ CUresult copy(CUdeviceptr to, Side to_side, CUdeviceptr from, Side from_side, si
     CUstream stream = stream_meant(given);
     if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (bytes == 0) return CUDA_SUCCESS;
-    if (!is_readable(from, bytes, from_side == DEVICE) || !is_writable(to, bytes, to_side == DEVICE)) return CUDA_ERROR_INVALID_VALUE;
+    if (!is_readable(from, bytes, from_side == DEVICE)) return CUDA_ERROR_INVALID_VALUE;
+    if (!is_writable(to, bytes, to_side == DEVICE)) return CUDA_ERROR_INVALID_VALUE;
     auto type = CU_GRAPH_NODE_TYPE_MEMCPY;
     if (waits) return submit_and_wait(stream, type, copying(to, from, bytes));
     if (stream->capture != nullptr) return submit(stream, type, copying(to, from, bytes));

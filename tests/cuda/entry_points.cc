@@ -293,7 +293,8 @@ CUresult look_up(const char *name, void **function, int version, cuuint64_t flag
 
 } // namespace
 
-CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status) {
+CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *status) {
     ENTER(NOTHING);
     return look_up(name, function, version, flags, status);
 }

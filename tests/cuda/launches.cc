@@ -52,8 +52,11 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *how, CUfunction function, void *
     ENTER(A_CONTEXT);
     if (how == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (extra != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-    Launch wanted{function, {how->gridDimX, how->gridDimY, how->gridDimZ}, {how->blockDimX, how->blockDimY, how->blockDimZ}, parameters};
-    return launch(wanted, how->hStream);
+    return launch({function,
+                   {how->gridDimX, how->gridDimY, how->gridDimZ},
+                   {how->blockDimX, how->blockDimY, how->blockDimZ},
+                   parameters},
+                  how->hStream);
 }
 
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction given) {

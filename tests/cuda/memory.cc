@@ -37,8 +37,8 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
         Locked locked;
         Allocation *found = allocation_at(address);
         if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
-        bool may = found->kind == Kind::NATIVE || found->kind == Kind::MANAGED || found->kind == Kind::POOL || found->kind == Kind::GRAPH;
-        if (!may) return CUDA_ERROR_INVALID_VALUE;
+        bool is_plain = found->kind == Kind::NATIVE || found->kind == Kind::MANAGED;
+        if (!is_plain && found->kind != Kind::POOL && found->kind != Kind::GRAPH) return CUDA_ERROR_INVALID_VALUE;
         context = found->context != nullptr ? found->context : current_context();
     }
     for (auto &queue : queues_of(context)) queue->wait(); // what still runs may use it

@@ -315,9 +315,9 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
     if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
     Locked locked;
     // A managed pool may be the device's too: what cuMemAllocAsync gives is then managed.
-    if (!exists(pool) || where(pool->properties.location, CU_MEM_ALLOCATION_TYPE_PINNED) != where(on_device(device), CU_MEM_ALLOCATION_TYPE_PINNED))
-        return CUDA_ERROR_INVALID_VALUE;
-    currents()[where(on_device(device), CU_MEM_ALLOCATION_TYPE_PINNED)] = pool;
+    Where here = where(on_device(device), CU_MEM_ALLOCATION_TYPE_PINNED);
+    if (!exists(pool) || where(pool->properties.location, CU_MEM_ALLOCATION_TYPE_PINNED) != here) return CUDA_ERROR_INVALID_VALUE;
+    currents()[here] = pool;
     return CUDA_SUCCESS;
 }
 

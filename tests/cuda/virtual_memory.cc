@@ -88,7 +88,8 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *about, unsigned long long flags) {
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *about,
+                     unsigned long long flags) {
     ENTER(INITIALISED);
     if (handle == nullptr || bytes == 0 || bytes % GRANULARITY != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
     CUresult result = check(about);

@@ -37,16 +37,21 @@ pub fn library() -> PathBuf {
     folder
 }
 
-/// A program among tests/victims/cuda, which finds the double.
+/// A program among tests/victims/cuda, which finds the double. It is the file of that name, and the folder if there is one.
 pub fn program(name: &str) -> Program {
     let (double, sources) = (library(), product::repository().join("tests/victims/cuda"));
-    let source = sources.join(format!("{name}.cc"));
-    let binary = double.join(name);
+    let (folder, binary) = (sources.join(name), double.join(name));
+    let mut own = vec![sources.join(format!("{name}.cc"))];
     let mut all = with_extension(&sources, "h");
-    all.extend([source.clone(), double.join("libcuda.so.1"), product::repository().join("tests/cuda/controls.h")]);
+    if folder.is_dir() {
+        own.extend(with_extension(&folder, "cc"));
+        all.extend(with_extension(&folder, "h"));
+    }
+    all.extend(own.clone());
+    all.extend([double.join("libcuda.so.1"), product::repository().join("tests/cuda/controls.h")]);
     build(&binary, &all, |compiler| {
         compiler.arg("-I").arg(product::repository().join("tests/cuda"));
-        compiler.arg(&source).arg("-L").arg(&double).args(["-l:libcuda.so.1", "-ldl"]);
+        compiler.args(&own).arg("-L").arg(&double).args(["-l:libcuda.so.1", "-ldl"]);
     });
     Program::at(binary).variable("LD_LIBRARY_PATH", double)
 }

@@ -399,7 +399,8 @@ void a_pool_of_managed_memory_can_be_the_current_one() {
 }
 
 void a_default_stream_of_each_thread_is_another_one() {
-    auto fill = reinterpret_cast<CUresult (*)(CUdeviceptr, unsigned, size_t, CUstream)>(dlsym(RTLD_DEFAULT, "cuMemsetD32Async_ptsz"));
+    using Fill = CUresult (*)(CUdeviceptr, unsigned, size_t, CUstream);
+    auto fill = reinterpret_cast<Fill>(dlsym(RTLD_DEFAULT, "cuMemsetD32Async_ptsz"));
     EXPECT(fill != nullptr);
     static sem_t brake;
     sem_init(&brake, 0, 0);
