@@ -14,6 +14,9 @@ use crate::{checkpoint, processes};
 /// Lines that the first life prints between its checkpoint and its death.
 const LINES_BEFORE_DEATH: usize = 3;
 
+/// Lines that a victim may print between the one that its checkpoint is asked for at and its waiting for the checkpoint.
+const LINES_BEFORE_THE_SIGN: usize = 8;
+
 /// How a checkpoint is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
@@ -70,10 +73,14 @@ pub fn take(scene: &Scene, life: &Life<'_>, trigger: Trigger) -> u64 {
 #[track_caller]
 pub fn survives(scene: &Scene, program: &Program, how: How, line: usize, reference: &Reference) {
     let name = format!("life-{line}-{:?}-{:?}", how.stdout, how.trigger);
-    let mut first = Life::start(scene, &name, program, &how.launch, how.stdout);
+    // However busy the machine is, the program must not end before its checkpoint is taken.
+    let taken = scene.path().join(format!("{name}-taken"));
+    let patient = program.clone().waiting(line + LINES_BEFORE_THE_SIGN, &taken);
+    let mut first = Life::start(scene, &name, &patient, &how.launch, how.stdout);
     first.output.wait_for_lines(line);
     let printed_before = first.output.bytes().len();
     let id = take(scene, &first, how.trigger);
+    std::fs::write(&taken, "").expect("a file in the scene");
     let lines_left = reference.lines().saturating_sub(first.output.lines());
     first.output.wait_for_more_lines(LINES_BEFORE_DEATH.min(lines_left));
     first.kill();

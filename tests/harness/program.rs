@@ -68,6 +68,11 @@ impl Program {
         self
     }
 
+    /// A victim that is to do no more than `step` steps before the file `sign` is there.
+    pub fn waiting(self, step: usize, sign: &Path) -> Program {
+        self.variable("CKPT_VICTIM_WAITS_AT", step.to_string()).variable("CKPT_VICTIM_WAITS_FOR", sign)
+    }
+
     /// With a file of its own that is compared like its output.
     pub fn writes(mut self, file: &str) -> Program {
         self.files.push(file.to_owned());

@@ -48,10 +48,12 @@ fn rights_that_were_given_up_stay_given_up() {
 #[test]
 fn a_program_that_adopts_orphans_is_refused() {
     let scene = Scene::new();
-    let program = Program::victim("rights").argument("60").argument("subreaper");
+    let refused = scene.path().join("refused");
+    let program = Program::victim("rights").argument("60").argument("subreaper").waiting(10, &refused);
     let mut life = Life::preloaded(&scene, "life", &program);
     life.output.wait_for_lines(5);
     let answer = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).call().failed_with(4);
+    std::fs::write(refused, "").expect("a file in the scene");
     assert!(answer.stderr.contains("adopts orphans"), "{answer:?}");
     assert_eq!(code_of(life.wait()), 7, "it runs on: {}", life.errors());
 }
@@ -59,11 +61,13 @@ fn a_program_that_adopts_orphans_is_refused() {
 #[test]
 fn memory_that_a_child_would_not_inherit_comes_back_zeroed() {
     let scene = Scene::new();
-    let program = Program::victim("mappings").argument("60").argument("wiped");
+    let taken = scene.path().join("taken");
+    let program = Program::victim("mappings").argument("60").argument("wiped").waiting(15, &taken);
     let mut life = Life::preloaded(&scene, "life", &program);
     life.output.wait_for_lines(10);
     checkpoint(&scene, life.pid);
     life.kill();
+    std::fs::write(taken, "").expect("a file in the scene");
     let mut second = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
     assert_eq!(code_of(second.wait()), 7, "{}", second.errors());
     assert!(second.output.text().contains("wiped 1"), "{}", second.output.text());

@@ -15,7 +15,10 @@ fn is_refused_at(kind: &str, why: &str, triggers: &[Trigger]) {
     if expected.code == 77 {
         return skip(String::from_utf8_lossy(&expected.stdout).trim());
     }
-    let mut life = Life::preloaded(&scene, "life", &program);
+    let refused = scene.path().join("refused");
+    // Under another root the sign would never be seen.
+    let patient = if kind == "root" { program } else { program.waiting(20, &refused) };
+    let mut life = Life::preloaded(&scene, "life", &patient);
     life.output.wait_for_lines(5);
     let text = life.output.text();
     let word = text.lines().next().and_then(|line| line.rsplit(' ').next()).expect("holds KIND WORD").to_owned();
@@ -36,6 +39,7 @@ fn is_refused_at(kind: &str, why: &str, triggers: &[Trigger]) {
         assert!(row.reason.contains(&word) && row.reason.contains(why), "{word} or {why:?} is missing: {row:?}");
     }
     assert!(!processes::is_stopped(life.pid), "a refused program runs on");
+    std::fs::write(refused, "").expect("a file in the scene");
     assert_eq!(code_of(life.wait()), expected.code, "{}", life.output.text());
     // The first line has numbers of processes and addresses, which differ.
     let rest =

@@ -109,8 +109,13 @@ int main(int argc, char **argv)
 		kind = argv[2];
 	set_up();
 	say("ready");
+	/* A test that wants something to happen before the end says where to wait for it. */
+	const char *place = getenv("CKPT_VICTIM_WAITS_AT"), *sign = getenv("CKPT_VICTIM_WAITS_FOR");
+	int wait_at = place != NULL && sign != NULL ? atoi(place) : 0;
 	for (int step = 1; step <= steps; step++) {
 		hold(step);
+		while (step == wait_at && access(sign, F_OK) != 0)
+			sleep_ms(1);
 		if (step_ms > 0)
 			sleep_ms(step_ms);
 	}
