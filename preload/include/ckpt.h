@@ -6,10 +6,12 @@
  *     if (ckpt_checkpoint && ckpt_checkpoint() != 0)
  *         perror("ckpt_checkpoint");
  *
- * Both functions may be called from any thread and from signal handlers.
+ * The functions may be called from any thread, and from signal handlers unless it says otherwise.
  */
 #ifndef CKPT_H
 #define CKPT_H
+
+#include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,6 +33,26 @@ int ckpt_checkpoint(void) __attribute__((weak));
 /* How many times the program has been restarted from a checkpoint: 0 in its first life. A change means that what
  * must not be used twice (random state, nonces, tokens, keys of a session) has to be made anew. */
 unsigned long ckpt_generation(void) __attribute__((weak));
+
+/* What a pointer leads to. */
+enum ckpt_memory_kind {
+    CKPT_MEMORY_HOST = 0,    /* memory of the host */
+    CKPT_MEMORY_PINNED = 1,  /* memory of the host that the CUDA driver has pinned */
+    CKPT_MEMORY_DEVICE = 2,  /* memory of a GPU */
+    CKPT_MEMORY_MANAGED = 3  /* managed memory, which host and GPU share */
+};
+
+struct ckpt_memory {
+    int kind;          /* enum ckpt_memory_kind */
+    int device;        /* the GPU's number in the program; -1 for other kinds */
+    const void *start; /* the allocation that the pointer lies in; null if it is not known */
+    size_t bytes;      /* its size; 0 if it is not known */
+    unsigned long id;  /* its number in `ckpt show`; 0 if it is not recorded */
+};
+
+/* Says what `pointer`, which may lie anywhere in an allocation, leads to. Returns 0, or -1 with EINVAL for a null
+ * pointer. Not for signal handlers, in programs that use CUDA. */
+int ckpt_classify(const void *pointer, struct ckpt_memory *memory) __attribute__((weak));
 
 #ifdef __cplusplus
 }

@@ -12,7 +12,7 @@ use ckpt_wire::{
     TEXT_BYTES, TREE_MIN_BYTES_DEFAULT, is_chunk_length,
 };
 
-use crate::hooks::heap;
+use crate::hooks::recorded;
 use crate::numbers::{parse_bytes, parse_decimal, parse_hex, parse_interval_ms};
 use crate::settings::Settings;
 use crate::signals::parse_signal;
@@ -67,7 +67,7 @@ pub fn apply(settings: &Settings<'_>, control: &mut Control) -> Result<(), Reaso
             .ok_or_else(|| unreadable(b"CKPT_KEEP", text, b"a number from 1 on"))?,
     };
     apply_method(settings, control)?;
-    heap::record_from(match settings.track_min {
+    recorded::record_from(match settings.track_min {
         None => GRANULE_BYTES,
         Some(b"none") => RECORD_NOTHING,
         Some(text) => parse_bytes(text)

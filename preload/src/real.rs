@@ -1,9 +1,8 @@
 //! The functions behind our hooks: the next definition of each symbol, libc's or another preloaded library's.
 //!
 //! Looked up by the constructor, because dlsym may take the dynamic linker's lock and a program may call
-//! `sigaction` in a signal handler; and on first use for whoever calls before our constructor. dlsym finds "the
-//! next" from the address it is called from, so it must be called from this library and not as a tail call;
-//! storing the result sees to that. It allocates only when it fails.
+//! `sigaction` in a signal handler; and on first use for whoever calls before our constructor. It allocates only when
+//! it fails.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::marker::PhantomData;
@@ -12,6 +11,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::sighandler_t;
 
 use crate::errno::SavedErrno;
+use crate::libc_dlsym;
 
 /// `sigaction`.
 pub static SIGACTION: Real<unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int> =
@@ -59,7 +59,7 @@ impl<F: Copy> Real<F> {
     fn resolve(&self) -> *mut c_void {
         let _errno = SavedErrno::new();
         // SAFETY: the name is zero-terminated; RTLD_NEXT is resolved against this library.
-        let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        let address = unsafe { libc_dlsym::dlsym(libc::RTLD_NEXT, self.name) };
         self.address.store(address, Ordering::Relaxed);
         address
     }

@@ -31,6 +31,7 @@ static CONSTRUCTOR: Constructor = construct;
 
 unsafe extern "C" fn construct(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     let _errno = SavedErrno::new();
+    hooks::cuda::resolve();
     real::resolve_all();
     hooks::heap::resolve_usual();
     // SAFETY: the constructor runs once, and until `state` is set nobody else in this process reads the block.
@@ -41,7 +42,7 @@ unsafe extern "C" fn construct(_argc: c_int, _argv: *const *const c_char, envp: 
     match configure(entries, control) {
         Ok(()) => begin(),
         Err(reason) => {
-            hooks::heap::record_from(RECORD_NOTHING);
+            hooks::recorded::record_from(RECORD_NOTHING);
             let _ = crate::text::write_field(&mut control.reason, &[reason.as_bytes()]);
             control::state().store(STATE_REFUSED, Ordering::Release);
         }
@@ -56,7 +57,7 @@ fn describe(control: &mut Control) {
     control.frame = STUB_FRAME.get() as u64;
     control.scratch = SCRATCH.get() as u64;
     control.handler = trigger::handler_address() as u64;
-    control.allocations = hooks::heap::allocations() as u64;
+    control.allocations = hooks::recorded::allocations() as u64;
     control.magic = CONTROL_MAGIC;
 }
 

@@ -137,6 +137,12 @@ pub fn map_zeros(bytes: usize) -> Result<*mut u8, Errno> {
     unsafe { call(libc::SYS_mmap, [0, bytes, protection, flags, usize::MAX, 0]) }.map(|address| address as *mut u8)
 }
 
+/// Lets other threads run.
+pub fn yield_now() {
+    // SAFETY: no arguments.
+    let _ = unsafe { call(libc::SYS_sched_yield, [0; 6]) };
+}
+
 /// Gives a mapping back.
 ///
 /// # Safety

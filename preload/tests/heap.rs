@@ -79,3 +79,10 @@ fn threads_forks_signal_handlers_and_constructors_may_allocate() {
         assert_eq!(support::output(command.current_dir(directory.path())), "done\n", "{allocator:?}");
     }
 }
+
+#[test]
+fn pointers_into_large_allocations_are_classified_wherever_they_point() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = support::compile(directory.path(), "classify");
+    assert_eq!(support::output(support::preloaded(&program).current_dir(directory.path())), "done\n");
+}

@@ -56,6 +56,50 @@ pub fn program(name: &str) -> Program {
     Program::at(binary).variable("LD_LIBRARY_PATH", double)
 }
 
+/// A folder with another `libcuda.so.1`, which only writes down what it is asked for (tests/victims/cuda/asked.cc).
+pub fn asked() -> PathBuf {
+    let folder = victims_folder().join("asked");
+    fs::create_dir_all(&folder).expect("target is writable");
+    let source = product::repository().join("tests/victims/cuda/asked.cc");
+    build(&folder.join("libcuda.so.1"), std::slice::from_ref(&source), |compiler| {
+        compiler.args(["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic"]).arg(&source).arg("-ldl");
+    });
+    folder
+}
+
+/// How a program has the CUDA runtime.
+#[derive(Clone, Copy, Debug)]
+pub enum Runtime {
+    /// In its own executable, as nvcc has it unless it is told otherwise.
+    Static,
+    /// As a library.
+    Shared,
+}
+
+/// A program among tests/victims/cuda that calls the CUDA runtime.
+pub fn program_with_runtime(name: &str, runtime: Runtime) -> Program {
+    let folder = victims_folder().join("cuda");
+    fs::create_dir_all(&folder).expect("target is writable");
+    let source = product::repository().join(format!("tests/victims/cuda/{name}.cc"));
+    let binary = folder.join(format!("{name}-{runtime:?}"));
+    let libraries = headers().with_file_name("lib");
+    build(&binary, std::slice::from_ref(&source), |compiler| {
+        compiler.arg(&source);
+        match runtime {
+            Runtime::Static => compiler.arg(libraries.join("libcudart_static.a")).args(["-ldl", "-lrt"]),
+            Runtime::Shared => {
+                compiler.arg(libraries.join("libcudart.so.13")).arg(format!("-Wl,-rpath,{}", libraries.display()))
+            }
+        };
+    });
+    Program::at(binary)
+}
+
+/// The text of `cuda.h`.
+pub fn header() -> String {
+    fs::read_to_string(headers().join("cuda.h")).expect("the header is there")
+}
+
 /// The kernels of these programs, as PTX.
 pub fn kernels() -> PathBuf {
     product::repository().join("tests/cuda/built/kernels.ptx")

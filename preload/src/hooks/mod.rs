@@ -1,4 +1,8 @@
-//! Where we stand in front of functions of the program: those that set signal actions, and those of the heap.
+//! Where we stand in front of functions of the program: those that set signal actions, those of the heap, and those of the
+//! CUDA driver.
 
+pub mod cuda;
 pub mod heap;
+pub mod recorded;
+mod scopes;
 pub mod signals;

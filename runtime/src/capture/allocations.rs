@@ -1,15 +1,15 @@
-//! The large allocations of a program's heap, as libckpt.so has recorded them ([`ckpt_wire::allocations`]).
+//! What a program has allocated, as libckpt.so has recorded it ([`ckpt_wire::allocations`]).
 //!
 //! They are read from outside, of a program that runs or of a twin that holds still. Of a running one everything is
 //! read twice, and an entry counts that was the same both times. An allocation that was freed in a way that libckpt.so
 //! does not see leaves a wrong entry behind: what does not lie in mapped memory is left out.
 
 use ckpt_wire::Control;
-use ckpt_wire::allocations::{AREA_BYTES, AREA_GRANULES, Area, GRANULE_BYTES};
+use ckpt_wire::allocations::{self as wire, AREA_BYTES, AREA_GRANULES, Area, CudaBlock, GRANULE_BYTES};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::error::Result;
-use crate::image::Allocation;
+use crate::image::{Allocation, AllocationKind};
 use crate::proc::maps;
 use crate::ptrace::read_memory;
 
@@ -18,21 +18,23 @@ const AREAS_MAX: usize = 1 << 15;
 /// Entries that lie on one page of starts, or nearly so: read in one piece where one of them is in use.
 const BATCH: usize = 512;
 
-/// What is known about a heap.
+/// What is known about a program's allocations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Heap {
-    /// The large allocations, by address.
-    pub allocations: Vec<Allocation>,
+pub struct Allocations {
+    /// The allocations, by address.
+    pub known: Vec<Allocation>,
     /// How many more there may be, that could not be recorded.
     pub lost: u64,
+    /// How many functions of the CUDA driver the program has looked up that libckpt.so does not know.
+    pub unknown_entry_points: u64,
 }
 
 /// Reads the table at `control.allocations` in the memory of `pid`: the program, or a clone of it.
-pub fn heap(pid: i32, control: &Control) -> Result<Heap> {
+pub fn allocations(pid: i32, control: &Control) -> Result<Allocations> {
     if control.allocations == 0 {
-        return Ok(Heap::default());
+        return Ok(Allocations::default());
     }
-    let mut table = ckpt_wire::allocations::Allocations::new_zeroed();
+    let mut table = wire::Allocations::new_zeroed();
     read_memory(pid, control.allocations, table.as_mut_bytes())?;
     let mut allocations = Vec::new();
     let mut next = table.areas;
@@ -44,7 +46,15 @@ pub fn heap(pid: i32, control: &Control) -> Result<Heap> {
     }
     allocations.sort_unstable_by_key(|allocation| allocation.address);
     keep_mapped(&mut allocations, &maps::outline(pid)?);
-    Ok(Heap { allocations, lost: table.lost })
+    let mut next = table.cuda_blocks;
+    for _ in 0..AREAS_MAX {
+        if next == 0 {
+            break;
+        }
+        next = read_cuda_block(pid, next, &mut allocations)?;
+    }
+    allocations.sort_by_key(|allocation| allocation.address);
+    Ok(Allocations { known: allocations, lost: table.lost, unknown_entry_points: table.cuda_unknown })
 }
 
 /// Reads the entries of the area at `area`, and gives the address of the next one.
@@ -70,10 +80,34 @@ fn read_area(pid: i32, area: u64, into: &mut Vec<Allocation>) -> Result<u64> {
                 address: start,
                 bytes: allocation.bytes,
                 call_site: allocation.call_site,
+                kind: AllocationKind::Heap,
             })
         }));
     }
     Ok(next)
+}
+
+/// Reads the CUDA driver's allocations in the block at `block`, and gives the address of the next one.
+fn read_cuda_block(pid: i32, block: u64, into: &mut Vec<Allocation>) -> Result<u64> {
+    let read = || {
+        let mut bytes = vec![0_u64; size_of::<CudaBlock>() / 8];
+        read_memory(pid, block, bytes.as_mut_bytes()).map(|()| bytes)
+    };
+    let (before, after) = (read()?, read()?);
+    // Its length and its alignment are the type's: it always fits.
+    let parsed = |bytes| CudaBlock::ref_from_bytes(bytes).ok();
+    let (Some(before), Some(after)) = (parsed(before.as_bytes()), parsed(after.as_bytes())) else { return Ok(0) };
+    let stable = before.allocations.iter().zip(&after.allocations).filter(|(before, after)| before == after);
+    into.extend(stable.map(|(allocation, _)| allocation).filter(|allocation| allocation.id != 0).map(|allocation| {
+        Allocation {
+            id: allocation.id,
+            address: allocation.address,
+            bytes: allocation.bytes,
+            call_site: allocation.call_site,
+            kind: AllocationKind::Cuda(allocation.kind, allocation.device),
+        }
+    }));
+    Ok(before.next)
 }
 
 /// Some entries of an area.
@@ -84,7 +118,7 @@ struct Batch {
 
 impl Batch {
     fn read(pid: i32, area: u64, first: usize) -> Result<Batch> {
-        const EACH: usize = size_of::<ckpt_wire::allocations::Allocation>();
+        const EACH: usize = size_of::<wire::Allocation>();
         let mut batch = Batch { starts: vec![0; BATCH], allocations: vec![0; BATCH * EACH] };
         let allocations = std::mem::offset_of!(Area, allocations) + first * EACH;
         read_memory(pid, area + allocations as u64, &mut batch.allocations)?;
@@ -93,8 +127,8 @@ impl Batch {
         Ok(batch)
     }
 
-    fn entries(&self) -> impl Iterator<Item = (u64, ckpt_wire::allocations::Allocation)> {
-        let each = self.allocations.chunks_exact(size_of::<ckpt_wire::allocations::Allocation>());
+    fn entries(&self) -> impl Iterator<Item = (u64, wire::Allocation)> {
+        let each = self.allocations.chunks_exact(size_of::<wire::Allocation>());
         self.starts.iter().copied().zip(each.map(|bytes| FromBytes::read_from_bytes(bytes).unwrap_or_default()))
     }
 }
@@ -120,7 +154,7 @@ mod tests {
     use super::*;
 
     fn allocation(address: u64, bytes: u64) -> Allocation {
-        Allocation { id: 1, address, bytes, call_site: 0 }
+        Allocation { id: 1, address, bytes, call_site: 0, kind: AllocationKind::Heap }
     }
 
     #[test]
@@ -142,7 +176,7 @@ mod tests {
         let memory = vec![1_u8; 3 * GRANULE_BYTES as usize];
         let start = memory.as_ptr() as u64;
         let granule = |address: u64| (address % AREA_BYTES / GRANULE_BYTES) as usize;
-        let record = |id| ckpt_wire::allocations::Allocation { id, bytes: GRANULE_BYTES, call_site: 7 };
+        let record = |id| wire::Allocation { id, bytes: GRANULE_BYTES, call_site: 7 };
         areas[0].address = start / AREA_BYTES * AREA_BYTES;
         areas[0].next = areas[1].as_bytes().as_ptr() as u64;
         areas[0].starts[granule(start)] = start;
@@ -152,16 +186,15 @@ mod tests {
         areas[1].address = 5 * AREA_BYTES;
         areas[1].starts[9] = 5 * AREA_BYTES + 9 * GRANULE_BYTES;
         areas[1].allocations[9] = record(4);
-        let table = ckpt_wire::allocations::Allocations {
-            areas: areas[0].as_bytes().as_ptr() as u64,
-            lost: 2,
-            ..ckpt_wire::allocations::Allocations::default()
-        };
+        let table =
+            wire::Allocations { areas: areas[0].as_bytes().as_ptr() as u64, lost: 2, ..wire::Allocations::default() };
         let mut control = Box::new(Control::new_zeroed());
         control.allocations = table.as_bytes().as_ptr() as u64;
-        let heap = heap(std::process::id() as i32, &control).unwrap();
-        let expected = Allocation { id: 3, address: start, bytes: GRANULE_BYTES, call_site: 7 };
-        assert_eq!(heap, Heap { allocations: vec![expected], lost: 2 });
-        assert_eq!(super::heap(std::process::id() as i32, &Control::new_zeroed()).unwrap(), Heap::default());
+        let found = allocations(std::process::id() as i32, &control).unwrap();
+        let kind = AllocationKind::Heap;
+        let expected = Allocation { id: 3, address: start, bytes: GRANULE_BYTES, call_site: 7, kind };
+        assert_eq!(found, Allocations { known: vec![expected], lost: 2, unknown_entry_points: 0 });
+        let none = allocations(std::process::id() as i32, &Control::new_zeroed()).unwrap();
+        assert_eq!(none, Allocations::default());
     }
 }

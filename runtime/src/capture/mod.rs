@@ -40,7 +40,7 @@ use snapshot::Still;
 use tracking::Tracker;
 use tree::Series;
 
-pub use allocations::{Heap, heap};
+pub use allocations::{Allocations, allocations};
 pub use program::Program;
 pub use syscalls::pidfd_open;
 pub use tree::Options as TreeOptions;

@@ -168,11 +168,11 @@ pub fn capture(
         None => still,
     };
     let holder = if let Still::Twin(twin) = &still { twin.pid() } else { pid };
-    image.allocations = match allocations::heap(holder, control) {
-        Ok(heap) => heap.allocations,
+    image.allocations = match allocations::allocations(holder, control) {
+        Ok(allocations) => allocations.known,
         // The records are for people; a program that has written over them is still whole without.
         Err(error) => {
-            log::warn!("the large allocations of process {pid} are not known: {error}");
+            log::warn!("the allocations of process {pid} are not known: {error}");
             Vec::new()
         }
     };

@@ -10,7 +10,7 @@ mod memory;
 mod process;
 mod thread;
 
-pub use allocation::Allocation;
+pub use allocation::{Allocation, AllocationKind};
 pub use descriptor::{Descriptor, EpollTarget, FileKind, OpenFile, PipeContent};
 pub use memory::{
     Advice, Backing, FileIdentity, PageRange, Protection, Region, SharedObject, SpecialMapping, StoredDifference,

@@ -68,7 +68,7 @@ pub struct ProcessImage {
     /// can need is here.
     #[serde(default)]
     pub differences: Vec<StoredDifference>,
-    /// Large allocations of the heap, by address.
+    /// Large allocations of the heap, and those of the CUDA driver, by address.
     #[serde(default)]
     pub allocations: Vec<Allocation>,
     /// Memory objects behind shared mappings that no path leads to.

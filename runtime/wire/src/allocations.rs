@@ -1,6 +1,7 @@
-//! The table of the program's heap allocations, as libckpt.so keeps it and the agent reads it.
+//! The tables of the program's allocations, as libckpt.so keeps them and the agent reads them: those of its heap, and
+//! those of the CUDA driver ([`CudaBlock`]).
 //!
-//! Only allocations of at least [`GRANULE_BYTES`] are in it, so no two of them begin in the same granule: the granule's
+//! Of the heap, only allocations of at least [`GRANULE_BYTES`] are in it, so no two of them begin in the same granule: the granule's
 //! number is the place in the table, and neither a lock nor a search is needed. Granules lie in **areas** of
 //! [`AREA_BYTES`]; an area's entries exist once something was allocated in it, and then for ever, in a list that only
 //! grows at its head. Memory that nothing was written to is zero and costs nothing.
@@ -24,7 +25,7 @@ pub const ADDRESSES_END: u64 = 1 << 47;
 /// [`Allocations::min_bytes`]: nothing is recorded.
 pub const RECORD_NOTHING: u64 = u64::MAX;
 
-/// What is known about the heap as a whole.
+/// What is known as a whole.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Allocations {
@@ -36,6 +37,10 @@ pub struct Allocations {
     pub last_id: u64,
     /// Allocations that should have been recorded and could not be.
     pub lost: u64,
+    /// Address of the newest [`CudaBlock`]; 0 for none.
+    pub cuda_blocks: u64,
+    /// How often the program looked for an entry point of the CUDA driver that libckpt.so does not know.
+    pub cuda_unknown: u64,
 }
 
 /// The entries of an area. Granule `g` of it has `starts[g]` and `allocations[g]`.
@@ -65,7 +70,78 @@ pub struct Allocation {
     pub call_site: u64,
 }
 
+/// Allocations of the CUDA driver, in no order. A program that never calls it has none.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct CudaBlock {
+    /// Address of the next older block; 0 for none.
+    pub next: u64,
+    unused: [u64; 7],
+    /// The allocations; an entry with id 0 is free. The id is cleared first and set last.
+    pub allocations: [CudaAllocation; CUDA_BLOCK_ALLOCATIONS],
+}
+
+/// Allocations of a [`CudaBlock`].
+pub const CUDA_BLOCK_ALLOCATIONS: usize = 511;
+
+/// What the CUDA driver has allocated for the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct CudaAllocation {
+    /// Its number; allocations of the heap are counted with them.
+    pub id: u64,
+    /// First address; of an array, its handle.
+    pub address: u64,
+    /// Bytes that the program asked for; of an array 0.
+    pub bytes: u64,
+    /// Where the call that allocated it returns to.
+    pub call_site: u64,
+    /// The context that it belongs to; 0 where it belongs to none.
+    pub context: u64,
+    /// The pool, module or graph that it is part of; 0 for none.
+    pub owner: u64,
+    /// `CUDA_*`: what it is.
+    pub kind: u32,
+    /// The device's number; -1 where it is on none.
+    pub device: i32,
+    unused: u64,
+}
+
+impl CudaAllocation {
+    /// An allocation that is not recorded yet.
+    pub const fn new(kind: u32, address: u64, bytes: u64) -> Self {
+        Self { id: 0, address, bytes, call_site: 0, context: 0, owner: 0, kind, device: -1, unused: 0 }
+    }
+
+    /// Whether `address` is the first of a range of memory, and not a handle.
+    pub const fn is_memory(&self) -> bool {
+        !matches!(self.kind, CUDA_ARRAY)
+    }
+}
+
+/// [`CudaAllocation::kind`]: device memory.
+pub const CUDA_DEVICE: u32 = 1;
+/// Managed memory.
+pub const CUDA_MANAGED: u32 = 2;
+/// Host memory that the driver has allocated and pinned.
+pub const CUDA_PINNED: u32 = 3;
+/// Host memory of the program's that the driver has pinned.
+pub const CUDA_REGISTERED: u32 = 4;
+/// Physical memory that the program has mapped at addresses that it had reserved.
+pub const CUDA_MAPPED: u32 = 5;
+/// An array or mipmapped array, whose layout is the driver's.
+pub const CUDA_ARRAY: u32 = 6;
+/// A global variable of a module.
+pub const CUDA_GLOBAL: u32 = 7;
+/// A global variable of a module, in managed memory.
+pub const CUDA_MANAGED_GLOBAL: u32 = 8;
+/// Memory that a graph allocates when it runs.
+pub const CUDA_GRAPH: u32 = 9;
+/// Memory of another process or API.
+pub const CUDA_IMPORTED: u32 = 10;
+
 const _: () = {
+    assert!(size_of::<CudaAllocation>() == 64 && size_of::<CudaBlock>() == 1 << 15);
     assert!(offset_of!(Area, starts) == 4096);
     assert!(offset_of!(Area, allocations) == 4096 + 8 * AREA_GRANULES);
     assert!(size_of::<Area>() == 4096 + (8 + 24) * AREA_GRANULES);

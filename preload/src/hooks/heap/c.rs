@@ -5,7 +5,8 @@ use core::ffi::{c_int, c_void};
 
 use super::next::next;
 use super::shapes::{AREA_SHIFT, GRANULE_SHIFT, STARTS, allocates, frees, go_on_unless_recorded};
-use super::table::{self, ALLOCATIONS, AREAS, record};
+use super::table::{self, AREAS, record};
+use crate::hooks::recorded::{self, ALLOCATIONS};
 
 // The bytes asked for are in the register named.
 allocates!(malloc, MALLOC, "rdi");
@@ -104,7 +105,7 @@ unsafe extern "C" fn reallocate(old: *mut c_void, bytes: usize, call_site: u64) 
     match before {
         // It failed, and the old one is as it was. (For no bytes, a null says that it was freed.)
         Some(before) if new.is_null() && bytes != 0 => table::put(old as u64, before),
-        _ if new.is_null() || !table::is_recorded(bytes as u64) => {}
+        _ if new.is_null() || !recorded::is_recorded(bytes as u64) => {}
         Some(before) => {
             table::put(new as u64, ckpt_wire::allocations::Allocation { bytes: bytes as u64, call_site, ..before });
         }

@@ -14,9 +14,10 @@
 
 mod c;
 mod cxx;
-mod next;
+pub(super) mod next;
 mod shapes;
 mod table;
 
+pub(super) use next::next;
 pub use next::resolve_usual;
-pub use table::{allocations, record_from};
+pub use table::containing;

@@ -9,6 +9,8 @@ use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::errno::SavedErrno;
+use crate::hooks::scopes::{in_library, in_library_of};
+use crate::libc_dlsym;
 
 /// A function and how to find it. The hooks jump through the first field.
 #[repr(C)]
@@ -35,11 +37,12 @@ impl Next {
     fn resolve(&self, call_sites: [*const c_void; 2]) -> *const c_void {
         let _errno = SavedErrno::new();
         // SAFETY: the name is zero-terminated; RTLD_NEXT is resolved against this library.
-        let mut address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        let mut address = unsafe { libc_dlsym::dlsym(libc::RTLD_NEXT, self.name) };
         if address.is_null() {
             // Not in the global scope: what called has the C++ runtime in its own (a module that Python has loaded).
-            let of_runtimes = RUNTIMES.iter().map(|runtime| self.in_library(runtime.as_ptr()));
-            let of_callers = call_sites.iter().map(|&call_site| self.in_object_of(call_site));
+            // SAFETY: literals.
+            let of_runtimes = RUNTIMES.iter().map(|runtime| unsafe { in_library(runtime.as_ptr(), self.name) });
+            let of_callers = call_sites.iter().map(|&call_site| in_library_of(call_site, self.name));
             address = of_runtimes.chain(of_callers).find(|it| !it.is_null()).unwrap_or(core::ptr::null_mut());
             // What could not be found is no error of the program's.
             // SAFETY: it only forgets the text.
@@ -51,32 +54,6 @@ impl Next {
         self.address.store(address, Ordering::Relaxed);
         address
     }
-
-    /// Its address in a library that is loaded. The library stays: we hold what dlopen gives us.
-    fn in_library(&self, library: *const core::ffi::c_char) -> *mut c_void {
-        // SAFETY: the name is zero-terminated; nothing is loaded that is not.
-        let handle = unsafe { libc::dlopen(library, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-        if handle.is_null() {
-            return core::ptr::null_mut();
-        }
-        // SAFETY: a live handle and a zero-terminated name.
-        unsafe { libc::dlsym(handle, self.name.as_ptr()) }
-    }
-
-    /// Its address in the library that has the code at `call_site`, or in one that this library needs.
-    fn in_object_of(&self, call_site: *const c_void) -> *mut c_void {
-        match (object_of(call_site), object_of(resolve as *const c_void)) {
-            (Some(caller), Some(ours)) if caller.dli_fbase != ours.dli_fbase => self.in_library(caller.dli_fname),
-            _ => core::ptr::null_mut(),
-        }
-    }
-}
-
-fn object_of(address: *const c_void) -> Option<libc::Dl_info> {
-    // SAFETY: `Dl_info` is four pointers, for which zero is a value.
-    let mut object: libc::Dl_info = unsafe { core::mem::zeroed() };
-    // SAFETY: any address may be asked for; `object` is ours to write.
-    (unsafe { libc::dladdr(address, &raw mut object) } != 0 && !object.dli_fname.is_null()).then_some(object)
 }
 
 /// Looks up the functions that a signal handler might be the first to call.
@@ -154,4 +131,4 @@ macro_rules! next {
         });
     };
 }
-pub(super) use next;
+pub(in crate::hooks) use next;

@@ -73,7 +73,7 @@ macro_rules! allocates {
                 "mov rdx, qword ptr [rsp]",
                 "jmp {record}",
                 ".cfi_endproc",
-                allocations = sym $crate::hooks::heap::table::ALLOCATIONS,
+                allocations = sym $crate::hooks::recorded::ALLOCATIONS,
                 next = sym $next,
                 record = sym $crate::hooks::heap::table::record,
             )

@@ -7,45 +7,20 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use ckpt_wire::allocations::{AREA_BYTES, AREA_GRANULES, Allocation, Allocations, Area, GRANULE_BYTES};
+use ckpt_wire::allocations::{AREA_BYTES, AREA_GRANULES, Allocation, Area, GRANULE_BYTES};
 
 use super::shapes::AREAS_MAX;
-use crate::shared::Shared;
+use crate::hooks::recorded;
 use crate::sys;
 
 /// The entries of each area, or null. The hooks read it.
 pub static AREAS: [AtomicPtr<Area>; AREAS_MAX] = [const { AtomicPtr::new(core::ptr::null_mut()) }; AREAS_MAX];
 
-/// What the agent reads first. The hooks compare with its first field, `min_bytes`.
-///
-/// Before our constructor has read the user's wish, libraries that are older than it allocate already.
-pub static ALLOCATIONS: Shared<Allocations> =
-    Shared::new(Allocations { min_bytes: GRANULE_BYTES, areas: 0, last_id: 0, lost: 0 });
-
-/// Where the table is.
-pub fn allocations() -> *const Allocations {
-    ALLOCATIONS.get()
-}
-
-const _: () = assert!(core::mem::offset_of!(Allocations, min_bytes) == 0);
-
-/// From now on, allocations of at least `min_bytes` are recorded: [`GRANULE_BYTES`] at least, or
-/// [`RECORD_NOTHING`](ckpt_wire::allocations::RECORD_NOTHING).
-pub fn record_from(min_bytes: u64) {
-    min_bytes_field().store(min_bytes.max(GRANULE_BYTES), Ordering::Relaxed);
-}
-
-/// Whether an allocation of so many bytes is to be recorded.
-pub fn is_recorded(bytes: u64) -> bool {
-    bytes >= min_bytes_field().load(Ordering::Relaxed)
-}
-
 /// Records the allocation of `bytes` at `start`, asked for at `call_site`. A null start is an allocation that failed.
 /// Gives `start` back, which is what the hooks return.
 pub extern "C" fn record(start: u64, bytes: u64, call_site: u64) -> u64 {
     if start != 0 {
-        let id = field(core::mem::offset_of!(Allocations, last_id)).fetch_add(1, Ordering::Relaxed) + 1;
-        put(start, Allocation { id, bytes, call_site });
+        put(start, Allocation { id: recorded::next_id(), bytes, call_site });
     }
     start
 }
@@ -67,10 +42,29 @@ pub fn take(start: u64) -> Option<Allocation> {
     Some(allocation)
 }
 
+/// The allocation that `address` lies in, at its start or inside, with its start: the nearest that begins before it.
+pub fn containing(address: u64) -> Option<(u64, Allocation)> {
+    let mut granule_start = address / GRANULE_BYTES * GRANULE_BYTES;
+    loop {
+        // An area without entries has no allocation that begins in it.
+        let Some(entry) = Entry::of(granule_start, existing) else {
+            granule_start = (granule_start / AREA_BYTES * AREA_BYTES).checked_sub(GRANULE_BYTES)?;
+            continue;
+        };
+        let start = entry.start().load(Ordering::Acquire);
+        if start != 0 && start <= address {
+            // SAFETY: within the area; whoever frees it at this moment makes the question meaningless.
+            let allocation = unsafe { entry.allocation().read_volatile() };
+            return (address - start < allocation.bytes).then_some((start, allocation));
+        }
+        granule_start = granule_start.checked_sub(GRANULE_BYTES)?;
+    }
+}
+
 /// Writes an allocation that the caller owns.
 pub fn put(start: u64, allocation: Allocation) {
     let Some(entry) = Entry::of(start, existing_or_new) else {
-        field(core::mem::offset_of!(Allocations, lost)).fetch_add(1, Ordering::Relaxed);
+        recorded::count_lost();
         return;
     };
     // One that was freed unseen may still be there.
@@ -125,24 +119,7 @@ fn new_area(index: usize) -> Option<*mut Area> {
         unsafe { sys::unmap(area.cast(), size_of::<Area>()) };
         return Some(first);
     }
-    let head = field(core::mem::offset_of!(Allocations, areas));
-    let mut next = head.load(Ordering::Relaxed);
-    loop {
-        // SAFETY: only this thread links the area, and the agent follows the link once the head leads to it.
-        unsafe { (&raw mut (*area).next).write_volatile(next) };
-        match head.compare_exchange_weak(next, area as u64, Ordering::Release, Ordering::Relaxed) {
-            Ok(_) => return Some(area),
-            Err(newer) => next = newer,
-        }
-    }
-}
-
-fn min_bytes_field() -> &'static AtomicU64 {
-    field(core::mem::offset_of!(Allocations, min_bytes))
-}
-
-/// A field of the table, by its offset.
-fn field(offset: usize) -> &'static AtomicU64 {
-    // SAFETY: within the table, whose fields are all of eight bytes; it lives for ever, and is touched as atomics only.
-    unsafe { AtomicU64::from_ptr(ALLOCATIONS.get().byte_add(offset).cast()) }
+    // SAFETY: it has just been made by this thread alone, and areas stay for ever.
+    unsafe { recorded::link_area(area) };
+    Some(area)
 }

@@ -1,10 +1,13 @@
-//! Large allocations of the heap, with what asked for them.
+//! What a program has allocated, with what asked for it.
 
+use std::collections::BTreeMap;
+
+use ckpt_wire::allocations as wire;
 use serde::Serialize;
 
 use super::call_site::{CallSite, CallSites, Code};
 use crate::commands::table::{Align, Table};
-use crate::image::{Allocation, Backing, Region};
+use crate::image::{Allocation, AllocationKind, Backing, Region};
 use crate::proc::maps::Mapping;
 use crate::units;
 
@@ -19,8 +22,8 @@ pub struct AllocationView {
     /// Hexadecimal, with 0x.
     pub address: String,
     pub bytes: u64,
-    /// Where its memory is: host.
-    pub kind: &'static str,
+    /// Where its memory is: `host`, `pinned`, `registered`, `managed`, `device 0`; or what else it is: see [`kind`].
+    pub kind: String,
     pub call_site: CallSite,
 }
 
@@ -31,10 +34,40 @@ pub fn views(allocations: &[Allocation], code: Vec<Code>) -> Vec<AllocationView>
         id: allocation.id,
         address: format!("{:#x}", allocation.address),
         bytes: allocation.bytes,
-        kind: "host",
+        kind: kind(allocation.kind),
         call_site: call_sites.name(allocation.call_site),
     };
     allocations.iter().map(view).collect()
+}
+
+/// A kind in a word, with the device's number where it is on one.
+fn kind(kind: AllocationKind) -> String {
+    let AllocationKind::Cuda(kind, device) = kind else { return "host".to_owned() };
+    let word = match kind {
+        wire::CUDA_DEVICE => "device",
+        wire::CUDA_MANAGED => return "managed".to_owned(),
+        wire::CUDA_PINNED => return "pinned".to_owned(),
+        wire::CUDA_REGISTERED => return "registered".to_owned(),
+        wire::CUDA_MAPPED => "mapped",
+        wire::CUDA_ARRAY => "array",
+        wire::CUDA_GLOBAL => "global",
+        wire::CUDA_MANAGED_GLOBAL => return "managed global".to_owned(),
+        wire::CUDA_GRAPH => "graph",
+        wire::CUDA_IMPORTED => "imported",
+        other => return format!("kind {other}"),
+    };
+    if device < 0 { word.to_owned() } else { format!("{word} {device}") }
+}
+
+/// Number and bytes of the allocations of each kind.
+pub fn totals(allocations: &[AllocationView]) -> Vec<(&str, usize, u64)> {
+    let mut totals = BTreeMap::new();
+    for allocation in allocations {
+        let (count, bytes) = totals.entry(allocation.kind.as_str()).or_insert((0, 0));
+        *count += 1;
+        *bytes += allocation.bytes;
+    }
+    totals.into_iter().map(|(kind, (count, bytes))| (kind, count, bytes)).collect()
 }
 
 /// The code of a running program.
@@ -84,7 +117,7 @@ pub fn render(allocations: &[AllocationView]) -> String {
             allocation.id.to_string(),
             allocation.address.clone(),
             units::bytes(allocation.bytes),
-            allocation.kind.to_owned(),
+            allocation.kind.clone(),
             allocation.call_site.text(),
         ]);
     }

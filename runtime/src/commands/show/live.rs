@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::allocations::{self, AllocationView};
 use super::view::lossy;
-use crate::capture::{Program, heap};
+use crate::capture::{self, Program};
 use crate::error::Result;
 use crate::proc::{maps, task};
 use crate::units::{self, printable};
@@ -20,6 +20,8 @@ pub struct LiveView {
     pub allocations: Vec<AllocationView>,
     /// How many there may be that could not be recorded.
     pub unrecorded: u64,
+    /// How many functions of the CUDA driver the program has looked up that this ckpt does not know.
+    pub unknown_entry_points: u64,
 }
 
 impl LiveView {
@@ -27,26 +29,35 @@ impl LiveView {
     pub fn of(pid: i32) -> Result<LiveView> {
         let program = Program::find(pid)?;
         let control = program.control()?;
-        let heap = heap(pid, &control)?;
+        let found = capture::allocations(pid, &control)?;
         Ok(LiveView {
             pid,
             name: lossy(ckpt_wire::text(&control.name)),
             executable: lossy(&task::link(pid, "exe")?),
-            allocations: allocations::views(&heap.allocations, allocations::code_of_mappings(&maps::outline(pid)?)),
-            unrecorded: heap.lost,
+            allocations: allocations::views(&found.known, allocations::code_of_mappings(&maps::outline(pid)?)),
+            unrecorded: found.lost,
+            unknown_entry_points: found.unknown_entry_points,
         })
     }
 
     /// For people.
     pub fn render(&self) -> String {
         let mut text = String::new();
-        let bytes = self.allocations.iter().map(|allocation| allocation.bytes).sum();
         // Writing to a String cannot fail.
         let _ = writeln!(text, "Process {} ({})", self.pid, printable(&self.name));
         let _ = writeln!(text, "file      {}", printable(&self.executable));
-        let _ = writeln!(text, "host      {}, {} large allocations", units::bytes(bytes), self.allocations.len());
+        for (kind, count, bytes) in allocations::totals(&self.allocations) {
+            let _ = writeln!(text, "{kind:9} {} in {count} allocations", units::bytes(bytes));
+        }
         if self.unrecorded > 0 {
-            let _ = writeln!(text, "unrecorded {} more: there was no room for their records", self.unrecorded);
+            let _ = writeln!(text, "missing   {} more, for whose records there was no room", self.unrecorded);
+        }
+        if self.unknown_entry_points > 0 {
+            let _ = writeln!(
+                text,
+                "unknown   {} lookups of functions of a newer CUDA driver, which may allocate unseen",
+                self.unknown_entry_points
+            );
         }
         text.push_str("\nAllocations\n");
         text.push_str(&allocations::render(&self.allocations));

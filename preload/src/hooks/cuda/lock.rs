@@ -1,0 +1,40 @@
+//! The lock over the records of the CUDA driver's allocations.
+//!
+//! Calls that allocate device memory take microseconds and are no business of signal handlers, so threads may wait for
+//! one another here. A process that was forked while another thread held the lock would wait for ever: the lock holds
+//! its owner's pid, and one that is not of this process, or of one that shares its memory, is taken over.
+
+use core::sync::atomic::{AtomicI32, Ordering};
+
+use crate::sys;
+
+/// Pid of the process whose thread holds the lock; 0 for none.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+
+/// Proof that the calling thread holds the lock, which it lets go when this is dropped.
+pub struct Lock(());
+
+impl Lock {
+    /// Waits until the lock is free, and takes it.
+    pub fn take() -> Self {
+        let pid = sys::getpid();
+        loop {
+            match OWNER.compare_exchange_weak(0, pid, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Self(()),
+                Err(0) => {}
+                Err(owner) if owner == pid || sys::same_memory(owner, pid) == Ok(true) => sys::yield_now(),
+                Err(stale) => {
+                    if OWNER.compare_exchange(stale, pid, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                        return Self(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        OWNER.store(0, Ordering::Release);
+    }
+}

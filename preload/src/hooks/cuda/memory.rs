@@ -1,0 +1,111 @@
+//! Plain memory, and host memory that the driver pins.
+
+use core::ffi::{c_uint, c_void};
+
+use ckpt_wire::allocations::{CUDA_DEVICE, CUDA_IMPORTED, CUDA_MANAGED, CUDA_PINNED, CUDA_REGISTERED};
+
+use super::driver::{CuResult, Handle, SUCCESS, driver_hooks};
+use super::records;
+
+/// A handle of memory in another process, which is passed by value.
+#[repr(C)]
+pub struct IpcHandle([u8; 64]);
+
+/// Frees what begins at `address` by `free`; its record goes before, and comes back if that fails.
+pub fn free(address: u64, free: impl FnOnce() -> CuResult) -> CuResult {
+    let record = records::take(address);
+    let result = free();
+    if result != SUCCESS
+        && let Some(record) = record
+    {
+        records::put(record);
+    }
+    result
+}
+
+driver_hooks! {
+    "cuMemAlloc" 3020 =>
+    cuMemAlloc_v2(address: *mut u64, bytes: usize) |real| {
+        let result = real(address, bytes);
+        if result == SUCCESS {
+            records::add_plain(CUDA_DEVICE, *address, bytes as u64, 0);
+        }
+        result
+    }
+
+    "cuMemAllocPitch" 3020 =>
+    cuMemAllocPitch_v2(address: *mut u64, pitch: *mut usize, width: usize, height: usize, element: c_uint) |real| {
+        let result = real(address, pitch, width, height, element);
+        if result == SUCCESS {
+            records::add_plain(CUDA_DEVICE, *address, (*pitch as u64).saturating_mul(height as u64), 0);
+        }
+        result
+    }
+
+    "cuMemAllocManaged" 6000 =>
+    cuMemAllocManaged(address: *mut u64, bytes: usize, flags: c_uint) |real| {
+        let result = real(address, bytes, flags);
+        if result == SUCCESS {
+            records::add_plain(CUDA_MANAGED, *address, bytes as u64, 0);
+        }
+        result
+    }
+
+    "cuMemFree" 3020 =>
+    cuMemFree_v2(address: u64) |real| { free(address, || real(address)) }
+
+    "cuMemAllocHost" 3020 =>
+    cuMemAllocHost_v2(place: *mut *mut c_void, bytes: usize) |real| {
+        let result = real(place, bytes);
+        if result == SUCCESS {
+            records::add_plain(CUDA_PINNED, *place as u64, bytes as u64, 0);
+        }
+        result
+    }
+
+    "cuMemHostAlloc" 2020 =>
+    cuMemHostAlloc(place: *mut *mut c_void, bytes: usize, flags: c_uint) |real| {
+        let result = real(place, bytes, flags);
+        if result == SUCCESS {
+            records::add_plain(CUDA_PINNED, *place as u64, bytes as u64, 0);
+        }
+        result
+    }
+
+    "cuMemFreeHost" 2000 =>
+    cuMemFreeHost(place: *mut c_void) |real| { free(place as u64, || real(place)) }
+
+    "cuMemHostRegister" 6050 =>
+    cuMemHostRegister_v2(place: *mut c_void, bytes: usize, flags: c_uint) |real| {
+        let result = real(place, bytes, flags);
+        if result == SUCCESS {
+            records::add_as(CUDA_REGISTERED, place as u64, bytes as u64, 0);
+        }
+        result
+    }
+
+    "cuMemHostUnregister" 4000 =>
+    cuMemHostUnregister(place: *mut c_void) |real| { free(place as u64, || real(place)) }
+
+    "cuIpcOpenMemHandle" 11000 =>
+    cuIpcOpenMemHandle_v2(address: *mut u64, handle: IpcHandle, flags: c_uint) |real| {
+        let result = real(address, handle, flags);
+        if result == SUCCESS {
+            records::add_as(CUDA_IMPORTED, *address, 0, 0);
+        }
+        result
+    }
+
+    "cuIpcCloseMemHandle" 4010 =>
+    cuIpcCloseMemHandle(address: u64) |real| { free(address, || real(address)) }
+
+    "cuExternalMemoryGetMappedBuffer" 10000 =>
+    cuExternalMemoryGetMappedBuffer(address: *mut u64, memory: Handle, range: *const [u64; 2]) |real| {
+        let result = real(address, memory, range);
+        if result == SUCCESS {
+            // Of the description: the offset, and the bytes.
+            records::add_as(CUDA_IMPORTED, *address, (*range)[1], memory as u64);
+        }
+        result
+    }
+}

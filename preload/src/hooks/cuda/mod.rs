@@ -1,0 +1,48 @@
+//! Hooks over the CUDA driver: which memory it has allocated for the program, and of what kind.
+//!
+//! A program has four ways to the driver, and each leads through here. Its own references are bound to our exports, which
+//! bear the driver's names (`memory`, `pools`, ...). What it looks up with `dlsym` and `dlvsym` (`lookups`), as the
+//! static runtime does with its one first function, and through the driver's own `cuGetProcAddress` (`proc_address`),
+//! as every runtime does with all others, is replaced by the hook of that name where there is one. The runtime's
+//! `cudaGetDriverEntryPoint` asks `cuGetProcAddress` in turn. So the real lookup always comes first, and a hook takes
+//! the place of what has been found, never of nothing.
+//!
+//! A hook calls the real function and records what has come of it (`records`). It changes no argument and no result.
+//! Functions that neither allocate nor free are not hooked. Names that no CUDA up to 13.0 has are passed on untouched
+//! and counted: they may allocate in ways that we do not know.
+
+mod arrays;
+mod attributes;
+mod call_site;
+mod contexts;
+mod driver;
+mod graphs;
+mod index;
+mod known;
+mod lock;
+mod lookups;
+mod memory;
+mod modules;
+mod pools;
+mod proc_address;
+mod records;
+mod runtime;
+mod virtual_memory;
+
+use driver::Hook;
+
+/// All hooks over the driver.
+const ALL_HOOKS: [&[Hook]; 8] = [
+    memory::HOOKS,
+    pools::HOOKS,
+    virtual_memory::HOOKS,
+    arrays::HOOKS,
+    graphs::HOOKS,
+    modules::HOOKS,
+    contexts::HOOKS,
+    proc_address::HOOKS,
+];
+
+pub use attributes::known_to_driver;
+pub use lookups::resolve;
+pub use records::containing;

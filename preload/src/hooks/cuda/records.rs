@@ -1,0 +1,149 @@
+//! The records of what the driver has allocated, laid out in [`ckpt_wire::allocations`], and an index of them by address.
+//!
+//! A record is made when the driver has given an address away, and taken out before it gets it back. If freeing fails,
+//! the record comes back as it was.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use ckpt_wire::allocations::{CUDA_BLOCK_ALLOCATIONS, CudaAllocation, CudaBlock};
+
+use super::index::Index;
+use super::lock::Lock;
+use super::{attributes, call_site};
+use crate::hooks::recorded;
+use crate::shared::Shared;
+use crate::sys;
+
+/// Which records there are. Used by whoever holds the lock.
+struct Records {
+    by_address: Index,
+    /// The first free record: each has the address of the next in its `bytes`.
+    free: *mut CudaAllocation,
+}
+
+static RECORDS: Shared<Records> = Shared::new(Records { by_address: Index::new(), free: core::ptr::null_mut() });
+
+/// Records `bytes` of plain memory at `address`: of the kind that the driver says it is, or `kind` if it does not. `owner`
+/// is the pool, or 0.
+pub fn add_plain(kind: u32, address: u64, bytes: u64, owner: u64) {
+    add_as(attributes::of(address).map_or(kind, |attributes| attributes.kind), address, bytes, owner);
+}
+
+/// Records `bytes` of memory at `address` as being of `kind`; 0 for as many as the driver says. `owner` is the pool, module
+/// or graph, or 0.
+pub fn add_as(kind: u32, address: u64, bytes: u64, owner: u64) {
+    let bytes = if bytes == 0 { attributes::range(address).map_or(0, |range| range.end - range.start) } else { bytes };
+    let mut allocation = CudaAllocation::new(kind, address, bytes);
+    if let Some(attributes) = attributes::of(address) {
+        allocation.device = attributes.device;
+        allocation.context = attributes.context;
+    }
+    allocation.owner = owner;
+    add(allocation);
+}
+
+/// Records an allocation as it is given.
+pub fn add(mut allocation: CudaAllocation) {
+    allocation.call_site = call_site::current();
+    allocation.id = recorded::next_id();
+    put(allocation);
+}
+
+/// Records an allocation that was taken out, with the id that it had.
+pub fn put(allocation: CudaAllocation) {
+    let lock = Lock::take();
+    // SAFETY: the lock is ours.
+    let records = unsafe { &mut *RECORDS.get() };
+    // One that has gone unseen may still be there.
+    records.remove(allocation.address);
+    if records.insert(allocation).is_none() {
+        recorded::count_lost();
+    }
+    drop(lock);
+}
+
+/// Takes out the allocation that begins at `address`, if there is one.
+pub fn take(address: u64) -> Option<CudaAllocation> {
+    let _lock = Lock::take();
+    // SAFETY: the lock is ours.
+    unsafe { &mut *RECORDS.get() }.remove(address)
+}
+
+/// The allocation of memory that `address` lies in, at its start or inside.
+pub fn containing(address: u64) -> Option<CudaAllocation> {
+    let _lock = Lock::take();
+    // SAFETY: the lock is ours.
+    let (_, record) = unsafe { &mut *RECORDS.get() }.by_address.last_to(address)?;
+    // SAFETY: records that are in the index are live.
+    let allocation = unsafe { record.read() };
+    (allocation.is_memory() && address - allocation.address < allocation.bytes.max(1)).then_some(allocation)
+}
+
+/// Takes out all that `is_gone` says of.
+pub fn remove_where(is_gone: impl Fn(&CudaAllocation) -> bool) {
+    let _lock = Lock::take();
+    // SAFETY: the lock is ours.
+    let records = unsafe { &mut *RECORDS.get() };
+    let mut next = records.by_address.first_from(0);
+    while let Some((address, record)) = next {
+        // SAFETY: records that are in the index are live.
+        if is_gone(unsafe { &*record }) {
+            records.remove(address);
+        }
+        next = address.checked_add(1).and_then(|from| records.by_address.first_from(from));
+    }
+}
+
+impl Records {
+    fn insert(&mut self, allocation: CudaAllocation) -> Option<()> {
+        let record = self.free_record()?;
+        // SAFETY: a free record, which is ours; the next one is in it.
+        let next = unsafe { (*record).bytes } as *mut CudaAllocation;
+        if !self.by_address.insert(allocation.address, record) {
+            return None;
+        }
+        self.free = next;
+        // SAFETY: as above. A reader believes the record from when it has an id.
+        unsafe {
+            let mut shown = allocation;
+            shown.id = 0;
+            record.write(shown);
+        }
+        id_of(record).store(allocation.id, Ordering::Release);
+        Some(())
+    }
+
+    fn remove(&mut self, address: u64) -> Option<CudaAllocation> {
+        let record = self.by_address.remove(address)?;
+        // SAFETY: records that are in the index are live.
+        let allocation = unsafe { record.read() };
+        id_of(record).store(0, Ordering::Release);
+        // SAFETY: free now, and ours.
+        unsafe { (*record).bytes = self.free as u64 };
+        self.free = record;
+        Some(allocation)
+    }
+
+    /// A record that is free; a block of new ones is mapped when there is none.
+    fn free_record(&mut self) -> Option<*mut CudaAllocation> {
+        if self.free.is_null() {
+            let block = sys::map_zeros(size_of::<CudaBlock>()).ok()?.cast::<CudaBlock>();
+            for place in 0..CUDA_BLOCK_ALLOCATIONS {
+                // SAFETY: within the block, which nobody else knows yet.
+                unsafe {
+                    let record = (&raw mut (*block).allocations).cast::<CudaAllocation>().add(place);
+                    (*record).bytes = self.free as u64;
+                    self.free = record;
+                }
+            }
+            // SAFETY: complete; blocks stay for ever.
+            unsafe { recorded::link_cuda_block(block) };
+        }
+        Some(self.free)
+    }
+}
+
+fn id_of(record: *mut CudaAllocation) -> &'static AtomicU64 {
+    // SAFETY: blocks stay for ever; the id is the record's first field, aligned, and touched as an atomic from outside.
+    unsafe { AtomicU64::from_ptr(&raw mut (*record).id) }
+}

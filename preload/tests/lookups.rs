@@ -1,0 +1,36 @@
+//! `dlsym` and `dlvsym` answer as ever.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+#[test]
+fn lookups_find_and_miss_the_same_with_and_without_the_library() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = support::compile(directory.path(), "lookups");
+    let without = support::output(&mut support::plain(&program));
+    let with = support::output(support::preloaded(&program).current_dir(directory.path()));
+    assert_eq!(with, without);
+    assert!(with.contains("again: getppid, no error") && with.contains("driver, default: nothing, :"), "{with}");
+}
+
+#[test]
+fn another_library_that_hooks_dlsym_works_in_front_of_us_and_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = support::compile(directory.path(), "lookups");
+    let other = directory.path().join("other.so");
+    support::compile_with("cc", "other_dlsym.c", &other, &["-shared", "-fPIC"]);
+    let without = support::output(&mut support::plain(&program));
+    let ours = support::library();
+    for libraries in [[&ours, &other], [&other, &ours]] {
+        let mut command = support::plain(&program);
+        command.env("LD_PRELOAD", libraries.map(|path| path.display().to_string()).join(" "));
+        let output = command.current_dir(directory.path()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        // In front of us it goes on to libc's own function, past ours.
+        let is_ours = |line: &&str| line.starts_with("driver") && libraries[0] == &other;
+        let same = |text: &str| text.lines().filter(|line| !is_ours(line)).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(same(&String::from_utf8_lossy(&output.stdout)), same(&without), "{libraries:?}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains("counted 4"), "{libraries:?}: {errors}");
+    }
+}
