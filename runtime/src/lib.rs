@@ -21,4 +21,5 @@ pub mod parent;
 pub mod proc;
 pub mod ptrace;
 pub mod restore;
+pub mod stored_memory;
 pub mod units;

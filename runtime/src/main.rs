@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use ckpt_runtime::commands::{
-    agent, checkpoint, copy, diff, doctor, fault_points, flatten, list, prune, restart, run, show,
+    agent, checkpoint, copy, diff, doctor, extract, fault_points, flatten, list, prune, restart, run, show,
     status_beside_program, verify,
 };
 use ckpt_runtime::error::{Result, exit_code};
@@ -33,6 +33,7 @@ Examples:
   ckpt checkpoint 4711             take a checkpoint of it; it runs on
   ckpt list ckpt-store             see the checkpoints
   ckpt diff ckpt-store 1 2         see what changed between two of them
+  ckpt extract ckpt-store 2 --region 17 -o grid.npy    take the content of an allocation out
   ckpt restart ckpt-store          bring the program back after it has ended
   ckpt verify ckpt-store           prove that they are whole
   ckpt doctor                      see what works on this host
@@ -48,6 +49,7 @@ enum Command {
     List(list::Arguments),
     Show(show::Arguments),
     Diff(diff::Arguments),
+    Extract(extract::Arguments),
     Verify(verify::Arguments),
     Copy(copy::Arguments),
     Prune(prune::Arguments),
@@ -73,6 +75,7 @@ impl Command {
             Command::List(arguments) => list::execute(arguments),
             Command::Show(arguments) => show::execute(arguments),
             Command::Diff(arguments) => diff::execute(arguments),
+            Command::Extract(arguments) => extract::execute(arguments),
             Command::Verify(arguments) => verify::execute(arguments),
             Command::Copy(arguments) => copy::execute(arguments),
             Command::Prune(arguments) => prune::execute(arguments),

@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod copy;
 pub mod diff;
 pub mod doctor;
+pub mod extract;
 pub mod fault_points;
 pub mod flatten;
 pub mod list;

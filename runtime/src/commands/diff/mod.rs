@@ -1,8 +1,10 @@
 //! `ckpt diff`: what changed between two checkpoints, by region.
 //!
-//! Page lists are compared and no page is read: two pages are the same when their keys are. Regions are matched by the
-//! addresses they cover, since that is what the program's pointers mean.
+//! Of regions page lists are compared and no page is read: two pages are the same when their keys are. Regions are matched
+//! by the addresses they cover, since that is what the program's pointers mean. Allocations are matched by their numbers,
+//! and what may have changed of them is read.
 
+mod allocations;
 mod regions;
 mod text;
 mod view;
@@ -13,6 +15,7 @@ use clap::Args;
 
 use super::{print, print_json, which_checkpoint};
 use crate::error::{Result, exit_code};
+use crate::stored_memory::StoredMemory;
 use crate::{image, location};
 use view::DiffView;
 
@@ -22,7 +25,8 @@ use view::DiffView;
 A page has changed, or was added where all was zero or nothing was mapped, or is gone, zero or not mapped
 now. A region is changed (pages, protection or what is mapped), resized (it covers other addresses: grown,
 shrunk, split or joined), only in A, only in B, or the same. Regions that were stored by --method tree are
-not compared, and their pages are not counted.
+not compared, and their pages are not counted. Large allocations of the heap are compared byte by byte, wherever
+they lie and however they are stored; they are matched by their numbers, which only checkpoints of one job share.
 
 Examples:
   ckpt diff ckpt-store 1 2
@@ -57,7 +61,12 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     let (a, b) = (sealed(arguments.a)?, sealed(arguments.b)?);
     let same_differences = a.1.differences == b.1.differences;
     let regions = regions::compare(&a.1.regions, &b.1.regions, same_differences, &|list| Ok(store.page_list(list)?))?;
-    let view = DiffView::new((&a.0, &a.1), (&b.0, &b.1), &regions, arguments.all);
+    let memories = (StoredMemory::of(&a.1, &store)?, StoredMemory::of(&b.1, &store)?);
+    let allocations = match a.0.job == b.0.job {
+        true => allocations::compare((&a.1.allocations, &memories.0), (&b.1.allocations, &memories.1))?,
+        false => Vec::new(),
+    };
+    let view = DiffView::new((&a.0, &a.1), (&b.0, &b.1), &regions, &allocations, arguments.all);
     if arguments.json {
         print_json(&view)?
     } else {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use ckpt_store::PAGE_BYTES;
 
 use super::regions::State;
-use super::view::{CheckpointView, DiffView, RegionView, Totals};
+use super::view::{AllocationView, CheckpointView, DiffView, RegionView, Totals};
 use crate::commands::show::view::{DescriptorView, ThreadView};
 use crate::commands::table::{Align, Table};
 use crate::units::{self, printable};
@@ -20,6 +20,7 @@ pub fn render(view: &DiffView) -> String {
         text.push_str(&regions(&view.regions).to_string());
     }
     text.push_str(&totals(&view.totals));
+    text.push_str(&section("Allocations", view.allocations.is_empty(), &allocations(&view.allocations)));
     for (title, threads) in
         [("Threads only in A", &view.threads_only_in_a), ("Threads only in B", &view.threads_only_in_b)]
     {
@@ -95,6 +96,28 @@ fn state_word(state: State) -> &'static str {
         State::OnlyInA => "only in A",
         State::OnlyInB => "only in B",
     }
+}
+
+fn allocations(allocations: &[AllocationView]) -> Table {
+    let mut table = Table::new(&[
+        ("id", Align::Right),
+        ("address", Align::Left),
+        ("size", Align::Left),
+        ("state", Align::Left),
+        ("changed", Align::Right),
+        ("asked for by", Align::Left),
+    ]);
+    for allocation in allocations {
+        table.row([
+            allocation.id.to_string(),
+            from_to(allocation.address_a.clone(), allocation.address_b.clone()),
+            from_to(allocation.bytes_a.map(units::bytes), allocation.bytes_b.map(units::bytes)),
+            state_word(allocation.state).to_owned(),
+            units::bytes(allocation.bytes_changed),
+            allocation.call_site.text(),
+        ]);
+    }
+    table
 }
 
 fn totals(totals: &Totals) -> String {

@@ -5,9 +5,12 @@
 use ckpt_store::AttemptRow;
 use serde::Serialize;
 
+use super::allocations::AllocationDiff;
 use super::regions::{RegionDiff, State};
+use crate::commands::show::allocations::code_of_regions;
+use crate::commands::show::call_site::{CallSite, CallSites};
 use crate::commands::show::view::{DescriptorView, ThreadView, descriptors, kind, lossy, protection, threads};
-use crate::image::{ProcessImage, Region};
+use crate::image::{Allocation, ProcessImage, Region};
 
 /// Everything that differs.
 #[derive(Serialize)]
@@ -19,6 +22,8 @@ pub struct DiffView {
     /// Ascending by address; those that are the same only where they were asked for.
     pub regions: Vec<RegionView>,
     pub totals: Totals,
+    /// By number; those that are the same only where they were asked for. None for checkpoints of two jobs.
+    pub allocations: Vec<AllocationView>,
     /// Threads by their tid.
     pub threads_only_in_a: Vec<ThreadView>,
     pub threads_only_in_b: Vec<ThreadView>,
@@ -60,6 +65,24 @@ pub struct RegionView {
     pub pages_gone: u64,
 }
 
+/// An allocation. What belongs to one checkpoint is null where it has none of the number.
+#[derive(Serialize)]
+pub struct AllocationView {
+    /// Its number.
+    pub id: u64,
+    /// Hexadecimal, with 0x.
+    pub address_a: Option<String>,
+    pub address_b: Option<String>,
+    pub bytes_a: Option<u64>,
+    pub bytes_b: Option<u64>,
+    /// same, changed, not_compared, resized, only_in_a or only_in_b.
+    pub state: State,
+    /// Bytes that differ, of those that both have.
+    pub bytes_changed: u64,
+    /// What asked for it, as `ckpt show` has it.
+    pub call_site: CallSite,
+}
+
 /// Sums over all regions, shown or not.
 #[derive(Default, Serialize)]
 pub struct Totals {
@@ -80,8 +103,11 @@ impl DiffView {
         (a_row, a): (&AttemptRow, &ProcessImage),
         (b_row, b): (&AttemptRow, &ProcessImage),
         regions: &[RegionDiff<'_>],
+        allocations: &[AllocationDiff<'_>],
         all: bool,
     ) -> DiffView {
+        let mut sites = [CallSites::new(code_of_regions(&a.regions)), CallSites::new(code_of_regions(&b.regions))];
+        let allocations = allocations.iter().filter(|diff| all || diff.state() != State::Same);
         let shown = regions.iter().filter(|diff| all || diff.state() != State::Same);
         DiffView {
             a: CheckpointView::of(a_row),
@@ -89,6 +115,7 @@ impl DiffView {
             same_job: a_row.job == b_row.job,
             regions: shown.map(RegionView::of).collect(),
             totals: Totals::of(regions),
+            allocations: allocations.map(|diff| AllocationView::of(diff, &mut sites)).collect(),
             threads_only_in_a: only_in(threads(a), &threads(b), |thread| thread.tid),
             threads_only_in_b: only_in(threads(b), &threads(a), |thread| thread.tid),
             descriptors_only_in_a: only_in(descriptors(a), &descriptors(b), identity),
@@ -119,6 +146,26 @@ impl RegionView {
             pages_changed: diff.pages.changed,
             pages_added: diff.pages.added,
             pages_gone: diff.pages.gone,
+        }
+    }
+}
+
+impl AllocationView {
+    fn of(diff: &AllocationDiff<'_>, [of_a, of_b]: &mut [CallSites; 2]) -> AllocationView {
+        let address = |allocation: &Allocation| format!("{:#x}", allocation.address);
+        let call_site = match (diff.before, diff.after) {
+            (_, Some(after)) => of_b.name(after.call_site),
+            (before, None) => of_a.name(before.map_or(0, |before| before.call_site)),
+        };
+        AllocationView {
+            id: diff.id(),
+            address_a: diff.before.map(address),
+            address_b: diff.after.map(address),
+            bytes_a: diff.before.map(|allocation| allocation.bytes),
+            bytes_b: diff.after.map(|allocation| allocation.bytes),
+            state: diff.state(),
+            bytes_changed: diff.bytes_changed,
+            call_site,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `ckpt show`: what is in a checkpoint, or in a running program.
 
-mod allocations;
-mod call_site;
+pub(super) mod allocations;
+pub(super) mod call_site;
 mod live;
 mod names;
 mod text;

@@ -72,8 +72,8 @@ pub struct ThreadView {
 /// A mapping.
 #[derive(Serialize)]
 pub struct RegionView {
-    /// Its index in the image.
-    pub id: usize,
+    /// m and its index in the image.
+    pub id: String,
     /// Hexadecimal, with 0x.
     pub address: String,
     pub bytes: u64,
@@ -168,7 +168,7 @@ fn thread_view(pid: i32, thread: &ThreadImage) -> ThreadView {
 
 fn region_view(id: usize, region: &Region) -> RegionView {
     RegionView {
-        id,
+        id: format!("m{id}"),
         address: format!("{:#x}", region.address),
         bytes: region.bytes,
         kind: kind(region),

@@ -1,0 +1,94 @@
+//! `ckpt extract`: the bytes of a mapping or an allocation, out of a checkpoint.
+
+mod named;
+mod npy;
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::progress_bar::{Progress, Unit};
+use super::which_checkpoint;
+use crate::differences::WINDOW_BYTES;
+use crate::error::{Error, Result, exit_code};
+use crate::stored_memory::StoredMemory;
+use crate::{image, location};
+use named::Extent;
+
+/// Write the content of a region of a checkpoint, a mapping or an allocation, to a file
+#[derive(Args)]
+#[command(after_help = "\
+R is an id or an address as `ckpt show --json` prints it: 17 is an allocation, m4 a mapping, 0x7f1c2e000010 the
+allocation that begins there, or else the mapping.
+
+Examples:
+  ckpt extract ckpt-store 3 --region 17 -o grid.bin
+  ckpt extract ckpt-store 3 --region 0x7f1c2e000010 -o grid.npy --dtype f8    for numpy.load
+  ckpt extract ckpt-store 3 --region m4 -o - | xxd | less")]
+pub struct Arguments {
+    /// The store: a directory, or s3://BUCKET/PREFIX
+    dir: PathBuf,
+    /// The checkpoint
+    id: u64,
+    /// The region
+    #[arg(long, value_name = "R")]
+    region: String,
+    /// Where to: a file, which is replaced if it is there, or - for standard output; NAME.npy is written as an array
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Type of the elements of a .npy file: u1, i4, f4, f8 ...
+    #[arg(long, default_value = "u1")]
+    dtype: String,
+}
+
+/// Runs the command.
+pub fn execute(arguments: &Arguments) -> Result<u8> {
+    let store = location::open(&arguments.dir)?;
+    let id = which_checkpoint::select(&arguments.dir, &store.attempts()?, Some(arguments.id), None)?;
+    let image = image::decode(id, &store.manifest(id)?.state)?;
+    let extent = named::find(&image.allocations, &image.regions, &arguments.region)?;
+    let memory = StoredMemory::of(&image, &store)?;
+    let is_array = arguments.output.extension().is_some_and(|extension| extension == "npy");
+    let head = if is_array { npy::head(&arguments.dtype, extent.bytes)? } else { Vec::new() };
+    if arguments.output == Path::new("-") {
+        write(&mut std::io::stdout().lock(), &head, &extent, &memory, &arguments.output)?;
+    } else {
+        write_file(&arguments.output, &head, &extent, &memory)?;
+    }
+    Ok(exit_code::DONE)
+}
+
+/// Writes a file that is there whole or not at all.
+fn write_file(path: &Path, head: &[u8], extent: &Extent, memory: &StoredMemory<'_>) -> Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".ckpt-partial");
+    let partial = path.with_file_name(name);
+    let file = File::create(&partial).map_err(|source| Error::io("create", &partial, source))?;
+    let written = write(&mut BufWriter::new(&file), head, extent, memory, &partial)
+        .and_then(|()| file.sync_all().map_err(|source| Error::io("sync", &partial, source)))
+        .and_then(|()| std::fs::rename(&partial, path).map_err(|source| Error::io("rename to", path, source)));
+    if written.is_err() {
+        // The reason counts; what is left over is called what it is.
+        let _ = std::fs::remove_file(&partial);
+    }
+    written
+}
+
+fn write(to: &mut dyn Write, head: &[u8], extent: &Extent, memory: &StoredMemory<'_>, path: &Path) -> Result<()> {
+    let failed = |source| Error::io("write", path, source);
+    let mut bar = Progress::start();
+    let mut window = vec![0; WINDOW_BYTES];
+    to.write_all(head).map_err(failed)?;
+    let mut done = 0;
+    while done < extent.bytes {
+        let part = &mut window[..(extent.bytes - done).min(WINDOW_BYTES as u64) as usize];
+        memory.read(extent.address + done, part)?;
+        to.write_all(part).map_err(failed)?;
+        done += part.len() as u64;
+        bar.update("extracting", done, extent.bytes, Unit::Bytes);
+    }
+    bar.end();
+    to.flush().map_err(failed)
+}
