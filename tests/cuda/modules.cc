@@ -209,6 +209,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path, CUjit_optio
 
 CUresult cuLibraryUnload(CUlibrary library) {
     ENTER(INITIALISED);
+    for (auto &queue : queues_of(nullptr)) queue->wait(); // what still runs may be of it
     Locked locked;
     if (!Live<CUlib_st>::has(library)) return CUDA_ERROR_INVALID_HANDLE;
     while (!library->modules.empty()) unload(library->modules.begin()->second);
