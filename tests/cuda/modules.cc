@@ -144,9 +144,15 @@ CUresult cuModuleLoad(CUmodule *module, const char *path) {
 
 CUresult cuModuleUnload(CUmodule module) {
     ENTER(A_CONTEXT);
-    if (!Live<CUmod_st>::has(module)) return CUDA_ERROR_INVALID_HANDLE;
-    for (auto &queue : queues_of(module->context)) queue->wait(); // what still runs may be of it
+    CUcontext context;
+    {
+        Locked locked;
+        if (!Live<CUmod_st>::has(module)) return CUDA_ERROR_INVALID_HANDLE;
+        context = module->context;
+    }
+    for (auto &queue : queues_of(context)) queue->wait(); // what still runs may be of it
     Locked locked;
+    if (!Live<CUmod_st>::has(module)) return CUDA_ERROR_INVALID_HANDLE; // two threads have unloaded it
     unload(module);
     return CUDA_SUCCESS;
 }
@@ -203,6 +209,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path, CUjit_optio
 
 CUresult cuLibraryUnload(CUlibrary library) {
     ENTER(INITIALISED);
+    for (auto &queue : queues_of(nullptr)) queue->wait(); // what still runs may be of it
     Locked locked;
     if (!Live<CUlib_st>::has(library)) return CUDA_ERROR_INVALID_HANDLE;
     while (!library->modules.empty()) unload(library->modules.begin()->second);

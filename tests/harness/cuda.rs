@@ -27,7 +27,7 @@ pub fn library() -> PathBuf {
         all.extend(["h", "cu", "map"].iter().flat_map(|extension| with_extension(part, extension)));
     }
     build(&folder.join("libcuda.so.1"), &all, |compiler| {
-        // All that it has of its own can be declared: cuda.h then has the names of every version.
+        // With this, cuda.h declares the entry points of every version, also those that programs get by another name.
         compiler.args(["-shared", "-fPIC", "-Wno-unknown-pragmas", "-D__CUDA_API_VERSION_INTERNAL"]);
         // As the real one: its own calls do not meet what stands in front of it.
         compiler.args(["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,-z,defs"]);

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use ckpt_tests::exact::assert_same;
-use ckpt_tests::{Launch, Life, Program, Scene, Stdout, code_of, cuda, product};
+use ckpt_tests::{Ckpt, Launch, Life, Program, Restart, Scene, Stdout, code_of, cuda, processes, product};
+use nix::sys::signal::Signal;
 
 /// Runs a program without ckpt: its exit code, its stdout, its stderr.
 fn run(program: &Program) -> (i32, Vec<u8>, String) {
@@ -84,6 +85,22 @@ cases! {
 fn what_is_mapped_faults_without_access() {
     let (code, _, errors) = run(&case("what_is_mapped_faults_without_access"));
     assert_eq!((code, &errors[..]), (128 + libc::SIGSEGV, ""));
+}
+
+/// What a checkpointed process still has of the double is what `ckpt` takes of any process.
+#[test]
+fn a_program_whose_device_is_checkpointed_can_be_restarted() {
+    let program = cuda::program("evicted");
+    let scene = Scene::new();
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_line("ready");
+    Ckpt::new(&scene, ["checkpoint", "--kill", &life.pid.to_string()]).call().succeeded();
+    life.kill();
+    let mut next = Restart::of(life.store().path()).begin(&scene, &life.directory, life.pid);
+    processes::send(next.pid, Signal::SIGUSR2);
+    assert_eq!(code_of(next.wait()), 0);
+    let text = life.output.text();
+    assert!(text.contains("memory as before: yes") && text.contains("the stream still works: yes"), "{text}");
 }
 
 #[test]

@@ -64,6 +64,15 @@ void streams() {
     SAY(cuStreamQuery(blocking));
     fact("all was done", all_are(words, 16, 8) && all_are(words + 1024, 16, 9));
 
+    // In the order in which they are given, because the legacy default stream is one of the two.
+    MUST(cuLaunchHostFunc(blocking, Brake::wait, &brake));
+    MUST(cuMemsetD32Async(words, 1, 16, blocking));
+    MUST(cuMemsetD32Async(words, 2, 16, CU_STREAM_LEGACY));
+    MUST(cuMemsetD32Async(words, 3, 8, blocking));
+    brake.release();
+    MUST(cuStreamSynchronize(blocking));
+    fact("one after the other", all_are(words, 8, 3) && all_are(words + 32, 8, 2));
+
     SAY(cuLaunchHostFunc(blocking, count_up, &count));
     SAY(cuStreamAddCallback(blocking, count_callback, &count, 0));
     SAY(cuStreamSynchronize(blocking));
