@@ -75,7 +75,9 @@ pub fn survives(scene: &Scene, program: &Program, how: How, line: usize, referen
     let name = format!("life-{line}-{:?}-{:?}", how.stdout, how.trigger);
     // However busy the machine is, the program must not end before its checkpoint is taken.
     let taken = scene.path().join(format!("{name}-taken"));
-    let patient = program.clone().waiting(line + LINES_BEFORE_THE_SIGN, &taken);
+    // The first line is before all steps, and the last one behind them; a step has one line or more.
+    let last_step = reference.lines().saturating_sub(2);
+    let patient = program.clone().waiting((line + LINES_BEFORE_THE_SIGN).min(last_step).max(line - 1), &taken);
     let mut first = Life::start(scene, &name, &patient, &how.launch, how.stdout);
     first.output.wait_for_lines(line);
     let printed_before = first.output.bytes().len();

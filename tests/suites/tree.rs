@@ -169,7 +169,8 @@ fn two_chunks_with_one_digest_are_told_apart_when_every_byte_is_compared() {
     let reference = reference(&scene, &program);
     for compares in [true, false] {
         let answer = if compares { "yes" } else { "no" };
-        let program = program.clone().variable("CKPT_VERIFY_MATCHES", answer);
+        let taken = scene.path().join(format!("{answer}-taken"));
+        let program = program.clone().variable("CKPT_VERIFY_MATCHES", answer).waiting(100, &taken);
         let mut life = Life::preloaded(&scene, answer, &program);
         life.output.wait_for_lines(5);
         checkpoint(&scene, life.pid);
@@ -178,6 +179,7 @@ fn two_chunks_with_one_digest_are_told_apart_when_every_byte_is_compared() {
         life.output.wait_for_more_lines(4);
         let newest = checkpoint(&scene, life.pid);
         life.kill();
+        std::fs::write(taken, "").expect("a file in the scene");
         let store = life.store();
         assert_eq!(log(&store).contains("has the digest of another"), compares);
         all_are_whole(&scene, &store);

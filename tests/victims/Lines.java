@@ -1,3 +1,5 @@
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
@@ -43,6 +45,9 @@ public class Lines {
 
     public static void main(String[] arguments) throws Exception {
         int steps = arguments.length > 0 ? Integer.parseInt(arguments[0]) : 80;
+        // As in victim.h: where a test wants the program to wait, and for which file.
+        int waitsAt = Integer.parseInt(System.getenv().getOrDefault("CKPT_VICTIM_WAITS_AT", "0"));
+        Path waitsFor = Path.of(System.getenv().getOrDefault("CKPT_VICTIM_WAITS_FOR", "/"));
         ExecutorService pool = Executors.newFixedThreadPool(WORKERS);
         List<Lane> lanes = new ArrayList<>();
         for (int i = 0; i < WORKERS; i++) {
@@ -59,6 +64,9 @@ public class Lines {
                 sum = sum * 1000003 + result.get();
             }
             System.out.println("step " + step + " " + Long.toHexString(sum));
+            while (step + 1 == waitsAt && !Files.exists(waitsFor)) {
+                Thread.sleep(1);
+            }
             Thread.sleep(10);
         }
         pool.shutdown();

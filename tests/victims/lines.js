@@ -9,6 +9,9 @@ const { setTimeout: pause } = require('timers/promises');
 const derive = promisify(crypto.pbkdf2);
 const deflate = promisify(zlib.deflate);
 const steps = Number(process.argv[2] || 80);
+// As in victim.h: where a test wants the program to wait, and for which file.
+const waitsAt = Number(process.env.CKPT_VICTIM_WAITS_AT || 0);
+const isThere = (file) => fs.access(file).then(() => true, () => false);
 const digest = (bytes) => crypto.createHash('sha256').update(bytes).digest('hex');
 
 async function main() {
@@ -23,6 +26,7 @@ async function main() {
     kept.set(step, new Array(500).fill(state));
     kept.delete(step - 30);
     console.log(`step ${step} ${state.slice(0, 32)} ${kept.size}`);
+    while (step + 1 === waitsAt && !(await isThere(process.env.CKPT_VICTIM_WAITS_FOR))) await pause(1);
     await pause(10);
   }
   console.log('verified');

@@ -1,6 +1,7 @@
 """Six threads hash and pass work on; every step prints one line and appends one to a file."""
 
 import hashlib
+import os
 import queue
 import random
 import sys
@@ -8,6 +9,9 @@ import threading
 
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 80
 WORKERS = 6
+# As in victim.h: where a test wants the program to wait, and for which file.
+WAITS_AT = int(os.environ.get("CKPT_VICTIM_WAITS_AT", "0"))
+WAITS_FOR = os.environ.get("CKPT_VICTIM_WAITS_FOR", "/")
 
 
 def work(number, tasks, results):
@@ -43,6 +47,8 @@ def main():
             print(f"step {step} {' '.join(sums)}", flush=True)
             file.write(f"{step} {sums[step % WORKERS]}\n")
             file.flush()
+            while step + 1 == WAITS_AT and not os.path.exists(WAITS_FOR):
+                pause.wait(0.001)
             pause.wait(0.01)
     for tasks, _ in lanes:
         tasks.put(None)
