@@ -14,6 +14,8 @@ if [ $# -ne 1 ] || ! cd "$1" 2>/dev/null; then
     exit 1
 fi
 programs=$PWD
+# Others that write such reports may take their place: libraries for LD_PRELOAD.
+hooks=${T6_HOOKS:-$programs/t6_hooks.so}
 # shellcheck source=scripts/gpu-experiments/t6_find.sh
 . "$here/t6_find.sh"
 
@@ -48,7 +50,7 @@ run_hooked() {
     if [ "$limit" -gt "$program_limit_s" ]; then limit=$program_limit_s; fi
     if [ "$limit" -lt 5 ]; then return 124; fi
     : >"$work/$name.report"
-    timeout -k 5 "$limit" env LD_PRELOAD="$programs/t6_hooks.so" T6_REPORT="$work/$name.report" "$@" \
+    timeout -k 5 "$limit" env LD_PRELOAD="$hooks" T6_REPORT="$work/$name.report" "$@" \
         >"$work/$name.out" 2>"$work/$name.err" </dev/null
 }
 
@@ -234,7 +236,7 @@ else
 fi
 for way in dlsym procaddress procaddress1 entrypoint; do watch "driver-$way" "$programs/t6_driver" "$way"; done
 watch driver-linked "$programs/t6_linked" linked
-watch_blind
+if [ -z "${T6_HOOKS:-}" ]; then watch_blind; fi
 
 if python=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null); then
     for allocator in default expandable async; do

@@ -140,9 +140,9 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
     return result == CUDA_SUCCESS ? add(node, graph, after, count, CU_GRAPH_NODE_TYPE_MEMSET, filling(fill)) : result;
 }
 
-CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
-                                CUDA_MEM_ALLOC_NODE_PARAMS *what) {
-    ENTER(A_CONTEXT);
+// The parameters have two versions, with the same members.
+template <typename Parameters>
+static CUresult add_allocation(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, Parameters *what) {
     if (what == nullptr || what->bytesize == 0 || what->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
         what->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
@@ -154,11 +154,48 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphN
     return add(node, graph, after, count, CU_GRAPH_NODE_TYPE_MEM_ALLOC, filling_memory(memory, what->bytesize));
 }
 
-CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUdeviceptr address) {
-    ENTER(A_CONTEXT);
+static CUresult add_release(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUdeviceptr address) {
     Locked locked;
     if (allocation_at(address) == nullptr) return CUDA_ERROR_INVALID_VALUE;
     return add(node, graph, after, count, CU_GRAPH_NODE_TYPE_MEM_FREE, [] {});
+}
+
+// The kinds of node that allocate and free; the others have functions of their own.
+static CUresult add_of_kind(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUgraphNodeParams *what) {
+    if (what == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    switch (what->type) {
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: return add_allocation(node, graph, after, count, &what->alloc);
+    case CU_GRAPH_NODE_TYPE_MEM_FREE: return add_release(node, graph, after, count, what->free.dptr);
+    default: return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+                                CUDA_MEM_ALLOC_NODE_PARAMS *what) {
+    ENTER(A_CONTEXT);
+    return add_allocation(node, graph, after, count, what);
+}
+
+CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUdeviceptr address) {
+    ENTER(A_CONTEXT);
+    return add_release(node, graph, after, count, address);
+}
+
+CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUgraphNodeParams *what) {
+    ENTER(A_CONTEXT);
+    return add_of_kind(node, graph, after, count, what);
+}
+
+CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *, size_t count,
+                           CUgraphNodeParams *what) {
+    ENTER(A_CONTEXT);
+    return add_of_kind(node, graph, after, count, what);
+}
+
+// Its memory goes with the graph.
+CUresult cuDeviceGraphMemTrim(CUdevice device) {
+    ENTER(INITIALISED);
+    return is_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {

@@ -90,9 +90,9 @@ pub const CUDA_BLOCK_ALLOCATIONS: usize = 511;
 pub struct CudaAllocation {
     /// Its number; allocations of the heap are counted with them.
     pub id: u64,
-    /// First address; of an array, its handle.
+    /// First address; of an array or physical memory, its handle.
     pub address: u64,
-    /// Bytes that the program asked for; of an array 0.
+    /// Bytes that the program asked for; of an array what its elements take, 0 for formats that have no such size.
     pub bytes: u64,
     /// Where the call that allocated it returns to.
     pub call_site: u64,
@@ -104,18 +104,19 @@ pub struct CudaAllocation {
     pub kind: u32,
     /// The device's number; -1 where it is on none.
     pub device: i32,
-    unused: u64,
+    /// The stream in whose order it was allocated; 0 for none, or the default one.
+    pub stream: u64,
 }
 
 impl CudaAllocation {
     /// An allocation that is not recorded yet.
     pub const fn new(kind: u32, address: u64, bytes: u64) -> Self {
-        Self { id: 0, address, bytes, call_site: 0, context: 0, owner: 0, kind, device: -1, unused: 0 }
+        Self { id: 0, address, bytes, call_site: 0, context: 0, owner: 0, kind, device: -1, stream: 0 }
     }
 
     /// Whether `address` is the first of a range of memory, and not a handle.
     pub const fn is_memory(&self) -> bool {
-        !matches!(self.kind, CUDA_ARRAY)
+        !matches!(self.kind, CUDA_ARRAY | CUDA_PHYSICAL)
     }
 }
 
@@ -139,6 +140,9 @@ pub const CUDA_MANAGED_GLOBAL: u32 = 8;
 pub const CUDA_GRAPH: u32 = 9;
 /// Memory of another process or API.
 pub const CUDA_IMPORTED: u32 = 10;
+/// Physical memory, which the program maps where it likes: the address is its handle, the owner how many references the
+/// program has to it. It may be mapped longer than that.
+pub const CUDA_PHYSICAL: u32 = 11;
 
 const _: () = {
     assert!(size_of::<CudaAllocation>() == 64 && size_of::<CudaBlock>() == 1 << 15);

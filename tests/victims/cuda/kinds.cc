@@ -66,6 +66,11 @@ int main() {
     allocation.bytesize = 5 * MIB;
     expect(cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
     expect(cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &allocation) == CUDA_SUCCESS && allocation.dptr);
+    CUgraphNodeParams of_any_kind = {};
+    of_any_kind.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+    of_any_kind.alloc.poolProps = allocation.poolProps;
+    of_any_kind.alloc.bytesize = 8 * MIB;
+    expect(cuGraphAddNode(&node, graph, nullptr, nullptr, 0, &of_any_kind) == CUDA_SUCCESS && of_any_kind.alloc.dptr);
     wait_after("allocated");
 
     expect(cuIpcCloseMemHandle(imported) == CUDA_SUCCESS);

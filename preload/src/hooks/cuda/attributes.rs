@@ -18,6 +18,7 @@ const IS_MANAGED: c_int = 8;
 const DEVICE_ORDINAL: c_int = 9;
 const RANGE_START: c_int = 11;
 const RANGE_BYTES: c_int = 12;
+const POOL: c_int = 17;
 // `CUmemorytype`.
 const HOST: c_uint = 1;
 
@@ -49,17 +50,25 @@ pub struct Attributes {
     pub device: i32,
     /// The context, or 0.
     pub context: u64,
+    /// The pool that it is from, or 0.
+    pub pool: u64,
 }
 
 /// Asks the driver. `None` where it does not know, as of memory that a stream being captured is to allocate.
 pub fn of(address: u64) -> Option<Attributes> {
     let get = GET_ATTRIBUTES.get()?;
     let (mut context, mut memory, mut is_managed, mut device) = (0_u64, 0 as c_uint, 0 as c_uint, -1 as c_int);
-    let mut wanted = [CONTEXT, MEMORY_TYPE, IS_MANAGED, DEVICE_ORDINAL];
-    let mut answers: [*mut c_void; 4] =
-        [(&raw mut context).cast(), (&raw mut memory).cast(), (&raw mut is_managed).cast(), (&raw mut device).cast()];
-    // SAFETY: four attributes and four places of the types that cuda.h gives them.
-    let result = unsafe { get(4, wanted.as_mut_ptr(), answers.as_mut_ptr(), address) };
+    let mut pool = 0_u64;
+    let mut wanted = [CONTEXT, MEMORY_TYPE, IS_MANAGED, DEVICE_ORDINAL, POOL];
+    let mut answers: [*mut c_void; 5] = [
+        (&raw mut context).cast(),
+        (&raw mut memory).cast(),
+        (&raw mut is_managed).cast(),
+        (&raw mut device).cast(),
+        (&raw mut pool).cast(),
+    ];
+    // SAFETY: five attributes and five places of the types that cuda.h gives them.
+    let result = unsafe { get(5, wanted.as_mut_ptr(), answers.as_mut_ptr(), address) };
     if result != SUCCESS || memory == 0 {
         return None;
     }
@@ -68,5 +77,5 @@ pub fn of(address: u64) -> Option<Attributes> {
         (0, _) => CUDA_DEVICE,
         _ => CUDA_MANAGED,
     };
-    Some(Attributes { kind, device, context })
+    Some(Attributes { kind, device, context, pool })
 }

@@ -28,7 +28,7 @@ driver_hooks! {
     cuMemAlloc_v2(address: *mut u64, bytes: usize) |real| {
         let result = real(address, bytes);
         if result == SUCCESS {
-            records::add_plain(CUDA_DEVICE, *address, bytes as u64, 0);
+            records::add_plain(CUDA_DEVICE, *address, bytes as u64);
         }
         result
     }
@@ -37,7 +37,7 @@ driver_hooks! {
     cuMemAllocPitch_v2(address: *mut u64, pitch: *mut usize, width: usize, height: usize, element: c_uint) |real| {
         let result = real(address, pitch, width, height, element);
         if result == SUCCESS {
-            records::add_plain(CUDA_DEVICE, *address, (*pitch as u64).saturating_mul(height as u64), 0);
+            records::add_plain(CUDA_DEVICE, *address, (*pitch as u64).saturating_mul(height as u64));
         }
         result
     }
@@ -46,7 +46,7 @@ driver_hooks! {
     cuMemAllocManaged(address: *mut u64, bytes: usize, flags: c_uint) |real| {
         let result = real(address, bytes, flags);
         if result == SUCCESS {
-            records::add_plain(CUDA_MANAGED, *address, bytes as u64, 0);
+            records::add_plain(CUDA_MANAGED, *address, bytes as u64);
         }
         result
     }
@@ -58,7 +58,7 @@ driver_hooks! {
     cuMemAllocHost_v2(place: *mut *mut c_void, bytes: usize) |real| {
         let result = real(place, bytes);
         if result == SUCCESS {
-            records::add_plain(CUDA_PINNED, *place as u64, bytes as u64, 0);
+            records::add_plain(CUDA_PINNED, *place as u64, bytes as u64);
         }
         result
     }
@@ -67,7 +67,7 @@ driver_hooks! {
     cuMemHostAlloc(place: *mut *mut c_void, bytes: usize, flags: c_uint) |real| {
         let result = real(place, bytes, flags);
         if result == SUCCESS {
-            records::add_plain(CUDA_PINNED, *place as u64, bytes as u64, 0);
+            records::add_plain(CUDA_PINNED, *place as u64, bytes as u64);
         }
         result
     }

@@ -5,14 +5,14 @@
 use super::driver::{Handle, SUCCESS, driver_hooks};
 use super::memory::free;
 use super::records;
-use ckpt_wire::allocations::{CUDA_DEVICE, CUDA_IMPORTED};
+use ckpt_wire::allocations::CUDA_IMPORTED;
 
 driver_hooks! {
     "cuMemAllocAsync" 11020 =>
     cuMemAllocAsync(address: *mut u64, bytes: usize, stream: Handle) |real| {
         let result = real(address, bytes, stream);
         if result == SUCCESS {
-            records::add_plain(CUDA_DEVICE, *address, bytes as u64, 0);
+            records::add_in_stream(*address, bytes as u64, stream);
         }
         result
     }
@@ -21,7 +21,7 @@ driver_hooks! {
     cuMemAllocAsync_ptsz(address: *mut u64, bytes: usize, stream: Handle) |real| {
         let result = real(address, bytes, stream);
         if result == SUCCESS {
-            records::add_plain(CUDA_DEVICE, *address, bytes as u64, 0);
+            records::add_in_stream(*address, bytes as u64, stream);
         }
         result
     }
@@ -30,7 +30,7 @@ driver_hooks! {
     cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: Handle, stream: Handle) |real| {
         let result = real(address, bytes, pool, stream);
         if result == SUCCESS {
-            records::add_plain(CUDA_DEVICE, *address, bytes as u64, pool as u64);
+            records::add_in_stream(*address, bytes as u64, stream);
         }
         result
     }
@@ -39,7 +39,7 @@ driver_hooks! {
     cuMemAllocFromPoolAsync_ptsz(address: *mut u64, bytes: usize, pool: Handle, stream: Handle) |real| {
         let result = real(address, bytes, pool, stream);
         if result == SUCCESS {
-            records::add_plain(CUDA_DEVICE, *address, bytes as u64, pool as u64);
+            records::add_in_stream(*address, bytes as u64, stream);
         }
         result
     }

@@ -5,8 +5,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use ckpt_wire::allocations::{CUDA_BLOCK_ALLOCATIONS, CudaAllocation, CudaBlock};
+use ckpt_wire::allocations::{CUDA_BLOCK_ALLOCATIONS, CUDA_DEVICE, CudaAllocation, CudaBlock};
 
+use super::driver::Handle;
 use super::index::Index;
 use super::lock::Lock;
 use super::{attributes, call_site};
@@ -23,23 +24,40 @@ struct Records {
 
 static RECORDS: Shared<Records> = Shared::new(Records { by_address: Index::new(), free: core::ptr::null_mut() });
 
-/// Records `bytes` of plain memory at `address`: of the kind that the driver says it is, or `kind` if it does not. `owner`
-/// is the pool, or 0.
-pub fn add_plain(kind: u32, address: u64, bytes: u64, owner: u64) {
-    add_as(attributes::of(address).map_or(kind, |attributes| attributes.kind), address, bytes, owner);
+/// Records `bytes` of plain memory at `address`: of the kind that the driver says it is, or `kind` if it does not know.
+pub fn add_plain(kind: u32, address: u64, bytes: u64) {
+    add(described(CudaAllocation::new(kind, address, bytes), true));
+}
+
+/// The same, allocated in the order of a stream; the driver says from which pool.
+pub fn add_in_stream(address: u64, bytes: u64, stream: Handle) {
+    let mut allocation = CudaAllocation::new(CUDA_DEVICE, address, bytes);
+    allocation.stream = stream as u64;
+    add(described(allocation, true));
 }
 
 /// Records `bytes` of memory at `address` as being of `kind`; 0 for as many as the driver says. `owner` is the pool, module
 /// or graph, or 0.
 pub fn add_as(kind: u32, address: u64, bytes: u64, owner: u64) {
     let bytes = if bytes == 0 { attributes::range(address).map_or(0, |range| range.end - range.start) } else { bytes };
-    let mut allocation = CudaAllocation::new(kind, address, bytes);
-    if let Some(attributes) = attributes::of(address) {
+    let mut allocation = described(CudaAllocation::new(kind, address, bytes), false);
+    if owner != 0 {
+        allocation.owner = owner;
+    }
+    add(allocation);
+}
+
+/// With what the driver says of it; its kind only if that is to be asked, too.
+fn described(mut allocation: CudaAllocation, asks_kind: bool) -> CudaAllocation {
+    if let Some(attributes) = attributes::of(allocation.address) {
+        if asks_kind {
+            allocation.kind = attributes.kind;
+        }
         allocation.device = attributes.device;
         allocation.context = attributes.context;
+        allocation.owner = attributes.pool;
     }
-    allocation.owner = owner;
-    add(allocation);
+    allocation
 }
 
 /// Records an allocation as it is given.
@@ -67,6 +85,21 @@ pub fn take(address: u64) -> Option<CudaAllocation> {
     let _lock = Lock::take();
     // SAFETY: the lock is ours.
     unsafe { &mut *RECORDS.get() }.remove(address)
+}
+
+/// Changes the record at `address`, if there is one, and takes it out if `change` says that it is gone.
+pub fn change(address: u64, change: impl FnOnce(&mut CudaAllocation) -> bool) {
+    let _lock = Lock::take();
+    // SAFETY: the lock is ours.
+    let records = unsafe { &mut *RECORDS.get() };
+    if let Some((found, record)) = records.by_address.first_from(address)
+        && found == address
+    {
+        // SAFETY: records that are in the index are live. A reader that sees half of the change reads it again.
+        if change(unsafe { &mut *record }) {
+            records.remove(address);
+        }
+    }
 }
 
 /// The allocation of memory that `address` lies in, at its start or inside.

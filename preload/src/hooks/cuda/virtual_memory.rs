@@ -1,15 +1,70 @@
-//! Addresses that the program reserves and maps by itself.
-//!
-//! What counts is the mapped range: a reservation has no content, and physical memory has no address.
+//! Addresses that the program reserves and maps by itself, and the physical memory behind them. A reservation is nothing:
+//! it has no content.
 
-use core::ffi::c_ulonglong;
+use core::ffi::{c_int, c_ulonglong, c_void};
 
-use ckpt_wire::allocations::{CUDA_MAPPED, CudaAllocation};
+use ckpt_wire::allocations::{CUDA_MAPPED, CUDA_PHYSICAL, CudaAllocation};
 
 use super::driver::{SUCCESS, driver_hooks};
 use super::records;
 
+/// `CUmemAllocationProp`, as far as it says where.
+#[repr(C)]
+pub struct Properties {
+    kind: c_int,
+    handle_types: c_int,
+    location_kind: c_int,
+    location: c_int,
+}
+
+/// `CU_MEM_LOCATION_TYPE_DEVICE`.
+const ON_DEVICE: c_int = 1;
+
+/// Another reference, or the first, which the program has to give back.
+fn refer(handle: c_ulonglong) {
+    records::change(handle, |physical: &mut CudaAllocation| {
+        physical.owner += u64::from(physical.kind == CUDA_PHYSICAL);
+        false
+    });
+}
+
 driver_hooks! {
+    "cuMemCreate" 10020 =>
+    cuMemCreate(handle: *mut c_ulonglong, bytes: usize, properties: *const Properties, flags: c_ulonglong) |real| {
+        let result = real(handle, bytes, properties, flags);
+        if result == SUCCESS {
+            let mut physical = CudaAllocation::new(CUDA_PHYSICAL, *handle, bytes as u64);
+            physical.owner = 1;
+            if (*properties).location_kind == ON_DEVICE {
+                physical.device = (*properties).location;
+            }
+            records::add(physical);
+        }
+        result
+    }
+
+    /// What is mapped somewhere has a handle, and one more reference to it.
+    "cuMemRetainAllocationHandle" 11000 =>
+    cuMemRetainAllocationHandle(handle: *mut c_ulonglong, place: *mut c_void) |real| {
+        let result = real(handle, place);
+        if result == SUCCESS {
+            refer(*handle);
+        }
+        result
+    }
+
+    "cuMemRelease" 10020 =>
+    cuMemRelease(handle: c_ulonglong) |real| {
+        let result = real(handle);
+        if result == SUCCESS {
+            records::change(handle, |physical: &mut CudaAllocation| {
+                physical.owner = physical.owner.saturating_sub(1);
+                physical.kind == CUDA_PHYSICAL && physical.owner == 0
+            });
+        }
+        result
+    }
+
     "cuMemMap" 10020 =>
     cuMemMap(address: u64, bytes: usize, offset: usize, memory: c_ulonglong, flags: c_ulonglong) |real| {
         let result = real(address, bytes, offset, memory, flags);

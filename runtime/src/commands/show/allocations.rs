@@ -54,6 +54,7 @@ fn kind(kind: AllocationKind) -> String {
         wire::CUDA_MANAGED_GLOBAL => return "managed global".to_owned(),
         wire::CUDA_GRAPH => "graph",
         wire::CUDA_IMPORTED => "imported",
+        wire::CUDA_PHYSICAL => "physical",
         other => return format!("kind {other}"),
     };
     if device < 0 { word.to_owned() } else { format!("{word} {device}") }
