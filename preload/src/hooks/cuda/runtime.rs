@@ -1,5 +1,7 @@
-//! The functions of the CUDA runtime that allocate, where it is a library of its own: they note where the program called,
-//! and go on. What they allocate is recorded when they call the driver.
+//! The functions of the CUDA runtime that allocate, where it is a library of its own: they note where the program called
+//! while the real one runs. What that allocates is recorded when it calls the driver. Only functions all of whose
+//! arguments are in registers can be called so; of the others (cudaMalloc3D and the arrays), the runtime itself is what
+//! asked.
 #![allow(non_snake_case, reason = "the runtime's names")]
 
 use crate::hooks::heap::next;
@@ -17,11 +19,19 @@ macro_rules! notes_call_site {
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name() {
                 core::arch::naked_asm!(
+                    ".cfi_startproc",
                     "mov rax, qword ptr [rsp]",
                     "mov r11, qword ptr [rip + ckpt_call_sites@gottpoff]",
                     "mov qword ptr fs:[r11 + 8], rax",
-                    "mov qword ptr fs:[r11 + 16], rsp",
-                    "jmp qword ptr [rip + {next}]",
+                    "sub rsp, 8",
+                    ".cfi_adjust_cfa_offset 8",
+                    "call qword ptr [rip + {next}]",
+                    "add rsp, 8",
+                    ".cfi_adjust_cfa_offset -8",
+                    "mov r11, qword ptr [rip + ckpt_call_sites@gottpoff]",
+                    "mov qword ptr fs:[r11 + 8], 0",
+                    "ret",
+                    ".cfi_endproc",
                     next = sym $next,
                 )
             }
@@ -36,10 +46,7 @@ notes_call_site! {
     cudaHostAlloc = HOST_ALLOC,
     cudaHostRegister = HOST_REGISTER,
     cudaMallocPitch = MALLOC_PITCH,
-    cudaMalloc3D = MALLOC_3D,
     cudaMallocArray = MALLOC_ARRAY,
-    cudaMalloc3DArray = MALLOC_3D_ARRAY,
-    cudaMallocMipmappedArray = MALLOC_MIPMAPPED_ARRAY,
     cudaMallocAsync = MALLOC_ASYNC,
     cudaMallocAsync_ptsz = MALLOC_ASYNC_PTSZ,
     cudaMallocFromPoolAsync = MALLOC_FROM_POOL_ASYNC,
