@@ -58,6 +58,7 @@ fn describe(control: &mut Control) {
     control.scratch = SCRATCH.get() as u64;
     control.handler = trigger::handler_address() as u64;
     control.allocations = hooks::recorded::allocations() as u64;
+    control.hold = hooks::cuda::HOLD.get() as u64;
     control.magic = CONTROL_MAGIC;
 }
 

@@ -6,10 +6,11 @@
 //! added at the end, `bytes` says how many there are, and `version` changes when one changes its meaning.
 //!
 //! All addresses are addresses in the program; all text is UTF-8 or raw path bytes ended by the first zero.
-//! The block points to what else there is to read: see [`allocations`].
+//! The block points to what else there is to read: see [`allocations`] and [`device`].
 #![no_std]
 
 pub mod allocations;
+pub mod device;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -164,6 +165,8 @@ pub struct Control {
     pub verify_matches: u64,
     /// Address of the [`allocations::Allocations`].
     pub allocations: u64,
+    /// Address of the [`device::Hold`].
+    pub hold: u64,
 }
 
 /// The registers and signal mask with which a thread goes on if its agent disappears during an injected call.
@@ -216,7 +219,7 @@ mod tests {
         assert_eq!(offset_of!(Control, stub_start), 32);
         assert_eq!(offset_of!(Control, reason), 96);
         assert_eq!(CONTROL_BYTES_MIN, 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
-        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 64);
+        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 72);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod call_site;
 mod contexts;
 mod driver;
 mod graphs;
+mod hold;
 mod index;
 mod known;
 mod lock;
@@ -44,5 +45,6 @@ const ALL_HOOKS: [&[Hook]; 8] = [
 ];
 
 pub use attributes::known_to_driver;
+pub use hold::HOLD;
 pub use lookups::resolve;
 pub use records::containing;

@@ -1,0 +1,143 @@
+//! How the agent holds a program's devices still, and has their memory read.
+//!
+//! Content of device memory that nobody may change meanwhile: for that libckpt.so has a **gate** before every call that
+//! changes device memory, allocates or frees it, and a **keeper**, a thread of its own that sleeps until it is asked. The
+//! agent writes [`Hold::socket`] and then a new [`Hold::request`] into the program, and interrupts the keeper's sleep (a
+//! stop by ptrace restarts its wait, which finds another number). The keeper closes the gate, waits until what the
+//! program had started is done, connects to the socket and sends a [`Held`]. From then on it does what it is told, one
+//! [`Command`] and one [`Answer`] at a time, until it is told to open the gate, or the connection ends: when the agent
+//! dies, the gate opens.
+//!
+//! The socket keeps the borders of messages (`SOCK_SEQPACKET`). Descriptors that the driver makes are in the program's own
+//! table, and are closed again as soon as the agent has a copy (`pidfd_getfd`).
+//!
+//! Device memory that libckpt.so has backed by physical memory of its own is in **pieces** ([`PieceBlock`]), which the
+//! agent imports. What is in no piece is first copied into one, on the device.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Bytes of a socket's path, the terminating zero included: as many as the kernel takes.
+pub const SOCKET_BYTES: usize = 108;
+
+/// In the program's memory.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Hold {
+    /// The keeper sleeps (`FUTEX_WAIT`) until it is another number than the last one.
+    pub request: u32,
+    /// The keeper's thread; 0 while there is none, because the program has made no context yet.
+    pub keeper: i32,
+    /// How long the program's own work on its devices may take to end, in milliseconds.
+    pub quiet_within_ms: u32,
+    unused: u32,
+    /// Path of the agent's socket.
+    pub socket: [u8; SOCKET_BYTES],
+    unused_too: u32,
+    /// An address in the driver that the program uses; 0 for none. Its file can be found by it.
+    pub driver: u64,
+    /// Address of the newest [`PieceBlock`]; 0 for none.
+    pub pieces: u64,
+}
+
+/// Physical memory that libckpt.so has mapped, in no order.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct PieceBlock {
+    /// Address of the next older block; 0 for none.
+    pub next: u64,
+    unused: [u64; 3],
+    /// The pieces; an entry with id 0 is free. The id is cleared first and set last.
+    pub pieces: [Piece; PIECES],
+}
+
+/// Pieces of a [`PieceBlock`].
+pub const PIECES: usize = 127;
+
+/// Memory at addresses that follow one another, which can be exported as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Piece {
+    /// Its number, which no other piece of the program ever has.
+    pub id: u64,
+    /// First address.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// The device's number.
+    pub device: i32,
+    /// 0.
+    pub unused: u32,
+}
+
+/// The keeper's first word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Held {
+    /// The request that it is about.
+    pub request: u32,
+    /// [`HELD`], or why the gate is open again.
+    pub outcome: u32,
+    /// The driver's error, if it was one.
+    pub error: i32,
+    /// How many devices the program sees.
+    pub devices: u32,
+    /// How long it took until everything was quiet, in ns.
+    pub quiet_ns: u64,
+}
+
+/// [`Held::outcome`]: nothing changes device memory any more.
+pub const HELD: u32 = 0;
+/// [`Held::outcome`]: a call of the program's did not end in time.
+pub const HELD_CALL_GOES_ON: u32 = 1;
+/// [`Held::outcome`]: a stream is being captured.
+pub const HELD_CAPTURE: u32 = 2;
+/// [`Held::outcome`]: the program's work on a device failed, or cannot be waited for.
+pub const HELD_DRIVER: u32 = 3;
+
+/// What the agent wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Command {
+    /// `COMMAND_*`.
+    pub what: u32,
+    /// The device's number, where one is needed.
+    pub device: i32,
+    /// See the command.
+    pub address: u64,
+    /// See the command.
+    pub to: u64,
+    /// See the command.
+    pub bytes: u64,
+}
+
+/// What has come of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Answer {
+    /// 0, or the driver's error (or the negative error number of a system call).
+    pub error: i32,
+    /// 0.
+    pub unused: u32,
+    /// See the command.
+    pub values: [u64; 2],
+}
+
+/// Opens the gate. The answer is the last.
+pub const COMMAND_OPEN: u32 = 0;
+/// Which device it is: 16 bytes, as the driver names it in every process.
+pub const COMMAND_IDENTIFY: u32 = 1;
+/// A descriptor for the physical memory that is mapped at `address`: its number, in the program's table.
+pub const COMMAND_EXPORT: u32 = 2;
+/// Closes the descriptor that the last export has made.
+pub const COMMAND_CLOSE: u32 = 3;
+/// A new piece of at least `bytes` on a device, for copies: its address, and how many bytes it has.
+pub const COMMAND_STAGE: u32 = 4;
+/// Gives the piece at `address` back that was made for copies.
+pub const COMMAND_UNSTAGE: u32 = 5;
+/// Copies `bytes` from `address` to `to`, and waits for it. The driver knows what kind of memory both are.
+pub const COMMAND_COPY: u32 = 6;
+
+const _: () = {
+    assert!(size_of::<Hold>() == 144 && size_of::<Piece>() == 32 && size_of::<PieceBlock>() == 1 << 12);
+    assert!(size_of::<Held>() == 24 && size_of::<Command>() == 32 && size_of::<Answer>() == 24);
+};
