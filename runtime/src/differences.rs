@@ -71,10 +71,7 @@ impl Differences {
 
     /// They must have the blocks of all regions that are said to be in them.
     fn check_regions(&self, regions: &[Region]) -> Result<()> {
-        let mut known = BTreeMap::new();
-        if let Some(newest) = self.newest {
-            known.extend(self.places.regions(newest)?.map(|block| (block.id, block.bytes)));
-        }
+        let known: BTreeMap<u64, u64> = self.regions()?.into_iter().map(|block| (block.id, block.bytes)).collect();
         let checkpoint = self.newest.unwrap_or_default();
         for block in regions.iter().filter(|region| region.in_differences).flat_map(Region::blocks) {
             let bytes = block.end - block.start;
@@ -101,6 +98,17 @@ impl Differences {
     pub fn complete(&mut self, list: PageList) {
         if let Some(data) = self.newest.and_then(|newest| self.data.get_mut(&newest)) {
             data.list = list;
+        }
+    }
+
+    /// What the newest one has: the ids of its regions, and how many bytes each has.
+    ///
+    /// # Errors
+    /// None for differences that could be read.
+    pub fn regions(&self) -> Result<Vec<merkle::RegionShape>> {
+        match self.newest {
+            Some(newest) => Ok(self.places.regions(newest)?.collect()),
+            None => Ok(Vec::new()),
         }
     }
 
@@ -229,7 +237,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::create_or_open(&dir.path().join("store")).unwrap();
         let (job, name, trigger) = ("job".into(), "lab".into(), "command".into());
-        let start = AttemptStart { job, name, trigger, started_unix_ms: 0, processes: 1 };
+        let start =
+            AttemptStart { job, name, trigger, started_unix_ms: 0, processes: 1, depth: ckpt_store::Depth::Full };
         let mut attempt = store.begin(start).unwrap();
         let mut write = |difference: &Difference| {
             let mut bytes = difference.head.encode();

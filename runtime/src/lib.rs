@@ -21,5 +21,6 @@ pub mod parent;
 pub mod proc;
 pub mod ptrace;
 pub mod restore;
+pub mod stored_content;
 pub mod stored_memory;
 pub mod units;

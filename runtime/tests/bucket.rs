@@ -35,8 +35,14 @@ fn error(output: &Output) -> (Option<i32>, String) {
 /// Writes a checkpoint of one page, whose state is no image of a process.
 fn seal_one(backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
     let store = Store::create_or_open_on(backend.clone(), &StoreOptions::default()).unwrap();
-    let job =
-        AttemptStart { job: "a".into(), name: "heat".into(), trigger: "test".into(), started_unix_ms: 1, processes: 1 };
+    let job = AttemptStart {
+        job: "a".into(),
+        name: "heat".into(),
+        trigger: "test".into(),
+        started_unix_ms: 1,
+        processes: 1,
+        depth: ckpt_store::Depth::Full,
+    };
     let mut attempt = store.begin(job).unwrap();
     let mut list = PageList::new();
     list.set_run(0, &attempt.write_pages(&[7; 4096]).unwrap());

@@ -300,6 +300,7 @@ static void set_up(void)
 {
 	struct sigaction action = { .sa_handler = nothing };
 	step_ms = 20;
+	CHECK(malloc(100000)); /* something for checkpoints of data */
 	CHECK(pipe(quiet_pipe) == 0 && pipe(wake_pipe) == 0);
 	CHECK((wake_event = eventfd(0, 0)) >= 0 && (epoll = epoll_create1(0)) >= 0);
 	struct epoll_event event = { EPOLLIN, { .fd = quiet_pipe[0] } };

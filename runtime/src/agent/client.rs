@@ -55,8 +55,8 @@ pub(super) fn converse(
     store: &Path,
 ) -> Result<u64> {
     let failed = |source| Error::io("talk to the agent of", store, source);
-    send(&mut stream, &Request { trigger: request.trigger, kill: request.kill, method: request.method })
-        .map_err(failed)?;
+    let &CheckpointRequest { trigger, kill, method, depth, .. } = request;
+    send(&mut stream, &Request { trigger, kill, method, depth }).map_err(failed)?;
     let mut reader = BufReader::new(stream);
     while let Some(reply) = receive(&mut reader).map_err(failed)? {
         match reply {

@@ -18,6 +18,7 @@ pub use client::{AwaitingProgram, request_checkpoint, start};
 pub use server::serve;
 pub use store_options::digest_warning;
 
+use ckpt_store::Depth;
 use serde::{Deserialize, Serialize};
 
 /// What a checkpoint is asked to be.
@@ -31,6 +32,8 @@ pub struct CheckpointRequest {
     pub kill: bool,
     /// How large memory is stored, by this checkpoint and later ones of the same agent, if that is to be another way.
     pub method: Option<Method>,
+    /// How much of the program.
+    pub depth: Depth,
 }
 
 /// How large private memory is stored.

@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, Write};
 
+use ckpt_store::Depth;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,9 @@ pub struct Request {
     /// How large memory is stored from now on.
     #[serde(default)]
     pub method: Option<Method>,
+    /// How much of the program.
+    #[serde(default)]
+    pub depth: Depth,
 }
 
 /// From the agent, several; `Sealed` or `Failed` is the last.
@@ -80,19 +84,20 @@ mod tests {
     #[test]
     fn messages_go_through_as_lines() {
         let mut wire = Vec::new();
-        send(&mut wire, &Request { trigger: Trigger::Command, kill: true, method: Some(Method::Tree) }).unwrap();
+        let request = Request { trigger: Trigger::Command, kill: true, method: Some(Method::Tree), depth: Depth::Data };
+        send(&mut wire, &request).unwrap();
         send(&mut wire, &Reply::Sealed { id: 7 }).unwrap();
         let mut reader = wire.as_slice();
         let request: Request = receive(&mut reader).unwrap().unwrap();
-        assert!(request.kill && request.method == Some(Method::Tree));
+        assert!(request.kill && request.method == Some(Method::Tree) && request.depth == Depth::Data);
         assert!(matches!(receive(&mut reader).unwrap(), Some(Reply::Sealed { id: 7 })));
         assert!(receive::<Reply>(&mut reader).unwrap().is_none());
     }
 
     #[test]
-    fn a_request_of_an_older_client_says_nothing_of_methods() {
+    fn a_request_of_an_older_client_says_nothing_of_methods_and_depths() {
         let request: Request = receive(&mut &b"{\"trigger\":\"signal\",\"kill\":false}\n"[..]).unwrap().unwrap();
-        assert_eq!(request.method, None);
+        assert_eq!((request.method, request.depth), (None, Depth::Full));
     }
 
     #[test]

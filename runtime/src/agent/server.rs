@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ckpt_store::Store;
+use ckpt_store::{Depth, Store};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::address::{Address, refuse_strangers};
@@ -77,7 +77,7 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     match options.first_trigger {
         // The interval begins with the program: the first checkpoint is due one interval from now.
         None | Some(Trigger::Interval) => {}
-        Some(trigger) => agent.checkpoint(trigger, false, &mut |_, _| {}),
+        Some(trigger) => agent.checkpoint(trigger, Depth::Full, false, &mut |_, _| {}),
     }
     agent.run(&listener)
 }
@@ -140,7 +140,7 @@ fn hand_over(address: &Address, trigger: Option<Trigger>, directory: &Path) -> R
             }
         }
     };
-    let request = CheckpointRequest { trigger, wait_for_seal: false, kill: false, method: None };
+    let request = CheckpointRequest { trigger, wait_for_seal: false, kill: false, method: None, depth: Depth::Full };
     client::converse(stream, &request, &mut |_| {}, directory).map(drop)
 }
 
@@ -171,7 +171,7 @@ impl Agent {
             if let (Some(interval), Some(time)) = (self.interval, due)
                 && Instant::now() >= time
             {
-                self.checkpoint(Trigger::Interval, false, &mut |_, _| {});
+                self.checkpoint(Trigger::Interval, Depth::Full, false, &mut |_, _| {});
                 // Skipped rather than queued when a checkpoint takes longer than the interval.
                 due = Some((time + interval).max(Instant::now()));
             }
@@ -199,7 +199,7 @@ impl Agent {
         }
         let mut client = Some(stream);
         let mut last_progress = Instant::now();
-        self.checkpoint(request.trigger, request.kill, &mut |reply, urgent| {
+        self.checkpoint(request.trigger, request.depth, request.kill, &mut |reply, urgent| {
             if !urgent && last_progress.elapsed() < Duration::from_millis(50) {
                 return;
             }
@@ -235,29 +235,36 @@ impl Agent {
     }
 
     /// Takes a checkpoint and reports; `reply` gets each message and whether it must not be left out.
-    fn checkpoint(&mut self, trigger: Trigger, kill: bool, reply: &mut (dyn FnMut(&Reply, bool) + Send)) {
+    fn checkpoint(&mut self, trigger: Trigger, depth: Depth, kill: bool, reply: &mut (dyn FnMut(&Reply, bool) + Send)) {
         if let Err(error) = self.follow_exec() {
             log::error!("checkpoint by {} failed: {error}", trigger.name());
             return reply(&Reply::Failed { message: error.to_string(), exit_code: error.exit_code() }, true);
         }
         let request = capture::Request { trigger: trigger.name().to_owned(), kill };
-        let outcome =
-            capture::checkpoint(&self.program, &self.store, &mut self.lineage, &request, &mut |event| match event {
-                Event::Resumed { stop_ms, id } => reply(&Reply::Resumed { stop_ms, id }, true),
-                Event::Writing { done_bytes, total_bytes } => {
-                    reply(&Reply::Writing { done_bytes, total_bytes }, done_bytes == total_bytes);
-                }
-            });
+        let mut events = |event| match event {
+            Event::Resumed { stop_ms, id } => reply(&Reply::Resumed { stop_ms, id }, true),
+            Event::Writing { done_bytes, total_bytes } => {
+                reply(&Reply::Writing { done_bytes, total_bytes }, done_bytes == total_bytes);
+            }
+        };
+        let Agent { program, store, lineage, tree, .. } = self;
+        let outcome = match depth {
+            Depth::Full => capture::checkpoint(program, store, lineage, &request, &mut events),
+            Depth::Data => capture::data_checkpoint(program, store, lineage, tree, &request, &mut events),
+        };
         match outcome {
             Ok(row) => {
                 log::info!(
-                    "checkpoint {} sealed: {} bytes of memory, {} new, stopped {:.1} ms",
+                    "checkpoint {}{} sealed: {} bytes of memory, {} new, stopped {:.1} ms",
                     row.id,
+                    if depth == Depth::Data { " of data" } else { "" },
                     row.memory_bytes,
                     row.new_bytes,
                     row.stop_ms
                 );
-                if let Err(error) = write_restart_script(self.store.dir(), &self.executable) {
+                if depth == Depth::Full
+                    && let Err(error) = write_restart_script(self.store.dir(), &self.executable)
+                {
                     log::warn!("{error}");
                 }
                 self.retention.after(&row, &self.store);

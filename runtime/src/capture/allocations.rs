@@ -4,6 +4,8 @@
 //! read twice, and an entry counts that was the same both times. An allocation that was freed in a way that libckpt.so
 //! does not see leaves a wrong entry behind: what does not lie in mapped memory is left out.
 
+use std::ops::Range;
+
 use ckpt_wire::Control;
 use ckpt_wire::allocations::{self as wire, AREA_BYTES, AREA_GRANULES, Area, CudaBlock, GRANULE_BYTES};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -133,20 +135,22 @@ impl Batch {
     }
 }
 
-/// Leaves out what is not mapped, in one piece or several; both ascend.
+/// Leaves out what is not mapped.
 fn keep_mapped(allocations: &mut Vec<Allocation>, mappings: &[maps::Mapping]) {
-    allocations.retain(|allocation| {
-        let end = allocation.address.saturating_add(allocation.bytes);
-        let mut at = allocation.address;
-        let first = mappings.partition_point(|mapping| mapping.end <= at);
-        for mapping in &mappings[first..] {
-            if mapping.start > at || at >= end {
-                break;
-            }
-            at = mapping.end;
+    allocations.retain(|allocation| is_mapped(allocation.addresses(), mappings));
+}
+
+/// Whether all of these addresses are mapped, in one piece or several; the mappings ascend.
+pub fn is_mapped(addresses: Range<u64>, mappings: &[maps::Mapping]) -> bool {
+    let mut at = addresses.start;
+    let first = mappings.partition_point(|mapping| mapping.end <= at);
+    for mapping in &mappings[first..] {
+        if mapping.start > at || at >= addresses.end {
+            break;
         }
-        at >= end
-    });
+        at = mapping.end;
+    }
+    at >= addresses.end
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! and every earlier checkpoint untouched.
 
 mod allocations;
+mod data;
 mod descriptors;
 mod guest;
 mod page_set;
@@ -18,17 +19,20 @@ mod refusals;
 mod regions;
 mod snapshot;
 mod stop;
+mod stored_series;
 mod syscalls;
 mod threads;
 mod tracking;
 mod tree;
 mod twin;
+mod unseen;
 mod write;
 
 use std::cell::Cell;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use ckpt_store::{Attempt, AttemptEnd, AttemptRow, AttemptStart, Store};
+use ckpt_store::{Attempt, AttemptEnd, AttemptRow, AttemptStart, Depth, Store};
+use ckpt_wire::Control;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -39,8 +43,10 @@ use plan::Base;
 use snapshot::Still;
 use tracking::Tracker;
 use tree::Series;
+use unseen::Unseen;
 
 pub use allocations::{Allocations, allocations};
+pub use data::checkpoint as data_checkpoint;
 pub use program::Program;
 pub use syscalls::pidfd_open;
 pub use tree::Options as TreeOptions;
@@ -51,8 +57,11 @@ pub struct Lineage {
     base: Base,
     tracker: Option<Tracker>,
     tracking_was_tried: bool,
+    unseen: Unseen,
     /// Memory that is stored finer than a page.
     series: Option<Series>,
+    /// What checkpoints of data alone remember.
+    data: data::Data,
 }
 
 impl Lineage {
@@ -105,11 +114,12 @@ pub fn checkpoint(
     request: &Request,
     events: &mut (dyn FnMut(Event) + Send),
 ) -> Result<AttemptRow> {
-    std::thread::scope(|scope| {
-        let capture = scope.spawn(|| attempt(program, store, lineage, request, events));
-        // A panic aborts the process (see Cargo.toml), so a thread that ended has a result.
-        capture.join().unwrap_or_else(|_| std::process::abort())
-    })
+    on_thread_of_its_own(|| attempt(program, store, lineage, request, events))
+}
+
+fn on_thread_of_its_own<T: Send>(take: impl FnOnce() -> T + Send) -> T {
+    // A panic aborts the process (see Cargo.toml), so a thread that ended has a result.
+    std::thread::scope(|scope| scope.spawn(take).join().unwrap_or_else(|_| std::process::abort()))
 }
 
 fn attempt(
@@ -121,17 +131,7 @@ fn attempt(
 ) -> Result<AttemptRow> {
     let started = Instant::now();
     let control = program.control()?;
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut attempt = store.begin(AttemptStart {
-        job: format!("{:016x}", control.job),
-        name: String::from_utf8_lossy(ckpt_wire::text(&control.name)).into_owned(),
-        trigger: request.trigger.clone(),
-        started_unix_ms: since_epoch.as_millis() as u64,
-        processes: 1,
-    })?;
-    if let Err(error) = attempt.check_room() {
-        return Err(failed(attempt, error.into(), 0.0));
-    }
+    let mut attempt = begin(store, &control, request, Depth::Full)?;
     let stop_ms = Cell::new(0.0);
     let mut events = |event| {
         if let Event::Resumed { stop_ms: stopped_ms, .. } = event {
@@ -166,6 +166,23 @@ fn attempt(
             Ok(row)
         }
         Err(error) => Err(failed(attempt, error, stop_ms.get())),
+    }
+}
+
+/// Begins an attempt, if there is room for one.
+fn begin(store: &Store, control: &Control, request: &Request, depth: Depth) -> Result<Attempt> {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let attempt = store.begin(AttemptStart {
+        job: format!("{:016x}", control.job),
+        name: String::from_utf8_lossy(ckpt_wire::text(&control.name)).into_owned(),
+        trigger: request.trigger.clone(),
+        started_unix_ms: since_epoch.as_millis() as u64,
+        processes: 1,
+        depth,
+    })?;
+    match attempt.check_room() {
+        Ok(()) => Ok(attempt),
+        Err(error) => Err(failed(attempt, error.into(), 0.0)),
     }
 }
 

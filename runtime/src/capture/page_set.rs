@@ -41,6 +41,12 @@ impl PageSet {
         PageSet(self.runs_in(range.clone()).map(|run| run.start - range.start..run.end - range.start).collect())
     }
 
+    /// The set of the pages `by` further on.
+    pub fn shifted(mut self, by: u64) -> PageSet {
+        self.0.iter_mut().for_each(|run| *run = run.start + by..run.end + by);
+        self
+    }
+
     /// Number of pages.
     pub fn len(&self) -> u64 {
         self.0.iter().map(|range| range.end - range.start).sum()
@@ -121,6 +127,7 @@ mod tests {
             assert_eq!(set(&a).intersection(&set(&b)), set(&(&a & &b)));
             assert_eq!(set(&a).difference(&set(&b)), set(&(&a - &b)));
             assert_eq!(set(&a).len(), a.len() as u64);
+            assert_eq!(set(&a).shifted(7), set(&a.iter().map(|page| page + 7).collect()));
             let range = random(20)..random(40);
             let within: BTreeSet<u64> =
                 a.iter().filter(|page| range.contains(page)).map(|page| page - range.start).collect();

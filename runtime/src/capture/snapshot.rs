@@ -6,7 +6,7 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use ckpt_store::PageList;
+use ckpt_store::{Depth, PageList};
 use ckpt_wire::Control;
 
 use super::guest::Guest;
@@ -17,6 +17,7 @@ use super::regions::{self, Draft};
 use super::tracking::{Census, Scanner, Tracker};
 use super::tree::{Chooser, Series};
 use super::twin::Twin;
+use super::unseen::Unseen;
 use super::{Event, Lineage, Program, Request, allocations, descriptors, process, refusals, stop, threads};
 use crate::error::Result;
 use crate::host;
@@ -34,6 +35,15 @@ pub enum Still {
 }
 
 impl Still {
+    /// The process whose memory holds still.
+    pub fn holder(&self) -> i32 {
+        match self {
+            Still::Twin(twin) => twin.pid(),
+            // The main thread is the first; its tid is the pid.
+            Still::Program(threads, _) => threads.first().map_or(0, Stopped::tid),
+        }
+    }
+
     /// Lets the program run on if it is still stopped.
     pub fn resume(&mut self, id: u64, events: &mut dyn FnMut(Event)) -> Result<()> {
         if let Still::Program(threads, since) = self {
@@ -55,8 +65,6 @@ pub struct Snapshot {
     pub parts: Vec<Part>,
     /// Where their pages are.
     pub still: Still,
-    /// The program.
-    pub pid: i32,
 }
 
 /// One region of a snapshot.
@@ -109,7 +117,8 @@ pub fn capture(
         lineage.tracker = Tracker::create(&mut guest, program.pidfd.as_fd())?;
     }
     let chooser = lineage.series.as_mut().map(Series::begin).transpose()?;
-    let parts = take_census(pid, space.drafts, lineage.tracker.as_ref(), &base, chooser)?;
+    let tracker = lineage.tracker.as_ref().map(|tracker| (tracker, &mut lineage.unseen));
+    let parts = take_census(pid, space.drafts, tracker, &base, chooser)?;
     let twin = if request.kill { None } else { Twin::create(&mut guest)? };
     let signal_actions = match twin {
         Some(_) => Vec::new(),
@@ -167,8 +176,7 @@ pub fn capture(
         }
         None => still,
     };
-    let holder = if let Still::Twin(twin) = &still { twin.pid() } else { pid };
-    image.allocations = match allocations::allocations(holder, control) {
+    image.allocations = match allocations::allocations(still.holder(), control) {
         Ok(allocations) => allocations.known,
         // The records are for people; a program that has written over them is still whole without.
         Err(error) => {
@@ -176,14 +184,14 @@ pub fn capture(
             Vec::new()
         }
     };
-    Ok(Snapshot { image, parts, still, pid })
+    Ok(Snapshot { image, parts, still })
 }
 
 /// Finds out what each region holds and what must be read of it; copies what a clone would not freeze.
 fn take_census(
     pid: i32,
     drafts: Vec<Draft>,
-    tracker: Option<&Tracker>,
+    mut tracker: Option<(&Tracker, &mut Unseen)>,
     base: &Base,
     mut chooser: Option<Chooser>,
 ) -> Result<Vec<Part>> {
@@ -193,7 +201,7 @@ fn take_census(
         .into_iter()
         .map(|draft| {
             let census = match draft.backing {
-                Backing::Anonymous | Backing::PrivateFile(_) => private_census(&scanner, tracker, &draft)?,
+                Backing::Anonymous | Backing::PrivateFile(_) => private_census(&scanner, &mut tracker, &draft)?,
                 Backing::SharedFile { .. } | Backing::SharedObject { .. } => Census::default(),
             };
             if chooser.as_mut().is_some_and(|chooser| chooser.takes(&draft, &census)) {
@@ -216,13 +224,10 @@ fn take_census(
         .collect()
 }
 
-fn private_census(scanner: &Scanner, tracker: Option<&Tracker>, draft: &Draft) -> Result<Census> {
+fn private_census(scanner: &Scanner, tracker: &mut Option<(&Tracker, &mut Unseen)>, draft: &Draft) -> Result<Census> {
     let mapping = &draft.mapping;
-    let Some(tracker) = tracker else { return scanner.census(mapping) };
-    let written = scanner.take_written(mapping)?;
-    if written.is_none() && tracker.register(mapping) {
-        scanner.protect(mapping)?;
-    }
+    let Some((tracker, unseen)) = tracker else { return scanner.census(mapping) };
+    let written = unseen.look(Depth::Full, scanner, tracker, mapping)?;
     Ok(Census { written, ..scanner.census(mapping)? })
 }
 

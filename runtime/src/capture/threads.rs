@@ -16,10 +16,22 @@ const PR_GET_TID_ADDRESS: u64 = 40;
 /// A stopped thread with the registers that it goes on with.
 #[derive(Debug)]
 pub struct Captured {
+    /// Registers as the stop found them.
+    now: Registers,
     /// Registers to put back when the program goes on.
     pub home: Registers,
     /// Registers that issue an interrupted call again: what is stored, and what the stub's frame holds.
     pub reissued: Registers,
+}
+
+impl Captured {
+    /// Puts the thread on its way home, if the stop has led it astray.
+    ///
+    /// # Errors
+    /// When the thread has gone.
+    pub fn lead_home(&self, thread: &Stopped) -> Result<()> {
+        if self.now.broken_by_stop() { thread.set_registers(&self.home) } else { Ok(()) }
+    }
 }
 
 /// A signal number's bit in a mask.
@@ -38,6 +50,27 @@ pub fn stored(queued: &[[u8; SIGINFO_BYTES]]) -> Vec<ByteBuf> {
     queued.iter().map(|siginfo| ByteBuf::from(siginfo.to_vec())).collect()
 }
 
+/// Finds out how `thread` of process `pid` goes on; `process_signals` are those queued for the process as a whole.
+///
+/// # Errors
+/// When it is just coming back from an agent that has died.
+pub fn way_home(pid: i32, thread: &Stopped, control: &Control, process_signals: u64) -> Result<Captured> {
+    let now = thread.registers()?;
+    if now.0.rip >= control.stub_start && now.0.rip < control.stub_end {
+        return Err(Error::environment(
+            format!("stopping process {pid}"),
+            format!("thread {} is still finishing a call that an agent left behind when it died", thread.tid()),
+            "try again in a moment",
+        ));
+    }
+    // EINTR from our own stop is repaired, but not when a signal is about to interrupt the call anyway: its
+    // handler may have to be followed by EINTR.
+    let signal_is_due = (mask_of(&thread.queued_signals()?) | process_signals) & !thread.signal_mask()? != 0;
+    let reissued = now.reissuing(!signal_is_due);
+    let home = if now.broken_by_stop() && !signal_is_due { reissued } else { now };
+    Ok(Captured { now, home, reissued })
+}
+
 /// Captures `thread` of process `pid`; `process_signals` are those queued for the process as a whole.
 pub fn capture(
     pid: i32,
@@ -46,25 +79,12 @@ pub fn capture(
     process_signals: u64,
 ) -> Result<(ThreadImage, Captured)> {
     let tid = thread.tid();
-    let now = thread.registers()?;
-    if now.0.rip >= control.stub_start && now.0.rip < control.stub_end {
-        return Err(Error::environment(
-            format!("stopping process {pid}"),
-            format!("thread {tid} is still finishing a call that an agent left behind when it died"),
-            "try again in a moment",
-        ));
-    }
-    let signal_mask = thread.signal_mask()?;
-    let queued = thread.queued_signals()?;
-    // EINTR from our own stop is repaired, but not when a signal is about to interrupt the call anyway: its
-    // handler may have to be followed by EINTR.
-    let signal_is_due = (mask_of(&queued) | process_signals) & !signal_mask != 0;
-    let reissued = now.reissuing(!signal_is_due);
-    let home = if now.broken_by_stop() && !signal_is_due { reissued } else { now };
+    let captured = way_home(pid, thread, control, process_signals)?;
+    let (signal_mask, queued) = (thread.signal_mask()?, thread.queued_signals()?);
 
     let rseq = thread.rseq_configuration()?;
     let extended_state = thread.extended_state()?;
-    let mut guest = Guest::enter(pid, thread, control, home, &reissued)?;
+    let mut guest = Guest::enter(pid, thread, control, captured.home, &captured.reissued)?;
     let alternate_stack = alternate_stack(&mut guest)?;
     let clear_child_tid: [u8; 8] = guest.call_into("prctl", "reading the tid address", libc::SYS_prctl, |scratch| {
         [PR_GET_TID_ADDRESS, scratch, 0, 0, 0, 0]
@@ -76,8 +96,8 @@ pub fn capture(
     let image = ThreadImage {
         tid,
         name,
-        registers: reissued.to_words().to_vec(),
-        waiting_call: now.waiting_call(),
+        registers: captured.reissued.to_words().to_vec(),
+        waiting_call: captured.now.waiting_call(),
         extended_state,
         signal_mask,
         queued_signals: stored(&queued),
@@ -87,7 +107,7 @@ pub fn capture(
         rseq: rseq.map(|rseq| Rseq { address: rseq.address, bytes: rseq.bytes, signature: rseq.signature }),
         scheduling: syscalls::scheduling(tid)?,
     };
-    Ok((image, Captured { home, reissued }))
+    Ok((image, captured))
 }
 
 fn alternate_stack(guest: &mut Guest<'_>) -> Result<AlternateStack> {

@@ -33,11 +33,8 @@ pub fn write(
     attempt: &mut Attempt,
     events: &mut dyn FnMut(Event),
 ) -> Result<Written> {
-    let Snapshot { mut image, parts, still, pid } = snapshot;
-    let holder = match &still {
-        Still::Twin(twin) => twin.pid(),
-        Still::Program(..) => pid,
-    };
+    let Snapshot { mut image, parts, still } = snapshot;
+    let holder = still.holder();
     let source = PageSource::open(holder)?;
     let page_bytes = PAGE_BYTES as u64;
     let mut total_bytes = parts.iter().map(|part| part.plan.read.len()).sum::<u64>() * page_bytes;

@@ -1,5 +1,7 @@
 //! Times between checkpoints as people write them.
 
+use std::time::Duration;
+
 /// Checks `30s`, `10m`, `2h` or a bare number of seconds and gives it back unchanged: libckpt.so reads it again
 /// inside the program, where it could not complain.
 pub fn check_interval(text: &str) -> Result<String, String> {
@@ -18,9 +20,34 @@ pub fn check_interval(text: &str) -> Result<String, String> {
     }
 }
 
+/// Reads `10ms`, `30s`, `10m`, `2h` or a bare number of seconds.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    let (digits, unit_ms) = match text.strip_suffix("ms") {
+        Some(digits) => (digits, 1),
+        None => match text.as_bytes().last() {
+            Some(b's') => (&text[..text.len() - 1], 1_000),
+            Some(b'm') => (&text[..text.len() - 1], 60_000),
+            Some(b'h') => (&text[..text.len() - 1], 3_600_000),
+            _ => (text, 1_000),
+        },
+    };
+    let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>().ok()).flatten();
+    let time_ms = number.and_then(|count| count.checked_mul(unit_ms));
+    time_ms.map(Duration::from_millis).ok_or_else(|| "write 10ms, 30s, 10m, 2h or a number of seconds".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::check_interval;
+    use super::{check_interval, parse_time};
+
+    #[test]
+    fn times_may_be_milliseconds() {
+        let ms = |text| parse_time(text).map(|time| time.as_millis());
+        assert_eq!(["10ms", "3s", "2m", "1h", "7", "0"].map(ms), [10, 3000, 120_000, 3_600_000, 7000, 0].map(Ok));
+        for text in ["", "ms", "s", "-1s", "+1", "1.5s", "1 s", "99999999999999999h"] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn seconds_minutes_hours_and_bare_seconds_are_intervals() {

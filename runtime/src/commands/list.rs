@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ckpt_store::{AttemptRow, AttemptState};
+use ckpt_store::{AttemptRow, AttemptState, Depth};
 use clap::Args;
 use serde::Serialize;
 
@@ -51,6 +51,8 @@ struct ListedAttempt<'a> {
     job: &'a str,
     name: &'a str,
     trigger: &'a str,
+    /// full, or data.
+    depth: Depth,
     sealed_unix_s: Option<u64>,
     processes: u32,
     memory_bytes: u64,
@@ -68,6 +70,7 @@ impl<'a> From<&'a AttemptRow> for ListedAttempt<'a> {
             job: &row.job,
             name: &row.name,
             trigger: &row.trigger,
+            depth: row.depth,
             sealed_unix_s: row.sealed_unix_s,
             processes: row.processes,
             memory_bytes: row.memory_bytes,
@@ -89,6 +92,14 @@ pub fn state_word(state: AttemptState) -> &'static str {
     }
 }
 
+/// The word for `depth`.
+pub fn depth_word(depth: Depth) -> &'static str {
+    match depth {
+        Depth::Full => "full",
+        Depth::Data => "data",
+    }
+}
+
 /// When `row` was sealed or, failing that, begun; a dash where the row is too damaged to say.
 pub fn time(row: &AttemptRow) -> String {
     match row.sealed_unix_s.unwrap_or(row.started_unix_ms / 1000) {
@@ -104,6 +115,7 @@ fn table(rows: &[AttemptRow]) -> Table {
         ("name", Align::Left),
         ("time", Align::Left),
         ("trigger", Align::Left),
+        ("depth", Align::Left),
         ("processes", Align::Right),
         ("memory", Align::Right),
         ("new", Align::Right),
@@ -119,6 +131,7 @@ fn table(rows: &[AttemptRow]) -> Table {
             row.name.clone(),
             time(row),
             row.trigger.clone(),
+            depth_word(row.depth).to_owned(),
             row.processes.to_string(),
             units::bytes(row.memory_bytes),
             units::bytes(row.new_bytes),
@@ -148,6 +161,7 @@ pub(super) mod tests {
             started_unix_ms: 1_000_000_000_000,
             sealed_unix_s: sealed.then_some(1_000_000_000 + id),
             processes: 1,
+            depth: Depth::Full,
             memory_bytes: 1 << 30,
             new_bytes: 3 << 20,
             stop_ms: 4.25,
@@ -175,6 +189,7 @@ pub(super) mod tests {
         let mut names: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
         names.sort_unstable();
         let expected = [
+            "depth",
             "id",
             "job",
             "memory_bytes",

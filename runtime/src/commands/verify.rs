@@ -12,7 +12,9 @@ use super::table::{Align, Table};
 use super::{print, print_json, which_checkpoint};
 use crate::differences::Differences;
 use crate::error::{Error, Result, exit_code};
-use crate::{image, location, restore, units};
+use crate::image::Image;
+use crate::stored_content::StoredData;
+use crate::{location, restore, units};
 
 /// Read checkpoints whole, and say which are damaged and where
 #[derive(Args)]
@@ -140,10 +142,13 @@ fn damage(
     verified: &mut dyn FnMut(u64),
 ) -> Result<Option<String>> {
     let whole = verifier.checkpoint(id, verified).map_err(Error::from);
-    let image = whole.and_then(|manifest| image::decode(id, &manifest.state));
-    let checked = image.and_then(|image| {
-        restore::check_shape(id, &image)?;
-        Differences::of(&image, store).map(drop)
+    let image = whole.and_then(|manifest| Image::of(&manifest));
+    let checked = image.and_then(|image| match &image {
+        Image::Process(image) => {
+            restore::check_shape(id, image)?;
+            Differences::of(image, store).map(drop)
+        }
+        Image::Data(image) => StoredData::of(image, store).map(drop),
     });
     match checked.map_err(|error| which_checkpoint::or_dropped(store, id, error)) {
         Ok(()) => Ok(None),

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 
-use ckpt_store::{AttemptRow, AttemptState, Store, StoreError};
+use ckpt_store::{AttemptRow, AttemptState, Depth, Store, StoreError};
 
 use super::list::{state_word, time};
 use super::table::{Align, Table};
@@ -17,6 +17,19 @@ pub fn select(dir: &Path, attempts: &[AttemptRow], id: Option<u64>, job: Option<
     match id {
         Some(id) => by_id(dir, attempts, id, job),
         None => newest(dir, attempts, job),
+    }
+}
+
+/// The same for who wants a program back: the newest one that is full.
+pub fn to_restart(dir: &Path, attempts: &[AttemptRow], id: Option<u64>, job: Option<&str>) -> Result<u64> {
+    if id.is_some() {
+        return select(dir, attempts, id, job);
+    }
+    let is_data = |row: &&AttemptRow| row.depth == Depth::Data && row.state == AttemptState::Sealed;
+    let full: Vec<AttemptRow> = attempts.iter().filter(|row| !is_data(row)).cloned().collect();
+    match (full.iter().any(|row| row.state == AttemptState::Sealed), attempts.iter().find(is_data)) {
+        (false, Some(_)) => Err(nothing_sealed(dir, "its checkpoints hold data alone (ckpt checkpoint --data)")),
+        _ => newest(dir, &full, job),
     }
 }
 
@@ -162,6 +175,19 @@ mod tests {
     }
 
     #[test]
+    fn a_program_comes_back_from_the_newest_full_checkpoint() {
+        let data = |id| AttemptRow { depth: Depth::Data, ..attempt(id, "a", "heat", Sealed) };
+        let to_restart = |attempts: &[AttemptRow], id| {
+            let chosen = super::to_restart(Path::new("/store"), attempts, id, None);
+            chosen.map_err(|error| error.to_string())
+        };
+        assert_eq!(to_restart(&[attempt(1, "a", "heat", Sealed), data(2), data(3)], None), Ok(1));
+        assert_eq!(to_restart(&[attempt(1, "a", "heat", Sealed), data(2)], Some(2)), Ok(2), "its image says no");
+        let message = to_restart(&[attempt(1, "a", "heat", Failed), data(2)], None).unwrap_err();
+        assert!(message.contains("data alone"), "{message}");
+    }
+
+    #[test]
     fn several_jobs_are_listed_instead_of_guessed_at() {
         let attempts =
             [attempt(1, "a", "heat", Sealed), attempt(5, "b", "jacobi", Sealed), attempt(3, "a", "heat", Sealed)];
@@ -234,7 +260,14 @@ mod tests {
         };
         let seal = || {
             let (job, name, trigger) = ("a".to_owned(), "heat".to_owned(), "test".to_owned());
-            let start = ckpt_store::AttemptStart { job, name, trigger, started_unix_ms: 1, processes: 1 };
+            let start = ckpt_store::AttemptStart {
+                job,
+                name,
+                trigger,
+                started_unix_ms: 1,
+                processes: 1,
+                depth: ckpt_store::Depth::Full,
+            };
             let end = ckpt_store::AttemptEnd { memory_bytes: 0, stop_ms: 1.0, total_ms: 1.0, processes: 1 };
             store.begin(start).unwrap().seal(end, b"state").unwrap().id
         };

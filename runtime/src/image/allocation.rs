@@ -1,5 +1,7 @@
 //! What a program has allocated: large parts of its heap, and all that the CUDA driver gave it.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 /// An allocation. Its content is part of the regions where it lies in memory of the host.
@@ -16,6 +18,13 @@ pub struct Allocation {
     pub call_site: u64,
     /// What it is.
     pub kind: AllocationKind,
+}
+
+impl Allocation {
+    /// Its addresses.
+    pub fn addresses(&self) -> Range<u64> {
+        self.address..self.address.saturating_add(self.bytes)
+    }
 }
 
 /// What an allocation is, and where.

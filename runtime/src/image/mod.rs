@@ -1,16 +1,19 @@
-//! The image: everything a checkpoint says about a process except the bytes of its pages.
+//! The image: everything a checkpoint says about a process except the bytes of its pages; or, in a checkpoint of data, about
+//! its allocations.
 //!
 //! It is the contract between capture and restore, and the only thing they share. Each kind of kernel object has
 //! a record of its own; an image is encoded as CBOR with named fields, so that a field can be added without
 //! making old checkpoints unreadable. Nothing here talks to the kernel.
 
 mod allocation;
+mod data;
 mod descriptor;
 mod memory;
 mod process;
 mod thread;
 
 pub use allocation::{Allocation, AllocationKind};
+pub use data::{CodeMapping, DataImage, LeftOut, Moved};
 pub use descriptor::{Descriptor, EpollTarget, FileKind, OpenFile, PipeContent};
 pub use memory::{
     Advice, Backing, FileIdentity, PageRange, Protection, Region, SharedObject, SpecialMapping, StoredDifference,
@@ -19,13 +22,63 @@ pub use memory::{
 pub use process::{Capabilities, Host, IntervalTimer, Layout, Limit, ProcessImage, Role, SignalAction};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};
 
+use ckpt_store::{Depth, Manifest};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::error::{Error, Result};
 
 /// Version of the image; raised when a field changes its meaning.
 pub const IMAGE_VERSION: u32 = 0;
 
+/// What a checkpoint holds.
+#[derive(Clone, Debug)]
+pub enum Image {
+    /// A process, which can be restarted.
+    Process(Box<ProcessImage>),
+    /// What a process has allocated.
+    Data(Box<DataImage>),
+}
+
+impl Image {
+    /// That of a checkpoint.
+    ///
+    /// # Errors
+    /// When it is damaged, or of another version.
+    pub fn of(checkpoint: &Manifest) -> Result<Image> {
+        let (id, bytes) = (checkpoint.id, &checkpoint.state);
+        Ok(match checkpoint.row.depth {
+            Depth::Full => Image::Process(Box::new(decode(id, bytes)?)),
+            Depth::Data => Image::Data(Box::new(decode_data(id, bytes)?)),
+        })
+    }
+
+    /// All allocations, by address.
+    pub fn allocations(&self) -> &[Allocation] {
+        match self {
+            Image::Process(image) => &image.allocations,
+            Image::Data(image) => &image.allocations,
+        }
+    }
+}
+
+/// The process of a checkpoint, which must have one.
+///
+/// # Errors
+/// For a checkpoint of data, and for what is damaged or of another version.
+pub fn process_of(checkpoint: &Manifest) -> Result<ProcessImage> {
+    match Image::of(checkpoint)? {
+        Image::Process(image) => Ok(*image),
+        Image::Data(_) => Err(Error::unsupported(
+            format!("restarting checkpoint {}", checkpoint.id),
+            "it holds data alone (ckpt checkpoint --data)",
+            "`ckpt list` shows which are full; `ckpt extract` gives the data of this one back",
+        )),
+    }
+}
+
 /// Encodes an image for the store.
-pub fn encode(image: &ProcessImage) -> Vec<u8> {
+pub fn encode(image: &impl Serialize) -> Vec<u8> {
     let mut bytes = Vec::new();
     // Writing to a Vec cannot fail, and every type here is representable in CBOR.
     if let Err(error) = ciborium::into_writer(image, &mut bytes) {
@@ -34,13 +87,34 @@ pub fn encode(image: &ProcessImage) -> Vec<u8> {
     bytes
 }
 
-/// Decodes the image of checkpoint `id`.
+/// Decodes the process of checkpoint `id`.
+///
+/// # Errors
+/// When it is damaged, or of another version.
 pub fn decode(id: u64, bytes: &[u8]) -> Result<ProcessImage> {
-    let image: ProcessImage =
-        ciborium::from_reader(bytes).map_err(|error| Error::BadImage { id, why: error.to_string() })?;
-    if image.version != IMAGE_VERSION {
-        let why = format!("version {}, this ckpt reads {IMAGE_VERSION}", image.version);
+    let image: ProcessImage = from_cbor(id, bytes)?;
+    check_version(id, image.version)?;
+    Ok(image)
+}
+
+/// Decodes what checkpoint `id` says of data alone.
+///
+/// # Errors
+/// When it is damaged, or of another version.
+pub fn decode_data(id: u64, bytes: &[u8]) -> Result<DataImage> {
+    let image: DataImage = from_cbor(id, bytes)?;
+    check_version(id, image.version)?;
+    Ok(image)
+}
+
+fn from_cbor<T: DeserializeOwned>(id: u64, bytes: &[u8]) -> Result<T> {
+    ciborium::from_reader(bytes).map_err(|error| Error::BadImage { id, why: error.to_string() })
+}
+
+fn check_version(id: u64, version: u32) -> Result<()> {
+    if version != IMAGE_VERSION {
+        let why = format!("version {version}, this ckpt reads {IMAGE_VERSION}");
         return Err(Error::BadImage { id, why });
     }
-    Ok(image)
+    Ok(())
 }

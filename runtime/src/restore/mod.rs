@@ -114,7 +114,7 @@ impl Rebuilt {
 pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut Progress) -> Result<Rebuilt> {
     progress(Stage::Reading, 0, 0);
     let manifest = store.manifest(id)?;
-    let image = image::decode(id, &manifest.state)?;
+    let image = image::process_of(&manifest)?;
 
     let machine = Machine::this()?;
     preflight::check(id, &image, &machine, options.force)?;

@@ -84,6 +84,7 @@ fn write(store: &Store, what: &str, pages: &[u8]) -> Vec<PageKey> {
         trigger: "example".into(),
         started_unix_ms: 0,
         processes: 1,
+        depth: ckpt_store::Depth::Full,
     };
     let mut attempt = store.begin(start).unwrap();
     let begun = Moment::now();

@@ -109,6 +109,7 @@ fn write(dir: &Path, options: &StoreOptions, mut pages: Vec<u8>, bytes: usize) -
         trigger: "example".into(),
         started_unix_ms: 0,
         processes: 1,
+        depth: ckpt_store::Depth::Full,
     };
     let mut attempt = store.begin(start).unwrap();
     let mut list = PageList::new();

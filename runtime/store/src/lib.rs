@@ -14,7 +14,7 @@
 //! `FORMAT.md` draws every byte of every file.
 //!
 //! ```
-//! use ckpt_store::{AttemptEnd, AttemptStart, PageList, Store};
+//! use ckpt_store::{AttemptEnd, AttemptStart, Depth, PageList, Store};
 //!
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let dir = dir.path();
@@ -25,6 +25,7 @@
 //!     trigger: "command".into(),
 //!     started_unix_ms: 0,
 //!     processes: 1,
+//!     depth: Depth::Full,
 //! })?;
 //! let keys = attempt.write_pages(&[7; 3 * 4096])?;
 //! let mut list = PageList::new();
@@ -62,7 +63,7 @@ mod page_list;
 mod store;
 
 pub use attempt::Attempt;
-pub use attempt::row::{AttemptEnd, AttemptRow, AttemptStart, AttemptState, PageCounts};
+pub use attempt::row::{AttemptEnd, AttemptRow, AttemptStart, AttemptState, Depth, PageCounts};
 pub use codec::Compression;
 pub use digest::Digest;
 pub use error::{Result, StoreError};

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ckpt_store::{AttemptState, PageList, Store, StoreError, StoreOptions, backend::Memory};
+use ckpt_store::{AttemptState, Depth, PageList, Store, StoreError, StoreOptions, backend::Memory};
 
 mod story;
 use story::{checkpoint, encode, end, pages, read_back, start};
@@ -50,6 +50,25 @@ fn the_newest_of_each_job_stay_and_the_space_of_the_others_comes_back() {
     }
     assert!(!memory.files().keys().any(|name| name.contains("retired")), "{:?}", memory.files().keys());
     assert_eq!(checkpoint(&store, "a", &[1]).unwrap().id, 6, "no number is given twice");
+}
+
+#[test]
+fn checkpoints_of_data_do_not_drive_out_full_ones() {
+    let (_, store) = store();
+    let take = |depth, first| {
+        let mut attempt = store.begin(ckpt_store::AttemptStart { depth, ..start("a") }).unwrap();
+        let keys = attempt.write_pages(&pages(&[first])).unwrap();
+        let root = attempt.write_page_list(&list(&keys)).unwrap();
+        attempt.seal(end(), &encode(&root)).unwrap()
+    };
+    let depths = [Depth::Full, Depth::Data, Depth::Full, Depth::Data, Depth::Data, Depth::Data];
+    for (first, depth) in (1..).zip(depths) {
+        assert_eq!(take(depth, first).depth, depth);
+    }
+    assert_eq!(store.prune(2, None).unwrap().checkpoints.iter().map(|row| row.id).collect::<Vec<_>>(), [2, 4]);
+    assert_eq!(store.prune(1, Some("a")).unwrap().checkpoints.iter().map(|row| row.id).collect::<Vec<_>>(), [1, 5]);
+    let left: Vec<_> = store.attempts().unwrap().iter().map(|row| (row.id, row.depth)).collect();
+    assert_eq!(left, [(3, Depth::Full), (6, Depth::Data)]);
 }
 
 #[test]

@@ -8,26 +8,21 @@
 //! finds no room here (see [`Chooser`]) is stored as pages as well: nothing depends on this way of storing.
 
 mod block;
-mod comparison;
-mod sink;
 
 use std::collections::BTreeMap;
 
 use ckpt_kernels::merkle::{Engine, Live, Method};
-use ckpt_store::{Attempt, PAGE_BYTES, PageList, Store};
+use ckpt_store::{Attempt, PAGE_BYTES, Store};
 
 use super::page_set::PageSet;
 use super::pages::PageSource;
 use super::regions::Draft;
+use super::stored_series::{Mismatch, PageSink, StoredSeries};
 use super::tracking::Census;
-use crate::differences::Differences;
 use crate::error::Result;
 use crate::image::{Backing, StoredDifference, blocks};
 use block::{Block, BlockMemory};
-use sink::{PageSink, Stored};
 
-/// Differences of a series; a restart reads the heads of all.
-const SERIES_MAX: usize = 64;
 /// Bytes of a chunk's digest.
 const DIGEST_BYTES: u64 = 16;
 /// Chunks that an engine can surely number, with the nodes above them.
@@ -49,21 +44,13 @@ pub struct Options {
 /// The differences of one program.
 pub struct Series {
     options: Options,
-    engine: Engine,
-    /// Number of the next difference.
-    next: u32,
-    /// Oldest first.
-    stored: Vec<Stored>,
+    series: StoredSeries<Engine>,
     /// Pages that the blocks had at the last sealed checkpoint, by their addresses. A block that is not here may have
     /// changed anywhere.
     present: BTreeMap<u64, PageSet>,
     /// The same for the attempt that is going on: what it begins with, and what it leaves.
     present_before: BTreeMap<u64, PageSet>,
     present_next: BTreeMap<u64, PageSet>,
-    /// Whether a difference has been taken that is not sealed.
-    is_unsealed: bool,
-    /// What has been stored, for comparing.
-    differences: Differences,
 }
 
 /// Decides which mappings are stored as differences.
@@ -110,16 +97,13 @@ impl Series {
     /// # Errors
     /// For a length of chunks that no engine takes.
     pub fn new(options: Options) -> Result<Series> {
+        let engine = Engine::new(options.chunk_bytes, Some(options.digest_bytes))?;
         Ok(Series {
-            engine: Engine::new(options.chunk_bytes, Some(options.digest_bytes))?,
+            series: StoredSeries::new(engine, options.verify_matches),
             options,
-            next: 0,
-            stored: Vec::new(),
             present: BTreeMap::new(),
             present_before: BTreeMap::new(),
             present_next: BTreeMap::new(),
-            is_unsealed: false,
-            differences: Differences::default(),
         })
     }
 
@@ -130,7 +114,7 @@ impl Series {
     pub fn begin(&mut self) -> Result<Chooser> {
         // What the kernel says now holds from the last checkpoint to this attempt, and for no later one.
         self.present_before = std::mem::take(&mut self.present);
-        if self.is_unsealed {
+        if self.series.is_unsealed() {
             self.start_anew()?;
         }
         let room_bytes = self.options.digest_bytes.min(CHUNKS_MAX * DIGEST_BYTES);
@@ -139,7 +123,7 @@ impl Series {
 
     /// The attempt has become a checkpoint.
     pub fn sealed(&mut self) {
-        self.is_unsealed = false;
+        self.series.sealed();
         self.present = std::mem::take(&mut self.present_next);
     }
 
@@ -167,64 +151,30 @@ impl Series {
             return Ok(Vec::new());
         }
         let bytes = mappings.iter().map(|(draft, _)| draft.mapping.bytes()).sum();
-        if self.is_long(bytes) {
+        if self.series.is_long(bytes) {
             self.start_anew()?;
         }
-        self.is_unsealed = true;
+        self.series.begin();
         let found: Vec<Block> = mappings.iter().flat_map(|(draft, census)| blocks_of(draft, census, &before)).collect();
         let memories: Vec<_> = found.iter().map(|block| BlockMemory { block, source }).collect();
-        self.take(&memories, attempt, written)?;
-        if let Some(address) = self.mismatch(&memories, store)? {
-            log::warn!("the chunk at {address:#x} has the digest of another; all memory is stored again");
+        let live: Vec<Live<'_>> = memories.iter().map(BlockMemory::live).collect();
+        self.take(&live, attempt, written)?;
+        if let Some(Mismatch { region, offset }) = self.series.mismatch(&live, store)? {
+            log::warn!("the chunk at {:#x} has the digest of another; all memory is stored again", region + offset);
             self.start_anew()?;
-            self.is_unsealed = true;
-            self.take(&memories, attempt, written)?;
+            self.series.begin();
+            self.take(&live, attempt, written)?;
         }
         self.present_next = found.into_iter().map(|block| (block.addresses.start, block.present)).collect();
-        self.stored.iter().map(|stored| stored.write_list(attempt)).collect()
-    }
-
-    /// Whether a restart would have to read much that is of no use any more.
-    fn is_long(&self, bytes: u64) -> bool {
-        let later: u64 = self.stored.iter().skip(1).map(|stored| stored.data_bytes).sum();
-        self.stored.len() >= SERIES_MAX || later > bytes
+        self.series.write_lists(attempt)
     }
 
     /// Finds the next difference and writes its pages.
-    fn take(
-        &mut self,
-        memories: &[BlockMemory<'_>],
-        attempt: &mut Attempt,
-        written: &mut dyn FnMut(u64, u64),
-    ) -> Result<()> {
-        let number = self.next;
-        self.next += 1;
-        let live: Vec<Live<'_>> = memories.iter().map(BlockMemory::live).collect();
-        let mut sink = PageSink::new(attempt, written);
-        let taken = match self.engine.difference_of(number, Method::Tree, &live, &mut sink) {
-            Ok(taken) => taken,
-            Err(error) => return Err(sink.failure().map_or(error.into(), Into::into)),
+    fn take(&mut self, live: &[Live<'_>], attempt: &mut Attempt, written: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let find = |engine: &mut Engine, number, sink: &mut PageSink<'_>| {
+            engine.difference_of(number, Method::Tree, live, sink)
         };
-        self.stored.push(sink.finish()?);
-        if let Some(shortage) = &taken.shortage {
-            log::info!("memory is stored by method {:?}: {shortage}", taken.method);
-        }
-        if self.options.verify_matches {
-            self.differences.add(&taken.head, PageList::new())?;
-        }
-        Ok(())
-    }
-
-    /// The address of the first byte that is not as it would be restored, if that is to be found out.
-    fn mismatch(&mut self, memories: &[BlockMemory<'_>], store: &Store) -> Result<Option<u64>> {
-        if !self.options.verify_matches {
-            return Ok(None);
-        }
-        let mismatch = comparison::mismatch(&self.differences, self.next - 1, memories, store)?;
-        if let Some(newest) = self.stored.last() {
-            self.differences.complete(newest.list.clone());
-        }
-        Ok(mismatch)
+        self.series.take(attempt, written, find).map(drop)
     }
 }
 
@@ -248,6 +198,7 @@ fn blocks_of(draft: &Draft, census: &Census, before: &BTreeMap<u64, PageSet>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::differences::Differences;
     use crate::image::Advice;
     use crate::proc::maps::Mapping;
 
@@ -316,7 +267,14 @@ mod tests {
             draft.mapping.end = draft.mapping.start + 32 * PAGE;
             let census = census(32, Some(PageSet::of(page..page + 1)));
             let (job, name, trigger) = ("job".into(), "lab".into(), "command".into());
-            let start = ckpt_store::AttemptStart { job, name, trigger, started_unix_ms: 0, processes: 1 };
+            let start = ckpt_store::AttemptStart {
+                job,
+                name,
+                trigger,
+                started_unix_ms: 0,
+                processes: 1,
+                depth: ckpt_store::Depth::Full,
+            };
             let mut attempt = self.store.begin(start).unwrap();
             let source = PageSource::open(std::process::id() as i32).unwrap();
             self.series.begin().unwrap();

@@ -4,14 +4,15 @@
 //! checkpoints name alike are not read; what has moved, and what `--method tree` has stored, is.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use ckpt_store::PAGE_BYTES;
 
 use super::regions::State;
 use crate::differences::WINDOW_BYTES;
 use crate::error::Result;
-use crate::image::{Allocation, AllocationKind};
-use crate::stored_memory::StoredMemory;
+use crate::image::Allocation;
+use crate::stored_content::StoredContent;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -47,8 +48,8 @@ impl AllocationDiff<'_> {
     }
 }
 
-/// One checkpoint's allocations, and its memory.
-pub type Side<'a> = (&'a [Allocation], &'a StoredMemory<'a>);
+/// One checkpoint's allocations, and their content.
+pub type Side<'a> = (&'a [Allocation], &'a StoredContent<'a>);
 
 /// Compares the allocations of two checkpoints of one job, by number.
 pub fn compare<'a>(a: Side<'a>, b: Side<'a>) -> Result<Vec<AllocationDiff<'a>>> {
@@ -59,65 +60,55 @@ pub fn compare<'a>(a: Side<'a>, b: Side<'a>) -> Result<Vec<AllocationDiff<'a>>> 
         let (Some(of_a), Some(of_b)) = (before, after) else {
             return Ok(AllocationDiff { before, after, bytes_changed: 0, is_compared: true });
         };
-        let is_compared = is_stored(of_a, a.1) && is_stored(of_b, b.1);
+        let is_compared = a.1.why_missing(of_a).is_none() && b.1.why_missing(of_b).is_none();
         let bytes_changed = if is_compared { bytes_changed((of_a, a.1), (of_b, b.1))? } else { 0 };
         Ok(AllocationDiff { before, after, bytes_changed, is_compared })
     });
     compared.collect()
 }
 
-/// Whether the content of an allocation is part of the checkpoint.
-fn is_stored(allocation: &Allocation, memory: &StoredMemory<'_>) -> bool {
-    let end = allocation.address.saturating_add(allocation.bytes);
-    allocation.kind == AllocationKind::Heap && memory.covers(allocation.address..end)
-}
-
 /// How many bytes differ, of those that both have.
 fn bytes_changed(
-    (of_a, a): (&Allocation, &StoredMemory<'_>),
-    (of_b, b): (&Allocation, &StoredMemory<'_>),
+    (of_a, a): (&Allocation, &StoredContent<'_>),
+    (of_b, b): (&Allocation, &StoredContent<'_>),
 ) -> Result<u64> {
     let bytes = of_a.bytes.min(of_b.bytes);
     let mut windows = [Vec::new(), Vec::new()];
     let mut changed = 0;
-    let mut done = 0;
-    while done < bytes {
-        let length = (bytes - done).min(WINDOW_BYTES as u64);
-        let starts = [of_a.address + done, of_b.address + done];
-        for part in parts_to_read(a, b, starts, length)? {
+    for start in (0..bytes).step_by(WINDOW_BYTES) {
+        let window = start..bytes.min(start + WINDOW_BYTES as u64);
+        for part in parts_to_read((of_a, a), (of_b, b), window)? {
             let length = (part.end - part.start) as usize;
             let [old, new] = &mut windows;
             old.resize(length, 0);
             new.resize(length, 0);
-            a.read(starts[0] + part.start, old)?;
-            b.read(starts[1] + part.start, new)?;
+            a.read(of_a, part.start, old)?;
+            b.read(of_b, part.start, new)?;
             changed += old.iter().zip(&*new).filter(|(old, new)| old != new).count() as u64;
         }
-        done += length;
     }
     Ok(changed)
 }
 
-/// The parts of two ranges of `length` bytes that may differ, counted from where they start.
+/// The parts of a window that may differ.
 fn parts_to_read(
-    a: &StoredMemory<'_>,
-    b: &StoredMemory<'_>,
-    starts: [u64; 2],
-    length: u64,
-) -> Result<Vec<std::ops::Range<u64>>> {
-    let [of_a, of_b] = starts;
-    let all = std::iter::once(0..length);
-    if of_a % PAGE != of_b % PAGE {
+    (of_a, a): (&Allocation, &StoredContent<'_>),
+    (of_b, b): (&Allocation, &StoredContent<'_>),
+    window: Range<u64>,
+) -> Result<Vec<Range<u64>>> {
+    let all = std::iter::once(window.clone());
+    if of_a.address % PAGE != of_b.address % PAGE {
         return Ok(all.collect());
     }
-    let (Some(old), Some(new)) = (a.keys(of_a..of_a + length)?, b.keys(of_b..of_b + length)?) else {
+    let (Some(old), Some(new)) = (a.keys(of_a, window.clone())?, b.keys(of_b, window.clone())?) else {
         return Ok(all.collect());
     };
-    let first = of_a / PAGE * PAGE;
+    // Where the first of the pages begins, which may be in front of the allocation.
+    let first = (of_a.address + window.start) / PAGE * PAGE;
     let differing = (0..).zip(old.iter().zip(&new)).filter(|(_, (old, new))| old != new).map(|(page, _)| page);
     let part = |page: u64| {
-        let start = (first + page * PAGE).saturating_sub(of_a);
-        start..(first + (page + 1) * PAGE - of_a).min(length)
+        let start = (first + page * PAGE).saturating_sub(of_a.address);
+        start.max(window.start)..(first + (page + 1) * PAGE - of_a.address).min(window.end)
     };
     Ok(differing.map(part).collect())
 }

@@ -15,8 +15,9 @@ use clap::Args;
 
 use super::{print, print_json, which_checkpoint};
 use crate::error::{Result, exit_code};
-use crate::stored_memory::StoredMemory;
-use crate::{image, location};
+use crate::image::Image;
+use crate::location;
+use crate::stored_content::StoredContent;
 use view::DiffView;
 
 /// Show what changed from one checkpoint to another, by region
@@ -27,6 +28,7 @@ now. A region is changed (pages, protection or what is mapped), resized (it cove
 shrunk, split or joined), only in A, only in B, or the same. Regions that were stored by --method tree are
 not compared, and their pages are not counted. Large allocations of the heap are compared byte by byte, wherever
 they lie and however they are stored; they are matched by their numbers, which only checkpoints of one job share.
+Checkpoints of data (--data) have allocations alone, those of GPUs too; one may be compared with a full one.
 
 Examples:
   ckpt diff ckpt-store 1 2
@@ -55,15 +57,21 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     let attempts = store.attempts()?;
     let sealed = |id| {
         let manifest = store.manifest(which_checkpoint::select(&arguments.dir, &attempts, Some(id), None)?)?;
-        let image = image::decode(id, &manifest.state)?;
+        let image = Image::of(&manifest)?;
         Ok::<_, crate::error::Error>((manifest.row, image))
     };
     let (a, b) = (sealed(arguments.a)?, sealed(arguments.b)?);
-    let same_differences = a.1.differences == b.1.differences;
-    let regions = regions::compare(&a.1.regions, &b.1.regions, same_differences, &|list| Ok(store.page_list(list)?))?;
-    let memories = (StoredMemory::of(&a.1, &store)?, StoredMemory::of(&b.1, &store)?);
+    let regions = match (&a.1, &b.1) {
+        (Image::Process(a), Image::Process(b)) => {
+            let same_differences = a.differences == b.differences;
+            regions::compare(&a.regions, &b.regions, same_differences, &|list| Ok(store.page_list(list)?))?
+        }
+        // Of data there are no regions to compare.
+        _ => Vec::new(),
+    };
+    let contents = (StoredContent::of(&a.1, &store)?, StoredContent::of(&b.1, &store)?);
     let allocations = match a.0.job == b.0.job {
-        true => allocations::compare((&a.1.allocations, &memories.0), (&b.1.allocations, &memories.1))?,
+        true => allocations::compare((a.1.allocations(), &contents.0), (b.1.allocations(), &contents.1))?,
         false => Vec::new(),
     };
     let view = DiffView::new((&a.0, &a.1), (&b.0, &b.1), &regions, &allocations, arguments.all);

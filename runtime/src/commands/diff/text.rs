@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ckpt_store::PAGE_BYTES;
+use ckpt_store::{Depth, PAGE_BYTES};
 
 use super::regions::State;
 use super::view::{AllocationView, CheckpointView, DiffView, RegionView, Totals};
@@ -14,12 +14,17 @@ use crate::units::{self, printable};
 pub fn render(view: &DiffView) -> String {
     let mut text = heading(view);
     text.push('\n');
-    if view.regions.is_empty() {
+    let both_full = view.a.depth == Depth::Full && view.b.depth == Depth::Full;
+    if !both_full {
+        text.push_str("allocations alone can be compared: one of them holds no more\n");
+    } else if view.regions.is_empty() {
         text.push_str("no region differs\n");
     } else {
         text.push_str(&regions(&view.regions).to_string());
     }
-    text.push_str(&totals(&view.totals));
+    if both_full {
+        text.push_str(&totals(&view.totals));
+    }
     text.push_str(&section("Allocations", view.allocations.is_empty(), &allocations(&view.allocations)));
     for (title, threads) in
         [("Threads only in A", &view.threads_only_in_a), ("Threads only in B", &view.threads_only_in_b)]

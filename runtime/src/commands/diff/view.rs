@@ -2,15 +2,15 @@
 //!
 //! Scripts depend on the names. `a` and `b` are the checkpoints in the order of the command line.
 
-use ckpt_store::AttemptRow;
+use ckpt_store::{AttemptRow, Depth};
 use serde::Serialize;
 
 use super::allocations::AllocationDiff;
 use super::regions::{RegionDiff, State};
-use crate::commands::show::allocations::code_of_regions;
+use crate::commands::show::allocations::code_of;
 use crate::commands::show::call_site::{CallSite, CallSites};
 use crate::commands::show::view::{DescriptorView, ThreadView, descriptors, kind, lossy, protection, threads};
-use crate::image::{Allocation, ProcessImage, Region};
+use crate::image::{Allocation, Image, Region};
 
 /// Everything that differs.
 #[derive(Serialize)]
@@ -39,6 +39,8 @@ pub struct CheckpointView {
     pub job: String,
     pub name: String,
     pub sealed_unix_s: Option<u64>,
+    /// full, or data.
+    pub depth: Depth,
 }
 
 /// A region. What belongs to one checkpoint is null where it has nothing there.
@@ -100,13 +102,20 @@ pub struct Totals {
 impl DiffView {
     /// The view of two checkpoints and the comparison of their regions; `all` keeps the regions that are the same.
     pub fn new(
-        (a_row, a): (&AttemptRow, &ProcessImage),
-        (b_row, b): (&AttemptRow, &ProcessImage),
+        (a_row, a): (&AttemptRow, &Image),
+        (b_row, b): (&AttemptRow, &Image),
         regions: &[RegionDiff<'_>],
         allocations: &[AllocationDiff<'_>],
         all: bool,
     ) -> DiffView {
-        let mut sites = [CallSites::new(code_of_regions(&a.regions)), CallSites::new(code_of_regions(&b.regions))];
+        let mut sites = [CallSites::new(code_of(a)), CallSites::new(code_of(b))];
+        // A checkpoint of data says nothing of threads and descriptors: then there is nothing to compare.
+        let both = match (a, b) {
+            (Image::Process(a), Image::Process(b)) => Some((a, b)),
+            _ => None,
+        };
+        let threads = both.map_or_else(Default::default, |(a, b)| (threads(a), threads(b)));
+        let descriptors = both.map_or_else(Default::default, |(a, b)| (descriptors(a), descriptors(b)));
         let allocations = allocations.iter().filter(|diff| all || diff.state() != State::Same);
         let shown = regions.iter().filter(|diff| all || diff.state() != State::Same);
         DiffView {
@@ -116,17 +125,23 @@ impl DiffView {
             regions: shown.map(RegionView::of).collect(),
             totals: Totals::of(regions),
             allocations: allocations.map(|diff| AllocationView::of(diff, &mut sites)).collect(),
-            threads_only_in_a: only_in(threads(a), &threads(b), |thread| thread.tid),
-            threads_only_in_b: only_in(threads(b), &threads(a), |thread| thread.tid),
-            descriptors_only_in_a: only_in(descriptors(a), &descriptors(b), identity),
-            descriptors_only_in_b: only_in(descriptors(b), &descriptors(a), identity),
+            threads_only_in_a: only_in(&threads.0, &threads.1, |thread| thread.tid),
+            threads_only_in_b: only_in(&threads.1, &threads.0, |thread| thread.tid),
+            descriptors_only_in_a: only_in(&descriptors.0, &descriptors.1, identity),
+            descriptors_only_in_b: only_in(&descriptors.1, &descriptors.0, identity),
         }
     }
 }
 
 impl CheckpointView {
     fn of(row: &AttemptRow) -> CheckpointView {
-        CheckpointView { id: row.id, job: row.job.clone(), name: row.name.clone(), sealed_unix_s: row.sealed_unix_s }
+        CheckpointView {
+            id: row.id,
+            job: row.job.clone(),
+            name: row.name.clone(),
+            sealed_unix_s: row.sealed_unix_s,
+            depth: row.depth,
+        }
     }
 }
 
@@ -196,7 +211,7 @@ fn identity(descriptor: &DescriptorView) -> (i32, &'static str, String) {
 }
 
 /// What `these` have and `those` do not, by `identity`.
-fn only_in<T, I: Ord>(these: Vec<T>, those: &[T], identity: impl Fn(&T) -> I) -> Vec<T> {
+fn only_in<T: Clone, I: Ord>(these: &[T], those: &[T], identity: impl Fn(&T) -> I) -> Vec<T> {
     let there: std::collections::BTreeSet<I> = those.iter().map(&identity).collect();
-    these.into_iter().filter(|one| !there.contains(&identity(one))).collect()
+    these.iter().filter(|one| !there.contains(&identity(one))).cloned().collect()
 }

@@ -13,8 +13,9 @@ use super::progress_bar::{Progress, Unit};
 use super::which_checkpoint;
 use crate::differences::WINDOW_BYTES;
 use crate::error::{Error, Result, exit_code};
-use crate::stored_memory::StoredMemory;
-use crate::{image, location};
+use crate::image::Image;
+use crate::location;
+use crate::stored_content::StoredContent;
 use named::Extent;
 
 /// Write the content of a region of a checkpoint, a mapping or an allocation, to a file
@@ -47,26 +48,26 @@ pub struct Arguments {
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     let store = location::open(&arguments.dir)?;
     let id = which_checkpoint::select(&arguments.dir, &store.attempts()?, Some(arguments.id), None)?;
-    let image = image::decode(id, &store.manifest(id)?.state)?;
-    let extent = named::find(&image.allocations, &image.regions, &arguments.region)?;
-    let memory = StoredMemory::of(&image, &store)?;
+    let image = Image::of(&store.manifest(id)?)?;
+    let content = StoredContent::of(&image, &store)?;
+    let extent = named::find(&image, &content, &arguments.region)?;
     let is_array = arguments.output.extension().is_some_and(|extension| extension == "npy");
-    let head = if is_array { npy::head(&arguments.dtype, extent.bytes)? } else { Vec::new() };
+    let head = if is_array { npy::head(&arguments.dtype, extent.bytes())? } else { Vec::new() };
     if arguments.output == Path::new("-") {
-        write(&mut std::io::stdout().lock(), &head, &extent, &memory, &arguments.output)?;
+        write(&mut std::io::stdout().lock(), &head, &extent, &content, &arguments.output)?;
     } else {
-        write_file(&arguments.output, &head, &extent, &memory)?;
+        write_file(&arguments.output, &head, &extent, &content)?;
     }
     Ok(exit_code::DONE)
 }
 
 /// Writes a file that is there whole or not at all.
-fn write_file(path: &Path, head: &[u8], extent: &Extent, memory: &StoredMemory<'_>) -> Result<()> {
+fn write_file(path: &Path, head: &[u8], extent: &Extent, content: &StoredContent<'_>) -> Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".ckpt-partial");
     let partial = path.with_file_name(name);
     let file = File::create(&partial).map_err(|source| Error::io("create", &partial, source))?;
-    let written = write(&mut BufWriter::new(&file), head, extent, memory, &partial)
+    let written = write(&mut BufWriter::new(&file), head, extent, content, &partial)
         .and_then(|()| file.sync_all().map_err(|source| Error::io("sync", &partial, source)))
         .and_then(|()| std::fs::rename(&partial, path).map_err(|source| Error::io("rename to", path, source)));
     if written.is_err() {
@@ -76,18 +77,18 @@ fn write_file(path: &Path, head: &[u8], extent: &Extent, memory: &StoredMemory<'
     written
 }
 
-fn write(to: &mut dyn Write, head: &[u8], extent: &Extent, memory: &StoredMemory<'_>, path: &Path) -> Result<()> {
+fn write(to: &mut dyn Write, head: &[u8], extent: &Extent, content: &StoredContent<'_>, path: &Path) -> Result<()> {
     let failed = |source| Error::io("write", path, source);
     let mut bar = Progress::start();
     let mut window = vec![0; WINDOW_BYTES];
     to.write_all(head).map_err(failed)?;
     let mut done = 0;
-    while done < extent.bytes {
-        let part = &mut window[..(extent.bytes - done).min(WINDOW_BYTES as u64) as usize];
-        memory.read(extent.address + done, part)?;
+    while done < extent.bytes() {
+        let part = &mut window[..(extent.bytes() - done).min(WINDOW_BYTES as u64) as usize];
+        extent.read(content, done, part)?;
         to.write_all(part).map_err(failed)?;
         done += part.len() as u64;
-        bar.update("extracting", done, extent.bytes, Unit::Bytes);
+        bar.update("extracting", done, extent.bytes(), Unit::Bytes);
     }
     bar.end();
     to.flush().map_err(failed)

@@ -1,48 +1,83 @@
 //! Which region a person means.
 
 use crate::error::{Error, Result};
-use crate::image::{Allocation, AllocationKind, Region};
+use crate::image::{Allocation, Image, Region};
+use crate::stored_content::StoredContent;
 
-/// A range of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
-    /// First address.
-    pub address: u64,
-    /// Bytes.
-    pub bytes: u64,
+/// What a name means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// An allocation.
+    Allocation(Allocation),
+    /// A mapping: its first address, and its bytes.
+    Mapping(u64, u64),
 }
 
-/// What `name` means among these: the id of an allocation, m and the id of a mapping, or an address with 0x.
+impl Extent {
+    /// How many bytes it has.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Extent::Allocation(allocation) => allocation.bytes,
+            Extent::Mapping(_, bytes) => *bytes,
+        }
+    }
+
+    /// Fills `to` with its bytes, from an offset on.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn read(&self, content: &StoredContent<'_>, offset: u64, to: &mut [u8]) -> Result<()> {
+        match (self, content) {
+            (Extent::Allocation(allocation), content) => content.read(allocation, offset, to),
+            (Extent::Mapping(address, _), StoredContent::Memory(memory)) => memory.read(address + offset, to),
+            (Extent::Mapping(address, _), StoredContent::Data(_)) => {
+                Err(Error::Usage(format!("{address:#x}: a checkpoint of data has no mappings")))
+            }
+        }
+    }
+}
+
+/// What `name` means in this image: the id of an allocation, m and the id of a mapping, or an address with 0x.
 ///
 /// # Errors
 /// When there is none, or its content is not in the checkpoint.
-pub fn find(allocations: &[Allocation], regions: &[Region], name: &str) -> Result<Extent> {
+pub fn find(image: &Image, content: &StoredContent<'_>, name: &str) -> Result<Extent> {
+    let found = named(image.allocations(), regions_of(image), name)?;
+    if let Extent::Allocation(allocation) = &found
+        && let Some(why) = content.why_missing(allocation)
+    {
+        let advice = "`ckpt show --json` says of each allocation whether its content is there";
+        return Err(Error::unsupported(format!("--region {name}"), why, advice));
+    }
+    Ok(found)
+}
+
+fn regions_of(image: &Image) -> &[Region] {
+    match image {
+        Image::Process(image) => &image.regions,
+        Image::Data(_) => &[],
+    }
+}
+
+fn named(allocations: &[Allocation], regions: &[Region], name: &str) -> Result<Extent> {
     let none = || {
         let message = format!("--region {name}: the checkpoint has no such region; ckpt show --json lists them");
         Error::Usage(message)
     };
-    let allocation = |allocation: &Allocation| match allocation.kind {
-        AllocationKind::Heap => Ok(Extent { address: allocation.address, bytes: allocation.bytes }),
-        AllocationKind::Cuda(..) => Err(Error::unsupported(
-            format!("--region {name}, memory of the CUDA driver"),
-            "its content is not in a checkpoint of this kind",
-            "extract memory of the host",
-        )),
-    };
-    let mapping = |region: &Region| Extent { address: region.address, bytes: region.bytes };
+    let allocation = |found: &Allocation| Extent::Allocation(*found);
+    let mapping = |region: &Region| Extent::Mapping(region.address, region.bytes);
     if let Some(address) = name.strip_prefix("0x") {
         let address = u64::from_str_radix(address, 16).map_err(|_| none())?;
-        return match allocations.iter().find(|allocation| allocation.address == address) {
-            Some(found) => allocation(found),
-            None => regions.iter().find(|region| region.address == address).map(mapping).ok_or_else(none),
-        };
+        let of_mapping = || regions.iter().find(|region| region.address == address).map(mapping);
+        let of_allocation = allocations.iter().find(|allocation| allocation.address == address).map(allocation);
+        return of_allocation.or_else(of_mapping).ok_or_else(none);
     }
     if let Some(index) = name.strip_prefix('m') {
         let index: usize = index.parse().map_err(|_| none())?;
         return regions.get(index).map(mapping).ok_or_else(none);
     }
     let id: u64 = name.parse().map_err(|_| none())?;
-    allocations.iter().find(|allocation| allocation.id == id).ok_or_else(none).and_then(allocation)
+    allocations.iter().find(|allocation| allocation.id == id).map(allocation).ok_or_else(none)
 }
 
 #[cfg(test)]
@@ -51,13 +86,20 @@ mod tests {
     use ckpt_store::{PageList, Store};
 
     use crate::error::exit_code;
-    use crate::image::{Advice, Backing};
+    use crate::image::{Advice, AllocationKind, Backing};
 
     fn region(address: u64, bytes: u64) -> Region {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::create_or_open(&dir.path().join("store")).unwrap();
         let (job, name, trigger) = ("job".into(), "lab".into(), "command".into());
-        let start = ckpt_store::AttemptStart { job, name, trigger, started_unix_ms: 0, processes: 1 };
+        let start = ckpt_store::AttemptStart {
+            job,
+            name,
+            trigger,
+            started_unix_ms: 0,
+            processes: 1,
+            depth: ckpt_store::Depth::Full,
+        };
         let pages = store.begin(start).unwrap().write_page_list(&PageList::new()).unwrap();
         Region {
             address,
@@ -82,20 +124,17 @@ mod tests {
             allocation(7, address, AllocationKind::Heap),
             allocation(8, 0x30_0000, AllocationKind::Cuda(1, 0)),
         ];
-        let find = |name: &str| find(&allocations, &regions, name);
+        let find = |name: &str| named(&allocations, &regions, name);
         let found = |name: &str| find(name).unwrap();
-        assert_eq!(found("1"), Extent { address: address + 16, bytes: 99 });
-        assert_eq!(found(&format!("{:#x}", address + 16)), Extent { address: address + 16, bytes: 99 });
-        assert_eq!(
-            found(&format!("{address:#x}")),
-            Extent { address, bytes: 99 },
-            "an allocation goes before a mapping"
-        );
-        assert_eq!(found("m1"), Extent { address, bytes });
-        assert_eq!(found("0x1000"), Extent { address: 0x1000, bytes: 0x1000 });
+        assert_eq!(found("1"), Extent::Allocation(allocations[0]));
+        assert_eq!(found(&format!("{:#x}", address + 16)), Extent::Allocation(allocations[0]));
+        let here = format!("{address:#x}");
+        assert_eq!(found(&here), Extent::Allocation(allocations[1]), "an allocation goes before a mapping");
+        assert_eq!(found("m1"), Extent::Mapping(address, bytes));
+        assert_eq!(found("0x1000"), Extent::Mapping(0x1000, 0x1000));
+        assert_eq!(found("8").bytes(), 99);
         for name in ["2", "m99", "0x1", "x", "m", "0x", "-1", ""] {
             assert_eq!(find(name).unwrap_err().exit_code(), exit_code::USAGE, "{name}");
         }
-        assert_eq!(find("8").unwrap_err().exit_code(), exit_code::UNSUPPORTED);
     }
 }

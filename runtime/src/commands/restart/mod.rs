@@ -83,7 +83,7 @@ fn rebuild_selected(arguments: &Arguments) -> Result<Rebuilt> {
     let trust = StoreOptions { trust_owner: arguments.trust_owner, ..StoreOptions::default() };
     let store = location.open(&trust)?;
     let dir = &arguments.dir;
-    let id = which_checkpoint::select(dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
+    let id = which_checkpoint::to_restart(dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
     log::info!("restarting checkpoint {id} of {}", dir.display());
     let options = RestoreOptions { store_dir, force: arguments.force };
     rebuild_with_progress(&store, id, &options)

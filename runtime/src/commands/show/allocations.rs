@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::call_site::{CallSite, CallSites, Code};
 use crate::commands::table::{Align, Table};
-use crate::image::{Allocation, AllocationKind, Backing, Region};
+use crate::image::{Allocation, AllocationKind, Backing, CodeMapping, Image, Region};
 use crate::proc::maps::Mapping;
 use crate::units;
 
@@ -25,10 +25,16 @@ pub struct AllocationView {
     /// Where its memory is: `host`, `pinned`, `registered`, `managed`, `device 0`; or what else it is: see [`kind`].
     pub kind: String,
     pub call_site: CallSite,
+    /// Why its content is not in the checkpoint; null where it is, and for a running program.
+    pub left_out: Option<String>,
 }
 
-/// The views of `allocations`, in the same order.
-pub fn views(allocations: &[Allocation], code: Vec<Code>) -> Vec<AllocationView> {
+/// The views of `allocations`, in the same order; `why_missing` says of each why its content is not there, if it is not.
+pub fn views(
+    allocations: &[Allocation],
+    code: Vec<Code>,
+    why_missing: impl Fn(&Allocation) -> Option<String>,
+) -> Vec<AllocationView> {
     let mut call_sites = CallSites::new(code);
     let view = |allocation: &Allocation| AllocationView {
         id: allocation.id,
@@ -36,6 +42,7 @@ pub fn views(allocations: &[Allocation], code: Vec<Code>) -> Vec<AllocationView>
         bytes: allocation.bytes,
         kind: kind(allocation.kind),
         call_site: call_sites.name(allocation.call_site),
+        left_out: why_missing(allocation),
     };
     allocations.iter().map(view).collect()
 }
@@ -87,7 +94,7 @@ pub fn code_of_mappings(mappings: &[Mapping]) -> Vec<Code> {
 }
 
 /// The code of a checkpoint.
-pub fn code_of_regions(regions: &[Region]) -> Vec<Code> {
+fn code_of_regions(regions: &[Region]) -> Vec<Code> {
     let code = regions.iter().filter_map(|region| match &region.backing {
         Backing::PrivateFile(file) if region.protection & libc::PROT_EXEC != 0 => Some(Code {
             start: region.address,
@@ -102,6 +109,22 @@ pub fn code_of_regions(regions: &[Region]) -> Vec<Code> {
     code.collect()
 }
 
+/// The code of a checkpoint's program.
+pub fn code_of(image: &Image) -> Vec<Code> {
+    let of_mapping = |code: &CodeMapping| Code {
+        start: code.address,
+        end: code.address.saturating_add(code.bytes),
+        path: code.path.clone(),
+        offset: code.offset,
+        inode: code.inode,
+        size: code.size,
+    };
+    match image {
+        Image::Process(image) => code_of_regions(&image.regions),
+        Image::Data(image) => image.code.iter().map(of_mapping).collect(),
+    }
+}
+
 /// The largest ones for people.
 pub fn render(allocations: &[AllocationView]) -> String {
     let mut largest: Vec<&AllocationView> = allocations.iter().collect();
@@ -112,6 +135,7 @@ pub fn render(allocations: &[AllocationView]) -> String {
         ("size", Align::Right),
         ("kind", Align::Left),
         ("asked for by", Align::Left),
+        ("", Align::Left),
     ]);
     for allocation in largest.iter().take(ROWS_MAX) {
         table.row([
@@ -120,6 +144,7 @@ pub fn render(allocations: &[AllocationView]) -> String {
             units::bytes(allocation.bytes),
             allocation.kind.clone(),
             allocation.call_site.text(),
+            allocation.left_out.as_ref().map(|why| format!("not stored: {why}")).unwrap_or_default(),
         ]);
     }
     let mut text = table.to_string();

@@ -34,7 +34,9 @@ impl LiveView {
             pid,
             name: lossy(ckpt_wire::text(&control.name)),
             executable: lossy(&task::link(pid, "exe")?),
-            allocations: allocations::views(&found.known, allocations::code_of_mappings(&maps::outline(pid)?)),
+            allocations: allocations::views(&found.known, allocations::code_of_mappings(&maps::outline(pid)?), |_| {
+                None
+            }),
             unrecorded: found.lost,
             unknown_entry_points: found.unknown_entry_points,
         })

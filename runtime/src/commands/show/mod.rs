@@ -13,7 +13,8 @@ use clap::Args;
 
 use super::{print, print_json, which_checkpoint};
 use crate::error::{Result, exit_code};
-use crate::{image, location};
+use crate::image::Image;
+use crate::location;
 use live::LiveView;
 use view::CheckpointView;
 
@@ -56,7 +57,7 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     let store = location::open(&arguments.dir)?;
     let id = which_checkpoint::select(&arguments.dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
     let manifest = store.manifest(id)?;
-    let image = image::decode(id, &manifest.state)?;
+    let image = Image::of(&manifest)?;
     let view = CheckpointView::new(&manifest.row, &image, store.digest());
     if arguments.json {
         print_json(&view)?

@@ -2,24 +2,29 @@
 
 use std::fmt::Write;
 
+use ckpt_store::Depth;
+
 use super::allocations;
 use super::view::{BytesView, CheckpointView};
 use crate::commands::table::{Align, Table};
+use crate::image::Moved;
 use crate::units::{self, printable};
 
 /// The whole answer.
 pub fn render(view: &CheckpointView) -> String {
     let mut text = String::new();
+    let full = |title, content| (view.depth == Depth::Full).then_some((title, content));
     let sections = [
-        ("", heading(view)),
-        ("\nProcesses\n", processes(view)),
-        ("\nThreads\n", threads(view).to_string()),
-        ("\nRegions\n", regions(view).to_string()),
-        ("\nAllocations\n", allocations::render(&view.allocations)),
-        ("\nDescriptors\n", descriptors(view).to_string()),
-        ("\nWhere the bytes went\n", bytes(&view.bytes)),
+        Some(("", heading(view))),
+        Some(("\nProcesses\n", processes(view))),
+        full("\nThreads\n", threads(view).to_string()),
+        full("\nRegions\n", regions(view).to_string()),
+        Some(("\nAllocations\n", allocations::render(&view.allocations))),
+        full("\nDescriptors\n", descriptors(view).to_string()),
+        Some(("\nWhere the bytes went\n", bytes(&view.bytes))),
+        view.moved.map(|moved| ("\nWhat was moved\n", self::moved(&moved))),
     ];
-    for (title, content) in sections {
+    for (title, content) in sections.into_iter().flatten() {
         text.push_str(title);
         text.push_str(&content);
     }
@@ -38,11 +43,14 @@ fn heading(view: &CheckpointView) -> String {
         units::bytes(view.memory_bytes),
         units::bytes(view.new_bytes)
     );
+    if view.depth == Depth::Data {
+        text.push_str("depth     data: what the program had allocated; it cannot be restarted from this\n");
+    }
     let (stop, total) = (units::milliseconds(view.stop_ms), units::milliseconds(view.total_ms));
     let _ = writeln!(text, "stopped   {stop} ms, {total} ms in all");
     let _ = writeln!(text, "digest    {}", view.digest);
     if view.differences > 0 {
-        let _ = writeln!(text, "tree      the regions stored so need {} differences", view.differences);
+        let _ = writeln!(text, "tree      what is stored so needs {} differences", view.differences);
     }
     let host = &view.host;
     let _ = writeln!(text, "host      Linux {}, {}, ckpt {}", host.kernel_release, host.processor, host.ckpt_version);
@@ -53,14 +61,16 @@ fn processes(view: &CheckpointView) -> String {
     let mut text = String::new();
     for process in &view.processes {
         let line = process.command_line.join(" ");
-        let _ = writeln!(
-            text,
-            "pid       {} (uid {}, gid {}, {} threads)",
-            process.pid, process.uid, process.gid, process.threads
-        );
+        let _ = write!(text, "pid       {}", process.pid);
+        if let (Some(uid), Some(gid), Some(threads)) = (process.uid, process.gid, process.threads) {
+            let _ = write!(text, " (uid {uid}, gid {gid}, {threads} threads)");
+        }
+        text.push('\n');
         let _ = writeln!(text, "file      {}", printable(&process.executable));
         let _ = writeln!(text, "command   {}", printable(&line));
-        let _ = writeln!(text, "cwd       {}", printable(&process.cwd));
+        if let Some(cwd) = &process.cwd {
+            let _ = writeln!(text, "cwd       {}", printable(cwd));
+        }
     }
     text
 }
@@ -117,14 +127,27 @@ fn descriptors(view: &CheckpointView) -> Table {
     table
 }
 
+fn moved(moved: &Moved) -> String {
+    rows(&[
+        ("host", moved.host_bytes, "were read of the program's memory"),
+        ("device to host", moved.device_to_host_bytes, "crossed the bus"),
+        ("host to device", moved.host_to_device_bytes, "crossed the bus"),
+        ("within devices", moved.within_device_bytes, "were copied there"),
+    ])
+}
+
 fn bytes(bytes: &BytesView) -> String {
-    let mut table = Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
-    for (name, count, meaning) in [
+    rows(&[
         ("zero", bytes.zero, "cost nothing"),
         ("duplicate", bytes.duplicate, "were in the store already"),
         ("new", bytes.new, "were written"),
         ("compressed", bytes.compressed, "is what the new ones take"),
-    ] {
+    ])
+}
+
+fn rows(rows: &[(&str, u64, &str)]) -> String {
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
+    for &(name, count, meaning) in rows {
         table.row([name.to_owned(), units::bytes(count), meaning.to_owned()]);
     }
     // The table has no headings.

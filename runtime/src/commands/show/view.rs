@@ -3,12 +3,14 @@
 //! Scripts depend on the names. Text from the program (paths, names, arguments) need not be UTF-8; what is not
 //! becomes U+FFFD.
 
-use ckpt_store::{AttemptRow, Digest};
+use ckpt_store::{AttemptRow, Depth, Digest};
 use serde::Serialize;
 
 use super::allocations::{self, AllocationView};
 use super::names;
-use crate::image::{Backing, FileKind, OpenFile, ProcessImage, Region, ThreadImage};
+use crate::image::{
+    Allocation, AllocationKind, Backing, FileKind, Image, Moved, OpenFile, ProcessImage, Region, ThreadImage,
+};
 
 /// Everything about a checkpoint.
 #[derive(Serialize)]
@@ -17,6 +19,8 @@ pub struct CheckpointView {
     pub job: String,
     pub name: String,
     pub trigger: String,
+    /// full, or data.
+    pub depth: Depth,
     pub sealed_unix_s: Option<u64>,
     pub memory_bytes: u64,
     pub new_bytes: u64,
@@ -31,11 +35,13 @@ pub struct CheckpointView {
     pub regions: Vec<RegionView>,
     /// How many differences the regions of method `tree` need: those of this checkpoint and of earlier ones.
     pub differences: usize,
-    /// Large allocations of the heap.
+    /// Large allocations of the heap, and all of GPUs.
     pub allocations: Vec<AllocationView>,
     pub descriptors: Vec<DescriptorView>,
     /// Where the bytes went.
     pub bytes: BytesView,
+    /// What had to be moved for a checkpoint of data, in bytes.
+    pub moved: Option<Moved>,
 }
 
 /// A host.
@@ -53,14 +59,15 @@ pub struct ProcessView {
     pub executable: String,
     /// The arguments.
     pub command_line: Vec<String>,
-    pub cwd: String,
-    pub threads: usize,
-    pub uid: u32,
-    pub gid: u32,
+    /// What follows is null in a checkpoint of data.
+    pub cwd: Option<String>,
+    pub threads: Option<usize>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
 }
 
 /// A thread.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 pub struct ThreadView {
     pub pid: i32,
     pub tid: i32,
@@ -87,7 +94,7 @@ pub struct RegionView {
 }
 
 /// An entry of the descriptor table.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 pub struct DescriptorView {
     pub number: i32,
     pub kind: &'static str,
@@ -109,13 +116,18 @@ pub struct BytesView {
 
 impl CheckpointView {
     /// The view of a checkpoint's row and image, in a store of this digest.
-    pub fn new(row: &AttemptRow, image: &ProcessImage, digest: Digest) -> CheckpointView {
+    pub fn new(row: &AttemptRow, image: &Image, digest: Digest) -> CheckpointView {
         let written = row.written;
+        let (host, whole, data) = match image {
+            Image::Process(image) => (&image.host, Some(image), None),
+            Image::Data(image) => (&image.host, None, Some(image)),
+        };
         CheckpointView {
             id: row.id,
             job: row.job.clone(),
             name: row.name.clone(),
             trigger: row.trigger.clone(),
+            depth: row.depth,
             sealed_unix_s: row.sealed_unix_s,
             memory_bytes: row.memory_bytes,
             new_bytes: row.new_bytes,
@@ -123,37 +135,58 @@ impl CheckpointView {
             total_ms: row.total_ms,
             digest: digest.name(),
             host: HostView {
-                kernel_release: image.host.kernel_release.clone(),
-                processor: image.host.processor.clone(),
-                ckpt_version: image.host.ckpt_version.clone(),
+                kernel_release: host.kernel_release.clone(),
+                processor: host.processor.clone(),
+                ckpt_version: host.ckpt_version.clone(),
             },
             processes: vec![process(image)],
-            threads: threads(image),
-            regions: image.regions.iter().enumerate().map(|(id, region)| region_view(id, region)).collect(),
-            differences: image.differences.len(),
-            allocations: allocations::views(&image.allocations, allocations::code_of_regions(&image.regions)),
-            descriptors: descriptors(image),
+            threads: whole.map(|image| threads(image)).unwrap_or_default(),
+            regions: whole.map(|image| regions(image)).unwrap_or_default(),
+            differences: match image {
+                Image::Process(image) => image.differences.len(),
+                Image::Data(image) => image.series.iter().map(Vec::len).sum(),
+            },
+            allocations: allocations::views(image.allocations(), allocations::code_of(image), |it| left_out(image, it)),
+            descriptors: whole.map(|image| descriptors(image)).unwrap_or_default(),
             bytes: BytesView {
                 zero: written.zero_bytes,
                 duplicate: written.duplicate_bytes,
                 new: written.new_bytes,
                 compressed: written.compressed_bytes,
             },
+            moved: data.map(|data| data.moved),
         }
     }
 }
 
-fn process(image: &ProcessImage) -> ProcessView {
-    let line = image.command_line.strip_suffix(&[0]).unwrap_or(&image.command_line);
-    ProcessView {
-        pid: image.pid,
-        executable: lossy(&image.executable),
-        command_line: line.split(|&byte| byte == 0).map(lossy).collect(),
-        cwd: lossy(&image.working_directory),
-        threads: image.threads.len(),
-        uid: image.uids[0],
-        gid: image.gids[0],
+/// Why the content of an allocation is not in the checkpoint, if it is not.
+fn left_out(image: &Image, allocation: &Allocation) -> Option<String> {
+    match image {
+        Image::Process(_) if allocation.kind == AllocationKind::Heap => None,
+        Image::Process(_) => Some("in checkpoints of data (--data)".to_owned()),
+        Image::Data(image) => image.left_out.iter().find(|it| it.id == allocation.id).map(|it| it.why.clone()),
     }
+}
+
+fn process(image: &Image) -> ProcessView {
+    let (pid, executable, command_line, whole) = match image {
+        Image::Process(image) => (image.pid, &image.executable, &image.command_line, Some(image)),
+        Image::Data(image) => (image.pid, &image.executable, &image.command_line, None),
+    };
+    let line = command_line.strip_suffix(&[0]).unwrap_or(command_line);
+    ProcessView {
+        pid,
+        executable: lossy(executable),
+        command_line: line.split(|&byte| byte == 0).map(lossy).collect(),
+        cwd: whole.map(|image| lossy(&image.working_directory)),
+        threads: whole.map(|image| image.threads.len()),
+        uid: whole.map(|image| image.uids[0]),
+        gid: whole.map(|image| image.gids[0]),
+    }
+}
+
+fn regions(image: &ProcessImage) -> Vec<RegionView> {
+    image.regions.iter().enumerate().map(|(id, region)| region_view(id, region)).collect()
 }
 
 /// The threads of an image.

@@ -196,6 +196,7 @@ mod tests {
             trigger: "test".into(),
             started_unix_ms: 0,
             processes: 1,
+            depth: ckpt_store::Depth::Full,
         };
         let mut attempt = store.begin(start).unwrap();
         let mut list = PageList::new();

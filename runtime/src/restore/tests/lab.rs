@@ -153,6 +153,7 @@ impl Lab {
             trigger: "test".into(),
             started_unix_ms: 0,
             processes: 1,
+            depth: ckpt_store::Depth::Full,
         };
         let mut attempt = self.store.begin(start).unwrap();
         let image = build(self, &mut |content| {

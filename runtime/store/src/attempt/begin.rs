@@ -28,6 +28,7 @@ pub(crate) fn begin_copy(shared: &Arc<Shared>, trigger: &str) -> Result<Attempt>
         trigger: trigger.into(),
         started_unix_ms: since_1970.as_millis() as u64,
         processes: 0,
+        depth: crate::Depth::Full,
     };
     begin_as(shared, start, Sharing::WithItself)
 }

@@ -5,6 +5,17 @@ use serde::{Deserialize, Serialize};
 /// The reason in the row of an attempt whose writer ended without finishing it.
 pub(crate) const WRITER_GONE: &str = "the agent ended before the checkpoint was sealed";
 
+/// How much of a program a checkpoint has.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum Depth {
+    /// All of it: it can be restarted.
+    #[default]
+    Full,
+    /// What is in its memory.
+    Data,
+}
+
 /// What a caller says when it begins an attempt.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct AttemptStart {
@@ -18,6 +29,8 @@ pub struct AttemptStart {
     pub started_unix_ms: u64,
     /// Processes in the job.
     pub processes: u32,
+    /// How much of them.
+    pub depth: Depth,
 }
 
 /// What a caller says when it seals an attempt.
@@ -75,6 +88,9 @@ pub struct AttemptRow {
     pub sealed_unix_s: Option<u64>,
     /// See [`AttemptEnd::processes`].
     pub processes: u32,
+    /// See [`AttemptStart::depth`].
+    #[serde(default)]
+    pub depth: Depth,
     /// See [`AttemptEnd::memory_bytes`].
     pub memory_bytes: u64,
     /// Bytes this attempt added to the store's files.
@@ -94,7 +110,7 @@ pub struct AttemptRow {
 impl AttemptRow {
     /// The row of an attempt that begins.
     pub(crate) fn begun(id: u64, start: AttemptStart) -> Self {
-        let AttemptStart { job, name, trigger, started_unix_ms, processes } = start;
+        let AttemptStart { job, name, trigger, started_unix_ms, processes, depth } = start;
         Self {
             id,
             job,
@@ -103,6 +119,7 @@ impl AttemptRow {
             started_unix_ms,
             sealed_unix_s: None,
             processes,
+            depth,
             memory_bytes: 0,
             new_bytes: 0,
             stop_ms: 0.0,
@@ -131,6 +148,7 @@ impl AttemptRow {
             trigger: String::new(),
             started_unix_ms: 0,
             processes: 0,
+            depth: crate::Depth::Full,
         };
         Self { state: AttemptState::Failed, reason, ..Self::begun(id, nothing) }
     }

@@ -51,7 +51,7 @@ pub fn small_store() -> Result<FileMap> {
 /// What an attempt of `job` begins with.
 pub(super) fn start(job: &str) -> AttemptStart {
     let (job, name) = (job.into(), "small".into());
-    AttemptStart { job, name, trigger: "test".into(), started_unix_ms: 1, processes: 1 }
+    AttemptStart { job, name, trigger: "test".into(), started_unix_ms: 1, processes: 1, depth: crate::Depth::Full }
 }
 
 /// What an attempt ends with.

@@ -51,6 +51,7 @@ impl Store {
             trigger: row.trigger,
             started_unix_ms: row.started_unix_ms,
             processes: row.processes,
+            depth: row.depth,
         })?;
         for root in &contents.roots {
             let list = self.page_list(root)?;

@@ -10,6 +10,7 @@ pub fn start(job: &str) -> AttemptStart {
         trigger: "test".into(),
         started_unix_ms: 1,
         processes: 2,
+        depth: ckpt_store::Depth::Full,
     }
 }
 

@@ -35,7 +35,7 @@ pub struct Reclaimed {
 }
 
 impl Store {
-    /// Drops all but the newest `keep` checkpoints (at least 1) of each job, or of one job (its id or its name), with
+    /// Drops all but the newest `keep` checkpoints (at least 1) of each job and depth, or of one job (its id or its name), with
     /// the records of older failed attempts, and gives back the space that nobody needs any more.
     ///
     /// # Errors

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{
-    AttemptRow, AttemptState, Result,
+    AttemptRow, AttemptState, Depth, Result,
     attempt::begin::Found,
     fault,
     files::{Kind, MANIFESTS},
     store::{Shared, Store},
 };
 
-/// All but the newest `keep` checkpoints of each job, or of `job`, oldest first. One with a damaged row is nobody's.
+/// All but the newest `keep` checkpoints of each job and depth, or of `job`, oldest first: many checkpoints of data must not
+/// drive out the one that can be restarted. One with a damaged row is nobody's.
 pub(super) fn choose(store: &Store, keep: usize, job: Option<&str>) -> Result<Vec<AttemptRow>> {
     let mut chosen: Vec<AttemptRow> = Vec::new();
     for (_, rows) in sealed_by_job(store, job)? {
@@ -21,12 +22,12 @@ pub(super) fn choose(store: &Store, keep: usize, job: Option<&str>) -> Result<Ve
     Ok(chosen)
 }
 
-/// The sealed checkpoints of each job, oldest first.
-fn sealed_by_job(store: &Store, job: Option<&str>) -> Result<BTreeMap<String, Vec<AttemptRow>>> {
-    let mut jobs: BTreeMap<String, Vec<AttemptRow>> = BTreeMap::new();
+/// The sealed checkpoints of each job and depth, oldest first.
+fn sealed_by_job(store: &Store, job: Option<&str>) -> Result<BTreeMap<(String, Depth), Vec<AttemptRow>>> {
+    let mut jobs: BTreeMap<(String, Depth), Vec<AttemptRow>> = BTreeMap::new();
     for row in store.attempts()? {
         if row.state == AttemptState::Sealed && job.is_none_or(|job| row.is_of(job)) {
-            jobs.entry(row.job.clone()).or_default().push(row);
+            jobs.entry((row.job.clone(), row.depth)).or_default().push(row);
         }
     }
     Ok(jobs)
@@ -48,7 +49,11 @@ pub(super) fn retire(shared: &Shared, checkpoints: &[AttemptRow]) -> Result<()> 
 /// pages. The highest number of all stays, so that it is not given again.
 pub(super) fn forget_failures(store: &Store, job: Option<&str>) -> Result<()> {
     let jobs = sealed_by_job(store, job)?;
-    let oldest: HashMap<&str, u64> = jobs.iter().map(|(job, rows)| (job.as_str(), rows[0].id)).collect();
+    let mut oldest: HashMap<&str, u64> = HashMap::new();
+    for ((job, _), rows) in &jobs {
+        let id = rows[0].id;
+        oldest.entry(job).and_modify(|oldest| *oldest = id.min(*oldest)).or_insert(id);
+    }
     let files = &store.shared.files;
     let _lock = files.lock()?;
     let found = Found::look(files)?;

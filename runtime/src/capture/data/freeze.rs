@@ -1,0 +1,82 @@
+//! The stop of a checkpoint of data: as long as it takes to make memory hold still, and to see what has been written.
+//!
+//! No state of the kernel is read. Threads whose call the stop has broken off issue it again, as after any stop.
+
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use ckpt_wire::Control;
+
+use super::look::look;
+use super::parts::{self, Part};
+use crate::capture::allocations::{Allocations, allocations};
+use crate::capture::guest::Guest;
+use crate::capture::page_set::PageSet;
+use crate::capture::snapshot::Still;
+use crate::capture::tracking::Tracker;
+use crate::capture::twin::Twin;
+use crate::capture::{Event, Lineage, Program, refusals, stop, threads};
+use crate::error::Result;
+use crate::image::LeftOut;
+use crate::proc::maps::{self, Mapping};
+use crate::proc::task;
+use crate::ptrace::Pinned;
+
+/// Allocations in memory of the host, which holds still.
+pub struct Frozen {
+    /// Everything that the program has allocated, of whatever kind.
+    pub allocations: Allocations,
+    /// The program's mappings.
+    pub mappings: Vec<Mapping>,
+    /// The allocations in memory of the host, by address.
+    pub parts: Vec<Part>,
+    /// Those that are not among them, and why.
+    pub left_out: Vec<LeftOut>,
+    /// Which pages are there, of the mappings that the parts lie in, counted from address 0.
+    pub present: PageSet,
+    /// Who holds the memory.
+    pub still: Still,
+}
+
+/// Freezes the program's allocations, and lets it run on if it could be cloned.
+///
+/// # Errors
+/// When the program cannot be stopped, or be made to freeze its memory. It runs on.
+pub fn freeze(
+    program: &Program,
+    control: &Control,
+    lineage: &mut Lineage,
+    id: u64,
+    events: &mut dyn FnMut(Event),
+) -> Result<Frozen> {
+    let pid = program.pid;
+    let began = Instant::now();
+    let mut stopped = stop::stop(pid)?;
+    let pinned = Pinned::to(task::last_cpu(pid)?);
+    stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
+    let process_signals = threads::mask_of(&stopped[0].queued_process_signals()?);
+    let way_home = |thread| threads::way_home(pid, thread, control, process_signals);
+    let homes: Vec<_> = stopped.iter().map(way_home).collect::<Result<_>>()?;
+    let mut guest = Guest::enter(pid, &mut stopped[0], control, homes[0].home, &homes[0].reissued)?;
+    if !std::mem::replace(&mut lineage.tracking_was_tried, true) {
+        lineage.tracker = Tracker::create(&mut guest, program.pidfd.as_fd())?;
+    }
+    let allocations = allocations(pid, control)?;
+    let mappings = maps::outline(pid)?;
+    let (mut parts, mut left_out) = parts::of(&allocations.known, &mappings);
+    let seen = look(pid, &parts, &mappings, lineage.tracker.as_ref().map(|tracker| (tracker, &mut lineage.unseen)))?;
+    lineage.data.host.note_changes(&mut parts, &seen);
+    parts::copy_shared(pid, &mut parts, &mut left_out)?;
+    let twin = Twin::create(&mut guest)?;
+    guest.leave()?;
+    stopped.iter().zip(&homes).skip(1).try_for_each(|(thread, home)| home.lead_home(thread))?;
+    drop(pinned);
+
+    let mut still = Still::Program(stopped, began);
+    if let Some(twin) = twin {
+        still.resume(id, events)?;
+        parts::leave_out_unmapped(&mut parts, &mut left_out, &maps::outline(twin.pid())?);
+        still = Still::Twin(Box::new(twin));
+    }
+    Ok(Frozen { allocations, mappings, parts, left_out, present: seen.present, still })
+}

@@ -1,0 +1,47 @@
+//! What the kernel says of the pages that allocations lie on.
+
+use ckpt_store::{Depth, PAGE_BYTES};
+
+use super::parts::Part;
+use crate::capture::page_set::PageSet;
+use crate::capture::tracking::{Scanner, Tracker};
+use crate::capture::unseen::Unseen;
+use crate::error::Result;
+use crate::proc::maps::Mapping;
+
+/// Pages of the mappings that parts lie in, counted from address 0.
+#[derive(Default)]
+pub struct Look {
+    /// Those of which the kernel knows whether they have been written.
+    pub watched: PageSet,
+    /// Those that have been, since the last checkpoint of data.
+    pub written: PageSet,
+    /// Those that are there; the others are zero.
+    pub present: PageSet,
+}
+
+/// Looks at all private mappings that `parts` lie in; both ascend.
+///
+/// # Errors
+/// When the process cannot be looked at.
+pub fn look(pid: i32, parts: &[Part], mappings: &[Mapping], tracker: Option<(&Tracker, &mut Unseen)>) -> Result<Look> {
+    let mut look = Look::default();
+    let Some((tracker, unseen)) = tracker else { return Ok(look) };
+    let scanner = Scanner::open(pid)?;
+    for mapping in mappings.iter().filter(|mapping| !mapping.shared && has_part(mapping, parts)) {
+        let first = mapping.start / PAGE_BYTES as u64;
+        let written = unseen.look(Depth::Data, &scanner, tracker, mapping)?;
+        let present = scanner.census(mapping)?.present;
+        look.present = look.present.union(&present.shifted(first));
+        if let Some(written) = written {
+            look.watched.push(first..mapping.end / PAGE_BYTES as u64);
+            look.written = look.written.union(&written.shifted(first));
+        }
+    }
+    Ok(look)
+}
+
+fn has_part(mapping: &Mapping, parts: &[Part]) -> bool {
+    let first = parts.partition_point(|part| part.end() <= mapping.start);
+    parts.get(first).is_some_and(|part| part.address < mapping.end)
+}
