@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::{
-    entry_points::{EntryPoints, Handle},
+    entry_points::{EntryPoints, Handle, SharingEntryPoints},
     error::{Error, Result},
 };
 
@@ -26,13 +26,25 @@ const CAPABILITY_MINOR: c_int = 76;
 /// A device, through its primary context, which is the one that programs use.
 pub struct Context {
     driver: EntryPoints,
+    /// For contexts that memory of other processes is mapped in.
+    sharing: Option<SharingEntryPoints>,
     device: c_int,
     handle: Handle,
     /// Bytes of device memory allocated here.
     used: AtomicU64,
     /// The most that has ever been.
     peak: AtomicU64,
+    copied: Copied,
     bytes_max: Option<u64>,
+}
+
+/// Bytes that were copied so far.
+#[derive(Default)]
+pub(super) struct Copied {
+    /// From the device to the host.
+    pub out: AtomicU64,
+    /// From the host to the device.
+    pub into: AtomicU64,
 }
 
 // SAFETY: the driver's functions may be called from any thread, and a context is used from several.
@@ -69,8 +81,42 @@ impl Context {
             driver.device_get(&raw mut device, 0)?;
             driver.context_retain(&raw mut handle, device)?;
         }
-        let (used, peak) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Arc::new(Self { driver, device, handle, used, peak, bytes_max }))
+        Ok(Arc::new(Self::with(driver, None, device, handle, bytes_max)))
+    }
+
+    /// The device that another process knows by this UUID, whatever number it has here.
+    ///
+    /// # Errors
+    /// As of [`Self::new`]; [`Error::NoDevice`].
+    pub fn of(driver: &Path, uuid: [u8; 16], bytes_max: Option<u64>) -> Result<Arc<Self>> {
+        let sharing = SharingEntryPoints::load(driver)?;
+        let driver = EntryPoints::load(driver)?;
+        let (mut count, mut handle) = (0, ptr::null_mut());
+        // SAFETY: each writes where it is told to.
+        unsafe {
+            driver.init(0)?;
+            sharing.device_count(&raw mut count)?;
+        }
+        let is_meant = |device: &c_int| {
+            let mut found = [0; 16];
+            // SAFETY: it writes where it is told to.
+            unsafe { sharing.device_uuid(&raw mut found, *device) }.is_ok() && found == uuid
+        };
+        let device = (0..count).find(is_meant).ok_or(Error::NoDevice { uuid })?;
+        // SAFETY: it writes where it is told to.
+        unsafe { driver.context_retain(&raw mut handle, device)? };
+        Ok(Arc::new(Self::with(driver, Some(sharing), device, handle, bytes_max)))
+    }
+
+    fn with(
+        driver: EntryPoints,
+        sharing: Option<SharingEntryPoints>,
+        device: c_int,
+        handle: Handle,
+        bytes_max: Option<u64>,
+    ) -> Self {
+        let (used, peak, copied) = (AtomicU64::new(0), AtomicU64::new(0), Copied::default());
+        Self { driver, sharing, device, handle, used, peak, copied, bytes_max }
     }
 
     /// Makes this the thread's context for a while.
@@ -89,6 +135,25 @@ impl Context {
 
     pub(super) fn driver(&self) -> &EntryPoints {
         &self.driver
+    }
+
+    /// The device's number, and what maps memory of others, if that is possible here.
+    pub(super) fn sharing(&self) -> Option<(c_int, &SharingEntryPoints)> {
+        self.sharing.as_ref().map(|sharing| (self.device, sharing))
+    }
+
+    pub(super) fn copied(&self) -> &Copied {
+        &self.copied
+    }
+
+    /// Bytes that were copied from the device to the host so far.
+    pub fn copied_out_bytes(&self) -> u64 {
+        self.copied.out.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that were copied from the host to the device so far.
+    pub fn copied_in_bytes(&self) -> u64 {
+        self.copied.into.load(Ordering::Relaxed)
     }
 
     fn attribute(&self, attribute: c_int) -> Result<u32> {

@@ -2,11 +2,11 @@
 //!
 //! So a machine without a driver runs everything else, a missing entry point is an error that names it, and after a restart
 //! in a fresh process a new table is bound to the driver that is there then. Names and types are those of `cuda.h`; all
-//! of these entry points have been there since CUDA 9 or longer.
+//! of [`EntryPoints`] have been there since CUDA 9 or longer, and all of [`SharingEntryPoints`] since CUDA 11.4.
 
 use std::{
     error::Error as _,
-    ffi::{CStr, c_char, c_int, c_uint, c_void},
+    ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void},
     path::Path,
 };
 
@@ -20,16 +20,16 @@ pub type Address = u64;
 pub type Handle = *mut c_void;
 
 macro_rules! entry_points {
-    ($(fn $name:ident = $symbol:literal($($argument:ident: $type:ty),*);)*) => {
-        /// The driver's functions.
-        pub struct EntryPoints {
+    ($(#[$docs:meta])* $table:ident: $(fn $name:ident = $symbol:literal($($argument:ident: $type:ty),*);)*) => {
+        $(#[$docs])*
+        pub struct $table {
             $($name: unsafe extern "C" fn($($type),*) -> c_int,)*
-            error_name: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int,
+            error_name: ErrorName,
             /// Stays open for as long as there are pointers into it.
             _library: Library,
         }
 
-        impl EntryPoints {
+        impl $table {
             /// Opens a driver: usually `libcuda.so.1`.
             pub fn load(path: &Path) -> Result<Self> {
                 let unavailable = |error| Error::NoDriver { path: path.to_owned(), why: whole(error) };
@@ -57,11 +57,20 @@ macro_rules! entry_points {
                     self.check($symbol, unsafe { (self.$name)($($argument),*) })
                 }
             )*
+
+            fn check(&self, call: &'static str, code: c_int) -> Result<()> {
+                match code {
+                    0 => Ok(()),
+                    code => Err(Error::Call { call, code, name: name_of(self.error_name, code) }),
+                }
+            }
         }
     };
 }
 
 entry_points! {
+    /// The driver's functions.
+    EntryPoints:
     fn init = "cuInit"(flags: c_uint);
     fn driver_version = "cuDriverGetVersion"(version: *mut c_int);
     fn device_get = "cuDeviceGet"(device: *mut c_int, ordinal: c_int);
@@ -104,22 +113,30 @@ fn whole(error: libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-impl EntryPoints {
-    fn check(&self, call: &'static str, code: c_int) -> Result<()> {
-        match code {
-            0 => Ok(()),
-            code => Err(Error::Call { call, code, name: self.name_of(code) }),
-        }
-    }
+entry_points! {
+    /// The driver's functions for memory that several processes have, and for finding the device that another one uses.
+    SharingEntryPoints:
+    fn device_count = "cuDeviceGetCount"(count: *mut c_int);
+    fn device_uuid = "cuDeviceGetUuid_v2"(uuid: *mut [u8; 16], device: c_int);
+    fn import = "cuMemImportFromShareableHandle"(physical: *mut u64, descriptor: *mut c_void, kind: c_int);
+    fn release = "cuMemRelease"(physical: u64);
+    fn reserve = "cuMemAddressReserve"(
+        address: *mut Address, bytes: usize, alignment: usize, wanted: Address, flags: c_ulonglong);
+    fn give_back = "cuMemAddressFree"(address: Address, bytes: usize);
+    fn map = "cuMemMap"(address: Address, bytes: usize, offset: usize, physical: u64, flags: c_ulonglong);
+    fn unmap = "cuMemUnmap"(address: Address, bytes: usize);
+    fn set_access = "cuMemSetAccess"(address: Address, bytes: usize, access: *const [c_int; 3], count: usize);
+}
 
-    fn name_of(&self, code: c_int) -> String {
-        let mut name = std::ptr::null();
-        // SAFETY: it writes a pointer to a string that lives as long as the driver, or fails.
-        let named = unsafe { (self.error_name)(code, &raw mut name) };
-        if named != 0 || name.is_null() {
-            return "unknown error".to_owned();
-        }
-        // SAFETY: see above.
-        unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+type ErrorName = unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int;
+
+fn name_of(error_name: ErrorName, code: c_int) -> String {
+    let mut name = std::ptr::null();
+    // SAFETY: it writes a pointer to a string that lives as long as the driver, or fails.
+    let named = unsafe { error_name(code, &raw mut name) };
+    if named != 0 || name.is_null() {
+        return "unknown error".to_owned();
     }
+    // SAFETY: see above.
+    unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
 }

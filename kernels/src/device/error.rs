@@ -22,6 +22,15 @@ pub enum Error {
         /// Why it cannot be opened, or which of its names is missing.
         why: String,
     },
+    /// No device of this process is the one that is meant.
+    #[error(
+        "no device here has the UUID {}: another process may see devices that this one does not",
+        hexadecimal(uuid)
+    )]
+    NoDevice {
+        /// The UUID that it was looked for by.
+        uuid: [u8; 16],
+    },
     /// The driver refused a call.
     #[error("{call} failed: {name} ({code})")]
     Call {
@@ -55,6 +64,10 @@ pub enum Error {
     /// What goes wrong on a CPU too.
     #[error(transparent)]
     Merkle(#[from] merkle::Error),
+}
+
+fn hexadecimal(uuid: &[u8; 16]) -> String {
+    uuid.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Error {

@@ -1,6 +1,10 @@
 //! Work in order, and places in that order.
 
-use std::{ffi::c_uint, ptr, sync::Arc};
+use std::{
+    ffi::c_uint,
+    ptr,
+    sync::{Arc, atomic::Ordering},
+};
 
 use super::{
     context::Context,
@@ -133,6 +137,7 @@ impl Stream {
         if bytes.is_empty() {
             return Ok(());
         }
+        self.context.copied().into.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         // SAFETY: the buffer is as long; the bytes live until the stream has been waited for.
         unsafe { self.context.driver().copy_in(to.address(), bytes.as_ptr().cast(), bytes.len(), self.handle)? };
         self.wait()
@@ -144,6 +149,7 @@ impl Stream {
         if bytes.is_empty() {
             return self.wait();
         }
+        self.context.copied().out.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         // SAFETY: both are as long, and nobody else knows of `bytes` until the stream has been waited for.
         unsafe { self.context.driver().copy_out(bytes.as_mut_ptr().cast(), from.address(), bytes.len(), self.handle)? };
         self.wait()
@@ -155,6 +161,7 @@ impl Stream {
     /// Both must stay until the stream has come so far, and nobody touches `to` before; `from` has so many bytes.
     pub unsafe fn start_copy_out(&self, to: &mut PinnedBuffer, from: Address, bytes: usize) -> Result<()> {
         assert!(bytes <= to.len());
+        self.context.copied().out.fetch_add(bytes as u64, Ordering::Relaxed);
         // SAFETY: see above.
         unsafe { self.context.driver().copy_out(to.as_mut_ptr().cast(), from, bytes, self.handle) }
     }
@@ -165,6 +172,7 @@ impl Stream {
     /// Both must stay until the stream has come so far, and nobody writes to `from` before; `to` has so many bytes.
     pub unsafe fn start_copy_in(&self, to: Address, from: &PinnedBuffer, bytes: usize) -> Result<()> {
         assert!(bytes <= from.len());
+        self.context.copied().into.fetch_add(bytes as u64, Ordering::Relaxed);
         // SAFETY: see above.
         unsafe { self.context.driver().copy_in(to, from.as_ptr().cast(), bytes, self.handle) }
     }
