@@ -2,8 +2,8 @@
 //!
 //! A handle is 64 bytes that the driver fills as it likes, and so do we: ours says in which process which descriptor is of
 //! the piece, and where in that the allocation lies. Who opens it fetches that descriptor (`pidfd_getfd`) and maps the
-//! piece. So both processes need libckpt.so, be in one namespace of pids, and the one that opens must be allowed to trace
-//! the other one, as processes of one user are unless Yama says otherwise. Where that does not do,
+//! piece. So both processes need libckpt.so and one namespace of pids, and the one that opens must be allowed to trace the
+//! other one, as processes of one user are unless Yama or a system-call filter says otherwise. Where that does not do,
 //! `CKPT_DEVICE_BACKING=native` leaves all memory the driver's.
 
 use core::ffi::c_int;
