@@ -54,7 +54,8 @@ unsafe fn correct_as(answer: *mut c_void, attribute: c_int, backed: &Backed, pie
             CONTEXT => answer.cast::<Handle>().write_unaligned(piece.context),
             SYNC_MEMOPS => answer.cast::<c_uint>().write_unaligned(backed.sync_memops.into()),
             BUFFER_ID => answer.cast::<u64>().write_unaligned(backed.id),
-            DEVICE_ORDINAL => answer.cast::<c_int>().write_unaligned(piece.device),
+            // Of another process's memory, the driver knows best where that is.
+            DEVICE_ORDINAL if backed.origin.is_none() => answer.cast::<c_int>().write_unaligned(piece.device),
             IS_LEGACY_IPC_CAPABLE => answer.cast::<c_uint>().write_unaligned(backed.origin.is_none().into()),
             RANGE_START | MAPPING_START => answer.cast::<u64>().write_unaligned(backed.address),
             RANGE_BYTES | MAPPING_BYTES => answer.cast::<usize>().write_unaligned(backed.bytes),
