@@ -12,7 +12,7 @@ use ckpt_wire::{
     TEXT_BYTES, TREE_MIN_BYTES_DEFAULT, is_chunk_length,
 };
 
-use crate::hooks::recorded;
+use crate::hooks::{cuda, recorded};
 use crate::numbers::{parse_bytes, parse_decimal, parse_hex, parse_interval_ms};
 use crate::settings::Settings;
 use crate::signals::parse_signal;
@@ -73,6 +73,11 @@ pub fn apply(settings: &Settings<'_>, control: &mut Control) -> Result<(), Reaso
         Some(text) => parse_bytes(text)
             .filter(|&bytes| bytes >= GRANULE_BYTES)
             .ok_or_else(|| unreadable(b"CKPT_TRACK_MIN", text, b"64K or more, or none"))?,
+    });
+    cuda::back_allocations(match settings.device_backing {
+        None | Some(b"mapped") => true,
+        Some(b"native") => false,
+        Some(text) => return Err(unreadable(b"CKPT_DEVICE_BACKING", text, b"mapped or native")),
     });
     write_absolute(b"CKPT_DIR", &mut control.dir, settings.dir.unwrap_or(DIR_DEFAULT))?;
     if let Some(path) = settings.log {

@@ -3,8 +3,8 @@
 use core::ffi::c_char;
 
 use ckpt_wire::{
-    ENV_AGENT, ENV_AGENT_PID, ENV_CHUNK, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_JOB, ENV_KEEP, ENV_LOG, ENV_MEMORY,
-    ENV_METHOD, ENV_NAME, ENV_SIGNAL, ENV_TRACK_MIN, ENV_TREE_MIN, ENV_VERIFY_MATCHES,
+    ENV_AGENT, ENV_AGENT_PID, ENV_CHUNK, ENV_DEVICE_BACKING, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_JOB, ENV_KEEP,
+    ENV_LOG, ENV_MEMORY, ENV_METHOD, ENV_NAME, ENV_SIGNAL, ENV_TRACK_MIN, ENV_TREE_MIN, ENV_VERIFY_MATCHES,
 };
 
 /// The values of our variables, each field the one of its name; an empty value counts as none.
@@ -26,6 +26,7 @@ pub struct Settings<'a> {
     pub tree_min: Option<&'a [u8]>,
     pub verify_matches: Option<&'a [u8]>,
     pub track_min: Option<&'a [u8]>,
+    pub device_backing: Option<&'a [u8]>,
 }
 
 impl<'a> Settings<'a> {
@@ -63,6 +64,7 @@ impl<'a> Settings<'a> {
             (ENV_TREE_MIN, &mut self.tree_min),
             (ENV_VERIFY_MATCHES, &mut self.verify_matches),
             (ENV_TRACK_MIN, &mut self.track_min),
+            (ENV_DEVICE_BACKING, &mut self.device_backing),
         ]
         .into_iter()
         .find_map(|(known, slot)| (known.as_bytes() == name).then_some(slot))

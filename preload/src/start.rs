@@ -43,6 +43,7 @@ unsafe extern "C" fn construct(_argc: c_int, _argv: *const *const c_char, envp: 
         Ok(()) => begin(),
         Err(reason) => {
             hooks::recorded::record_from(RECORD_NOTHING);
+            hooks::cuda::back_allocations(false);
             let _ = crate::text::write_field(&mut control.reason, &[reason.as_bytes()]);
             control::state().store(STATE_REFUSED, Ordering::Release);
         }

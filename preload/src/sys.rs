@@ -171,6 +171,27 @@ pub fn exit(status: i32) -> ! {
     }
 }
 
+/// Descriptors in the program's own table. Only for calls in which the driver itself would open and close some.
+pub mod of_driver {
+    use super::*;
+
+    /// A copy of a descriptor of another process.
+    pub fn fetch(pid: i32, descriptor: i32) -> Result<i32, Errno> {
+        // SAFETY: no pointers.
+        let process = unsafe { call(libc::SYS_pidfd_open, [pid as usize, 0, 0, 0, 0, 0]) }?;
+        // SAFETY: no pointers.
+        let fetched = unsafe { call(libc::SYS_pidfd_getfd, [process, descriptor as usize, 0, 0, 0, 0]) };
+        close(process as i32);
+        fetched.map(|fd| fd as i32)
+    }
+
+    /// Closes a descriptor that was opened for us.
+    pub fn close(descriptor: i32) {
+        // SAFETY: no pointers; the descriptor is ours.
+        let _ = unsafe { call(libc::SYS_close, [descriptor as usize, 0, 0, 0, 0, 0]) };
+    }
+}
+
 /// The calls that touch descriptors, directories and sessions. Only for a child with tables of its own.
 pub mod in_child {
     use super::*;

@@ -132,6 +132,7 @@ fn the_method_is_one_of_two_with_chunks_of_a_length_that_an_engine_takes() {
         ("CKPT_TREE_MIN", "0"),
         ("CKPT_TRACK_MIN", "32K"),
         ("CKPT_TRACK_MIN", "some"),
+        ("CKPT_DEVICE_BACKING", "managed"),
         ("CKPT_VERIFY_MATCHES", "1"),
     ] {
         assert!(refusal_with(name, wrong).starts_with(&format!("{name}: cannot read")), "{name} {wrong}");

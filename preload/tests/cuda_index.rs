@@ -34,7 +34,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn agree(&self, index: &mut Index, address: u64) {
+    fn agree(&self, index: &mut Index<CudaAllocation>, address: u64) {
         let first = |range: RangeInclusive<u64>| self.model.range(range).next().map(|(&at, &record)| (at, record));
         assert_eq!(index.first_from(address), first(address..=u64::MAX));
         let last = self.model.range(..=address).next_back().map(|(&at, &record)| (at, record));

@@ -28,6 +28,7 @@ struct Allocation {
     unsigned handle_types = 0; // that it may be exported as
     std::map<int, unsigned> access_by = {}; // of each device, where the program gives access itself
     bool is_exported = false; // by a handle of legacy IPC
+    unsigned opened = 1; // how often, of imported memory
     bool sync_memops = false;
     unsigned long long id = 0; // set when it is added
 

@@ -60,6 +60,15 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle given, unsig
     auto physical = Physical::of_descriptor(descriptor);
     close(descriptor);
     if (physical == nullptr || !is_device(physical->device)) return CUDA_ERROR_INVALID_VALUE;
+    auto is_it = [&](const Allocation &one) {
+        bool is_same = one.physical == physical && one.offset == handle.offset && one.context == current_context();
+        return one.kind == Kind::IMPORTED && is_same;
+    };
+    for (uint64_t opened : allocations_that(is_it)) { // once more
+        ++allocation_at(opened)->opened;
+        *address = opened;
+        return CUDA_SUCCESS;
+    }
     uint64_t start = reserve_addresses(physical->bytes, GRANULARITY);
     if (start == 0) return CUDA_ERROR_OUT_OF_MEMORY;
     physical->map(start, 0, physical->bytes, PROT_READ | PROT_WRITE);
@@ -77,6 +86,6 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
     Locked locked;
     Allocation *found = allocation_at(address);
     if (found == nullptr || found->kind != Kind::IMPORTED) return CUDA_ERROR_INVALID_VALUE;
-    end_allocation(address);
+    if (--found->opened == 0) end_allocation(address);
     return CUDA_SUCCESS;
 }

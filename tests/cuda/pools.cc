@@ -162,6 +162,11 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream given) {
     if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (stream->capture != nullptr) return stream->capture->add(CU_GRAPH_NODE_TYPE_MEM_FREE, [] {});
     if (found->kind == Kind::GRAPH) return CUDA_SUCCESS; // stays the graph's, which uses it again
+    if (found->kind == Kind::NATIVE) { // plain memory, too, is free behind what is in the stream
+        int device = found->physical->device;
+        remove_allocation(address);
+        return submit(stream, CU_GRAPH_NODE_TYPE_MEM_FREE, [=] { heap_of(device).release(address), heap_of(device).trim(0); });
+    }
     if (found->kind != Kind::POOL) return CUDA_ERROR_INVALID_VALUE;
     CUmemoryPool pool = found->pool;
     remove_allocation(address);

@@ -70,11 +70,11 @@ pub unsafe fn link_cuda_block(block: *mut CudaBlock) {
     unsafe { link(field(offset_of!(Allocations, cuda_blocks)), block as u64, &raw mut (*block).next) };
 }
 
-/// Puts `new` in front of a list.
+/// Puts `new` in front of a list that the agent reads.
 ///
 /// # Safety
 /// `next_of_new` must be the link in it, which nobody else touches.
-unsafe fn link(head: &AtomicU64, new: u64, next_of_new: *mut u64) {
+pub unsafe fn link(head: &AtomicU64, new: u64, next_of_new: *mut u64) {
     let mut next = head.load(Ordering::Relaxed);
     loop {
         // SAFETY: the caller's word; the agent follows the link once the head leads to it.

@@ -72,6 +72,10 @@ pub const ENV_VERIFY_MATCHES: &str = "CKPT_VERIFY_MATCHES";
 /// Environment variable: the smallest heap allocation that is recorded (`64K` by default, and at least; `none` records none).
 pub const ENV_TRACK_MIN: &str = "CKPT_TRACK_MIN";
 
+/// Environment variable: what backs the device memory that a program allocates, `mapped` (default: by libckpt.so) or
+/// `native` (by the driver).
+pub const ENV_DEVICE_BACKING: &str = "CKPT_DEVICE_BACKING";
+
 /// [`Control::method`]: as pages.
 pub const METHOD_PAGES: u64 = 0;
 /// [`Control::method`]: large private mappings as differences finer than a page.

@@ -41,9 +41,9 @@ __attribute__((visibility("default"))) void t6_report(const char *what) {
     uint64_t device = 0, managed = 0, host = 0, pool = 0, vmm = 0, graph = 0, array = 0;
     const char *control = dlsym(RTLD_DEFAULT, "ckpt_control"), *path = getenv("T6_REPORT");
     if (!control || !path) return;
-    // The last field of the block, which says itself how long it is.
-    const struct allocations *table =
-        *(const struct allocations *const *)(control + *(const uint32_t *)(control + 12) - sizeof(void *));
+    // Fields are only ever added behind it.
+    const size_t at = 96 + 2 * 128 + 3 * 4096 + 7 * 8;
+    const struct allocations *table = *(const struct allocations *const *)(control + at);
     for (const struct block *block = table->cuda_blocks; block; block = block->next)
         for (const struct allocation *it = block->allocations; it < block->allocations + 511; it++)
             if (it->id) {

@@ -6,6 +6,7 @@ use core::ops::Range;
 
 use ckpt_wire::allocations::{CUDA_DEVICE, CUDA_MANAGED, CUDA_PINNED};
 
+use super::backing;
 use super::driver::{self, CuResult, Real, SUCCESS};
 
 type GetAttributes = unsafe extern "C" fn(c_uint, *mut c_int, *mut *mut c_void, u64) -> CuResult;
@@ -24,6 +25,9 @@ const HOST: c_uint = 1;
 
 /// The allocation that an address lies in.
 pub fn range(address: u64) -> Option<Range<u64>> {
+    if let Some((start, bytes)) = backing::range_of(address) {
+        return Some(start..start + bytes as u64);
+    }
     let get = GET_ATTRIBUTES.get()?;
     let (mut start, mut bytes) = (0_u64, 0_usize);
     let mut wanted = [RANGE_START, RANGE_BYTES];
@@ -77,5 +81,6 @@ pub fn of(address: u64) -> Option<Attributes> {
         (0, _) => CUDA_DEVICE,
         _ => CUDA_MANAGED,
     };
+    let context = backing::context_of(address).map_or(context, |context| context as u64);
     Some(Attributes { kind, device, context, pool })
 }

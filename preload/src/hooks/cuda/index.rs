@@ -1,15 +1,13 @@
-//! Records by address, in order.
+//! What begins at an address, in the order of addresses: records, and what libckpt.so has backed.
 //!
 //! Sorted leaves of one page each under one sorted directory: a change moves at most a leaf and now and then the
 //! directory, which stays in the cache for a hundred thousand allocations. Nothing is allocated from a heap: leaves and
 //! directory are mapped, and empty leaves are used again.
 
-use ckpt_wire::allocations::CudaAllocation;
-
 use crate::sys;
 
-/// An address, and the record of what begins there.
-type Entry = (u64, *mut CudaAllocation);
+/// An address, and what is known of what begins there.
+type Entry<T> = (u64, *mut T);
 
 /// Entries of a leaf.
 const LEAF_ENTRIES: usize = 254;
@@ -17,32 +15,32 @@ const LEAF_ENTRIES: usize = 254;
 const LEAVES_MAX: usize = 1 << 17;
 
 #[repr(C)]
-struct Leaf {
+struct Leaf<T> {
     len: usize,
     /// Of an empty leaf: the next one.
-    next: *mut Leaf,
-    entries: [Entry; LEAF_ENTRIES],
+    next: *mut Leaf<T>,
+    entries: [Entry<T>; LEAF_ENTRIES],
 }
 
-const _: () = assert!(size_of::<Leaf>() <= 4096);
+const _: () = assert!(size_of::<Leaf<u8>>() <= 4096);
 
 /// The index.
-pub struct Index {
+pub struct Index<T> {
     /// The leaves, by the addresses in them. None is empty.
-    directory: *mut *mut Leaf,
+    directory: *mut *mut Leaf<T>,
     leaves: usize,
     /// Empty ones.
-    spare: *mut Leaf,
+    spare: *mut Leaf<T>,
 }
 
-impl Index {
+impl<T> Index<T> {
     /// An index of nothing.
     pub const fn new() -> Self {
         Self { directory: core::ptr::null_mut(), leaves: 0, spare: core::ptr::null_mut() }
     }
 
     /// Adds an entry, whose address is not in yet. False when there is no memory for it.
-    pub fn insert(&mut self, address: u64, record: *mut CudaAllocation) -> bool {
+    pub fn insert(&mut self, address: u64, record: *mut T) -> bool {
         if self.leaves == 0 && !self.begin() {
             return false;
         }
@@ -66,7 +64,7 @@ impl Index {
     }
 
     /// Takes the entry of an address out.
-    pub fn remove(&mut self, address: u64) -> Option<*mut CudaAllocation> {
+    pub fn remove(&mut self, address: u64) -> Option<*mut T> {
         if self.leaves == 0 {
             return None;
         }
@@ -90,7 +88,7 @@ impl Index {
     }
 
     /// The first entry whose address is at least `address`.
-    pub fn first_from(&mut self, address: u64) -> Option<Entry> {
+    pub fn first_from(&mut self, address: u64) -> Option<Entry<T>> {
         if self.leaves == 0 {
             return None;
         }
@@ -104,7 +102,7 @@ impl Index {
     }
 
     /// The last entry whose address is at most `address`.
-    pub fn last_to(&mut self, address: u64) -> Option<Entry> {
+    pub fn last_to(&mut self, address: u64) -> Option<Entry<T>> {
         if self.leaves == 0 {
             return None;
         }
@@ -116,7 +114,7 @@ impl Index {
 
     fn begin(&mut self) -> bool {
         if self.directory.is_null() {
-            let Ok(directory) = sys::map_zeros(LEAVES_MAX * size_of::<*mut Leaf>()) else { return false };
+            let Ok(directory) = sys::map_zeros(LEAVES_MAX * size_of::<*mut Leaf<T>>()) else { return false };
             self.directory = directory.cast();
         }
         let Some(leaf) = self.new_leaf() else { return false };
@@ -137,7 +135,7 @@ impl Index {
     }
 
     /// Leaf number `at`, which there must be.
-    fn leaf(&mut self, at: usize) -> &mut Leaf {
+    fn leaf(&mut self, at: usize) -> &mut Leaf<T> {
         // SAFETY: the caller's word; the leaf is live, and ours alone.
         unsafe { &mut **self.directory.add(at) }
     }
@@ -182,9 +180,9 @@ impl Index {
         self.leaves -= 1;
     }
 
-    fn new_leaf(&mut self) -> Option<*mut Leaf> {
+    fn new_leaf(&mut self) -> Option<*mut Leaf<T>> {
         if self.spare.is_null() {
-            return sys::map_zeros(size_of::<Leaf>()).ok().map(<*mut u8>::cast);
+            return sys::map_zeros(size_of::<Leaf<T>>()).ok().map(<*mut u8>::cast);
         }
         let leaf = self.spare;
         // SAFETY: spare leaves are live, and ours alone.
@@ -193,8 +191,8 @@ impl Index {
     }
 }
 
-impl Leaf {
-    fn entries(&self) -> &[Entry] {
+impl<T> Leaf<T> {
+    fn entries(&self) -> &[Entry<T>] {
         self.entries.get(..self.len).unwrap_or_default()
     }
 

@@ -1,4 +1,4 @@
-//! The lock over the records of the CUDA driver's allocations.
+//! The locks over the records of the CUDA driver's allocations, and over what libckpt.so has backed of them.
 //!
 //! Calls that allocate device memory take microseconds and are no business of signal handlers, so threads may wait for
 //! one another here. A process that was forked while another thread held the lock would wait for ever: the lock holds
@@ -8,24 +8,29 @@ use core::sync::atomic::{AtomicI32, Ordering};
 
 use crate::sys;
 
-/// Pid of the process whose thread holds the lock; 0 for none.
+/// Of the lock over the records: pid of the process whose thread holds it; 0 for none.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// Proof that the calling thread holds the lock, which it lets go when this is dropped.
-pub struct Lock(());
+/// Proof that the calling thread holds a lock, which it lets go when this is dropped.
+pub struct Lock(&'static AtomicI32);
 
 impl Lock {
-    /// Waits until the lock is free, and takes it.
+    /// Waits until the lock over the records is free, and takes it.
     pub fn take() -> Self {
+        Self::of(&OWNER)
+    }
+
+    /// Waits until the lock with this owner is free, and takes it.
+    pub fn of(holder: &'static AtomicI32) -> Self {
         let pid = sys::getpid();
         loop {
-            match OWNER.compare_exchange_weak(0, pid, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Self(()),
+            match holder.compare_exchange_weak(0, pid, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Self(holder),
                 Err(0) => {}
                 Err(owner) if owner == pid || sys::same_memory(owner, pid) == Ok(true) => sys::yield_now(),
                 Err(stale) => {
-                    if OWNER.compare_exchange(stale, pid, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                        return Self(());
+                    if holder.compare_exchange(stale, pid, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                        return Self(holder);
                     }
                 }
             }
@@ -35,6 +40,6 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        OWNER.store(0, Ordering::Release);
+        self.0.store(0, Ordering::Release);
     }
 }

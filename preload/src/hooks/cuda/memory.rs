@@ -4,12 +4,13 @@ use core::ffi::{c_uint, c_void};
 
 use ckpt_wire::allocations::{CUDA_DEVICE, CUDA_IMPORTED, CUDA_MANAGED, CUDA_PINNED, CUDA_REGISTERED};
 
+use super::backing::{self, ipc};
 use super::driver::{CuResult, Handle, SUCCESS, driver_hooks};
 use super::records;
 
 /// A handle of memory in another process, which is passed by value.
 #[repr(C)]
-pub struct IpcHandle([u8; 64]);
+pub struct IpcHandle([u8; ipc::HANDLE_BYTES]);
 
 /// Frees what begins at `address` by `free`; its record goes before, and comes back if that fails.
 pub fn free(address: u64, free: impl FnOnce() -> CuResult) -> CuResult {
@@ -23,23 +24,45 @@ pub fn free(address: u64, free: impl FnOnce() -> CuResult) -> CuResult {
     result
 }
 
+/// Opens a handle, ours or the driver's.
+///
+/// # Safety
+/// As for `cuIpcOpenMemHandle`.
+unsafe fn open(address: *mut u64, handle: &IpcHandle, flags: c_uint, real: impl FnOnce() -> CuResult) -> CuResult {
+    let result = if ipc::is_ours(&handle.0) && !address.is_null() {
+        // SAFETY: the caller's word.
+        ipc::open(&handle.0, flags).map(|opened| unsafe { address.write(opened) }).err().unwrap_or(SUCCESS)
+    } else {
+        real()
+    };
+    if result == SUCCESS {
+        // SAFETY: written by whoever has opened it.
+        records::add_as(CUDA_IMPORTED, unsafe { address.read() }, 0, 0);
+    }
+    result
+}
+
 driver_hooks! {
     "cuMemAlloc" 3020 =>
     cuMemAlloc_v2(address: *mut u64, bytes: usize) |real| {
-        let result = real(address, bytes);
-        if result == SUCCESS {
-            records::add_plain(CUDA_DEVICE, *address, bytes as u64);
-        }
-        result
+        backing::allocate(address, bytes).unwrap_or_else(|| {
+            let result = real(address, bytes);
+            if result == SUCCESS {
+                records::add_plain(CUDA_DEVICE, *address, bytes as u64);
+            }
+            result
+        })
     }
 
     "cuMemAllocPitch" 3020 =>
     cuMemAllocPitch_v2(address: *mut u64, pitch: *mut usize, width: usize, height: usize, element: c_uint) |real| {
-        let result = real(address, pitch, width, height, element);
-        if result == SUCCESS {
-            records::add_plain(CUDA_DEVICE, *address, (*pitch as u64).saturating_mul(height as u64));
-        }
-        result
+        backing::allocate_rows(address, pitch, width, height, element).unwrap_or_else(|| {
+            let result = real(address, pitch, width, height, element);
+            if result == SUCCESS {
+                records::add_plain(CUDA_DEVICE, *address, (*pitch as u64).saturating_mul(height as u64));
+            }
+            result
+        })
     }
 
     "cuMemAllocManaged" 6000 =>
@@ -52,7 +75,7 @@ driver_hooks! {
     }
 
     "cuMemFree" 3020 =>
-    cuMemFree_v2(address: u64) |real| { free(address, || real(address)) }
+    cuMemFree_v2(address: u64) |real| { free(address, || backing::free(address, || real(address))) }
 
     "cuMemAllocHost" 3020 =>
     cuMemAllocHost_v2(place: *mut *mut c_void, bytes: usize) |real| {
@@ -87,17 +110,25 @@ driver_hooks! {
     "cuMemHostUnregister" 4000 =>
     cuMemHostUnregister(place: *mut c_void) |real| { free(place as u64, || real(place)) }
 
+    "cuIpcGetMemHandle" 4010 =>
+    cuIpcGetMemHandle(handle: *mut IpcHandle, address: u64) |real| {
+        ipc::get(handle.cast(), address).unwrap_or_else(|| real(handle, address))
+    }
+
+    "cuIpcOpenMemHandle" 4010 =>
+    cuIpcOpenMemHandle(address: *mut u64, handle: IpcHandle, flags: c_uint) |real| {
+        open(address, &handle, flags, || real(address, IpcHandle(handle.0), flags))
+    }
+
     "cuIpcOpenMemHandle" 11000 =>
     cuIpcOpenMemHandle_v2(address: *mut u64, handle: IpcHandle, flags: c_uint) |real| {
-        let result = real(address, handle, flags);
-        if result == SUCCESS {
-            records::add_as(CUDA_IMPORTED, *address, 0, 0);
-        }
-        result
+        open(address, &handle, flags, || real(address, IpcHandle(handle.0), flags))
     }
 
     "cuIpcCloseMemHandle" 4010 =>
-    cuIpcCloseMemHandle(address: u64) |real| { free(address, || real(address)) }
+    cuIpcCloseMemHandle(address: u64) |real| {
+        free(address, || ipc::close(address).unwrap_or_else(|| real(address)))
+    }
 
     "cuExternalMemoryGetMappedBuffer" 10000 =>
     cuExternalMemoryGetMappedBuffer(address: *mut u64, memory: Handle, range: *const [u64; 2]) |real| {

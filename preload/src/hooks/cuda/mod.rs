@@ -7,12 +7,14 @@
 //! `cudaGetDriverEntryPoint` asks `cuGetProcAddress` in turn. So the real lookup always comes first, and a hook takes
 //! the place of what has been found, never of nothing.
 //!
-//! A hook calls the real function and records what has come of it (`records`). It changes no argument and no result.
+//! A hook calls the real function and records what has come of it (`records`). It changes no argument and no result, but for
+//! plain memory, which is mapped in place of allocated (`backing`).
 //! Functions that neither allocate nor free are not hooked. Names that no CUDA up to 13.0 has are passed on untouched
 //! and counted: they may allocate in ways that we do not know.
 
 mod arrays;
 mod attributes;
+mod backing;
 mod call_site;
 mod contexts;
 mod driver;
@@ -24,6 +26,7 @@ mod lock;
 mod lookups;
 mod memory;
 mod modules;
+mod pointers;
 mod pools;
 mod proc_address;
 mod records;
@@ -33,8 +36,9 @@ mod virtual_memory;
 use driver::Hook;
 
 /// All hooks over the driver.
-const ALL_HOOKS: [&[Hook]; 8] = [
+const ALL_HOOKS: [&[Hook]; 9] = [
     memory::HOOKS,
+    pointers::HOOKS,
     pools::HOOKS,
     virtual_memory::HOOKS,
     arrays::HOOKS,
@@ -45,6 +49,7 @@ const ALL_HOOKS: [&[Hook]; 8] = [
 ];
 
 pub use attributes::known_to_driver;
+pub use backing::switch as back_allocations;
 pub use hold::HOLD;
 pub use lookups::resolve;
 pub use records::containing;

@@ -2,6 +2,7 @@
 //!
 //! Each function has two kinds: for programs with one default stream, and for those with one a thread.
 
+use super::backing;
 use super::driver::{Handle, SUCCESS, driver_hooks};
 use super::memory::free;
 use super::records;
@@ -45,10 +46,14 @@ driver_hooks! {
     }
 
     "cuMemFreeAsync" 11020 =>
-    cuMemFreeAsync(address: u64, stream: Handle) |real| { free(address, || real(address, stream)) }
+    cuMemFreeAsync(address: u64, stream: Handle) |real| {
+        free(address, || backing::free_in_stream(address, stream, false, || real(address, stream)))
+    }
 
     "cuMemFreeAsync" 11020 per_thread =>
-    cuMemFreeAsync_ptsz(address: u64, stream: Handle) |real| { free(address, || real(address, stream)) }
+    cuMemFreeAsync_ptsz(address: u64, stream: Handle) |real| {
+        free(address, || backing::free_in_stream(address, stream, true, || real(address, stream)))
+    }
 
     /// Memory of a pool in another process.
     "cuMemPoolImportPointer" 11020 =>

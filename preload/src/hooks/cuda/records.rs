@@ -17,7 +17,7 @@ use crate::sys;
 
 /// Which records there are. Used by whoever holds the lock.
 struct Records {
-    by_address: Index,
+    by_address: Index<CudaAllocation>,
     /// The first free record: each has the address of the next in its `bytes`.
     free: *mut CudaAllocation,
 }
@@ -29,7 +29,13 @@ pub fn add_plain(kind: u32, address: u64, bytes: u64) {
     add(described(CudaAllocation::new(kind, address, bytes), true));
 }
 
-/// The same, allocated in the order of a stream; the driver says from which pool.
+/// Records `bytes` of plain memory at `address` that libckpt.so has backed: the driver knows less of it.
+pub fn add_backed(address: u64, bytes: u64, device: i32, context: u64) {
+    let allocation = CudaAllocation::new(CUDA_DEVICE, address, bytes);
+    add(CudaAllocation { device, context, ..allocation });
+}
+
+/// The same as `add_plain`, allocated in the order of a stream; the driver says from which pool.
 pub fn add_in_stream(address: u64, bytes: u64, stream: Handle) {
     let mut allocation = CudaAllocation::new(CUDA_DEVICE, address, bytes);
     allocation.stream = stream as u64;

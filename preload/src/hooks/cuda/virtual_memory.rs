@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_ulonglong, c_void};
 
 use ckpt_wire::allocations::{CUDA_MAPPED, CUDA_PHYSICAL, CudaAllocation};
 
+use super::backing;
 use super::driver::{SUCCESS, driver_hooks};
 use super::records;
 
@@ -46,6 +47,8 @@ driver_hooks! {
     /// What is mapped somewhere has a handle, and one more reference to it.
     "cuMemRetainAllocationHandle" 11000 =>
     cuMemRetainAllocationHandle(handle: *mut c_ulonglong, place: *mut c_void) |real| {
+        // What cuMemAlloc has given has no handle.
+        let place = if backing::has(place as u64) { core::ptr::null_mut() } else { place };
         let result = real(handle, place);
         if result == SUCCESS {
             refer(*handle);

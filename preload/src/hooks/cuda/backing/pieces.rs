@@ -1,0 +1,100 @@
+//! Making and ending a piece: physical memory, mapped at addresses of its own. No lock of ours is held meanwhile, for the
+//! driver may wait for its device.
+
+use core::ffi::c_int;
+
+use super::calls::{self, Properties, READ_AND_WRITE};
+use super::places::Places;
+use super::support::Place;
+use crate::hooks::cuda::driver::{CuResult, Handle};
+use crate::sys;
+
+/// A piece.
+#[derive(Clone, Copy)]
+pub struct Piece {
+    pub address: u64,
+    pub bytes: usize,
+    /// The context that its allocations belong to.
+    pub context: Handle,
+    pub device: c_int,
+    /// Where the agent finds it; null for what another process has made, and while it is in no table.
+    pub entry: *mut ckpt_wire::device::Piece,
+    /// In the program's table, for other processes to fetch; -1 if nobody has asked.
+    pub descriptor: c_int,
+    /// Its context is about to end: nothing new is put there.
+    pub is_ending: bool,
+    /// Of a slab, what is taken of it; otherwise null.
+    pub places: *mut Places,
+    /// The next slab.
+    pub next: *mut Self,
+}
+
+impl Piece {
+    const fn new(address: u64, bytes: usize, context: Handle, device: c_int) -> Self {
+        Self {
+            address,
+            bytes,
+            context,
+            device,
+            entry: core::ptr::null_mut(),
+            descriptor: -1,
+            is_ending: false,
+            places: core::ptr::null_mut(),
+            next: core::ptr::null_mut(),
+        }
+    }
+
+    /// Whether an address lies in it.
+    pub fn has(&self, address: u64) -> bool {
+        address.checked_sub(self.address).is_some_and(|offset| offset < self.bytes as u64)
+    }
+
+    /// Its first address and its bytes.
+    pub fn range(&self) -> (u64, usize) {
+        (self.address, self.bytes)
+    }
+}
+
+/// A piece of new memory, of at least so many bytes.
+pub fn make(bytes: usize, place: &Place) -> Result<Piece, CuResult> {
+    let bytes = bytes.checked_next_multiple_of(place.granularity).ok_or(calls::OUT_OF_MEMORY)?;
+    let memory = calls::create(bytes, &Properties::of(place.device, place.rdma))?;
+    let piece = map(memory, bytes, place);
+    // From now on, it is there for as long as it is mapped.
+    calls::release(memory);
+    piece
+}
+
+/// A piece of the memory that a descriptor is of.
+pub fn import(descriptor: c_int, bytes: usize, place: &Place) -> Result<Piece, CuResult> {
+    let memory = calls::import(descriptor)?;
+    let piece = map(memory, bytes, place);
+    calls::release(memory);
+    piece
+}
+
+fn map(memory: u64, bytes: usize, place: &Place) -> Result<Piece, CuResult> {
+    let address = calls::reserve(bytes)?;
+    if let Err(error) = calls::map(address, bytes, memory) {
+        calls::free_addresses(address, bytes);
+        return Err(error);
+    }
+    let piece = Piece::new(address, bytes, place.context, place.device);
+    match calls::set_access(address, bytes, place.device, READ_AND_WRITE) {
+        Ok(()) => Ok(piece),
+        Err(error) => {
+            let _ = end(&piece);
+            Err(error)
+        }
+    }
+}
+
+/// Gives a piece back, which nothing uses any more. If it cannot be unmapped, it stays as it is.
+pub fn end(piece: &Piece) -> Result<(), CuResult> {
+    calls::unmap(piece.address, piece.bytes)?;
+    calls::free_addresses(piece.address, piece.bytes);
+    if piece.descriptor >= 0 {
+        sys::of_driver::close(piece.descriptor);
+    }
+    Ok(())
+}

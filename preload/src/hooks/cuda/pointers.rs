@@ -1,0 +1,49 @@
+//! What the driver says of pointers. Of memory that libckpt.so has backed it must be put right.
+
+use core::ffi::{c_int, c_uint, c_void};
+
+use super::backing::{self, answers};
+use super::driver::{SUCCESS, driver_hooks};
+
+driver_hooks! {
+    "cuMemGetAddressRange" 3020 =>
+    cuMemGetAddressRange_v2(start: *mut u64, bytes: *mut usize, address: u64) |real| {
+        let result = real(start, bytes, answers::asked(address));
+        if result == SUCCESS && let Some(range) = backing::range_of(address) {
+            if let Some(start) = start.as_mut() {
+                *start = range.0;
+            }
+            if let Some(bytes) = bytes.as_mut() {
+                *bytes = range.1;
+            }
+        }
+        result
+    }
+
+    "cuPointerGetAttribute" 4000 =>
+    cuPointerGetAttribute(answer: *mut c_void, attribute: c_int, address: u64) |real| {
+        let result = real(answer, attribute, answers::asked(address));
+        if result == SUCCESS {
+            answers::correct(answer, attribute, address);
+        }
+        result
+    }
+
+    "cuPointerGetAttributes" 7000 =>
+    cuPointerGetAttributes(count: c_uint, attributes: *mut c_int, answers: *mut *mut c_void, address: u64) |real| {
+        let result = real(count, attributes, answers, answers::asked(address));
+        if result == SUCCESS {
+            answers::correct_all(count, attributes, answers, address);
+        }
+        result
+    }
+
+    "cuPointerSetAttribute" 6000 =>
+    cuPointerSetAttribute(value: *const c_void, attribute: c_int, address: u64) |real| {
+        let result = real(value, attribute, answers::asked(address));
+        if result == SUCCESS {
+            answers::note(value, attribute, address);
+        }
+        result
+    }
+}
