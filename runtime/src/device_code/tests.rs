@@ -67,8 +67,8 @@ fn expected() -> Vec<(&'static str, Kind, Option<u64>)> {
 }
 
 /// `outer::(anonymous namespace)::anonymous`.
-const ANONYMOUS: &str = "_ZN43_INTERNAL_27ae0031_12_variables_cu_94629ea15outer\
-                         45_GLOBAL__N__27ae0031_12_variables_cu_94629ea19anonymousE";
+const ANONYMOUS: &str = "_ZN43_INTERNAL_00000000_12_variables_cu_94629ea15outer\
+                         45_GLOBAL__N__00000000_12_variables_cu_94629ea19anonymousE";
 
 #[test]
 fn ptx_has_the_variables_of_its_source() {
@@ -92,7 +92,7 @@ fn fatbins_packed_in_every_way_have_the_variables_of_their_source() {
 #[test]
 fn what_is_defined_elsewhere_is_found_once_it_is_linked() {
     use Kind::{Constant, Global};
-    const INTERNAL: &str = "__nv_static_23__a8da18db_7_user_cu_use_internal_to_user";
+    const INTERNAL: &str = "__nv_static_23__00000000_7_user_cu_use_internal_to_user";
     let mut expected = vec![(INTERNAL, Global, Some(4)), ("defined_by_user", Global, Some(4))];
     for image in [built!("user.sm_90.cubin").to_vec(), text(built!("user.ptx"))] {
         assert_eq!(listed(&variables(&image).unwrap()), expected);
