@@ -24,7 +24,8 @@ const MANAGED: u8 = 4;
 
 type Header = FileHeader64<Le>;
 
-/// Bytes of the file that begins with `head`, if `head` has its header: tables are the last that it has.
+/// Bytes of the file that begins with `head`, if `head` has its header: tables are the last that it has. (Too few for
+/// more than 65,279 sections, the number of which would not be in the header; such a file is refused for its length.)
 pub(super) fn length(head: &[u8]) -> Option<u64> {
     let header = Header::parse(head).ok()?;
     let end = |start: u64, count: u16, each: u16| start.checked_add(u64::from(count) * u64::from(each));

@@ -25,6 +25,7 @@ pub(super) const WRAPPER_BYTES: u64 = 24;
 
 /// The only version of the container there has been.
 const VERSION: u16 = 1;
+/// Kinds of entries. (8 is code for link-time optimisation, which only a linker takes.)
 const KIND_PTX: u16 = 1;
 const KIND_CUBIN: u16 = 2;
 
