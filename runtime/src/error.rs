@@ -112,6 +112,20 @@ pub enum Error {
         why: String,
     },
 
+    /// Device code that the program loads could not be understood.
+    #[error(
+        "device code: {code}, byte {offset}: {why}; without it the variables are not known that the program has on \
+         the device"
+    )]
+    DeviceCode {
+        /// What the code is, and where in its image.
+        code: String,
+        /// Where in the code.
+        offset: u64,
+        /// What is wrong.
+        why: String,
+    },
+
     /// A difference finer than pages could not be found, or what is stored of one cannot be used.
     #[error("memory stored by --method tree: {0}")]
     Difference(#[from] merkle::Error),
@@ -186,7 +200,9 @@ impl Error {
                 | StoreError::ForeignOwner { .. }
                 | StoreError::Unsuitable { .. },
             ) => exit_code::ENVIRONMENT,
-            Error::Unsupported { .. } | Error::Store(StoreError::NotReclaimable { .. }) => exit_code::UNSUPPORTED,
+            Error::Unsupported { .. } | Error::DeviceCode { .. } | Error::Store(StoreError::NotReclaimable { .. }) => {
+                exit_code::UNSUPPORTED
+            }
             Error::Environment { .. } | Error::NotPreloaded { .. } => exit_code::ENVIRONMENT,
             Error::Ptrace { source: Errno::EPERM, .. } => exit_code::ENVIRONMENT,
             Error::Usage(_) => exit_code::USAGE,

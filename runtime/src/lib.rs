@@ -10,6 +10,7 @@ compile_error!("ckpt supports Linux on x86-64 only");
 pub mod agent;
 pub mod capture;
 pub mod commands;
+pub mod device_code;
 pub mod differences;
 pub mod error;
 pub mod fault;

@@ -29,13 +29,14 @@ macro_rules! replayed {
             replay(stringify!($target), fuzzing::$target);
         })*
 
-        /// `image` is a record of the runtime and `difference` one of the kernels, and they are replayed there.
+        /// `image` is a record of the runtime, which reads `device_code` too, and `difference` one of the kernels; they
+        /// are replayed there.
         #[test]
         fn every_target_is_replayed() {
             let mut targets: Vec<_> =
                 fs::read_dir(CORPUS).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
             targets.sort();
-            let mut replayed = vec!["difference", "image", $(stringify!($target)),*];
+            let mut replayed = vec!["device_code", "difference", "image", $(stringify!($target)),*];
             replayed.sort();
             assert_eq!(targets, replayed);
         }
