@@ -93,6 +93,10 @@ pub enum Error {
         advice: String,
     },
 
+    /// A device refused or failed.
+    #[error(transparent)]
+    Device(#[from] ckpt_kernels::device::Error),
+
     /// libckpt.so was not found in the program.
     #[error(
         "process {pid} does not have libckpt.so loaded; start it with LD_PRELOAD=libckpt.so or `ckpt run` \

@@ -17,7 +17,7 @@ use super::restart_script::write_restart_script;
 use super::retention::Retention;
 use super::store_options::{MEMORY_BYTES_MIN, digest_warning, options_of, tree_options, wanted_digest, wanted_method};
 use super::{AgentOptions, CheckpointRequest, Method, Trigger, client};
-use crate::capture::{self, Event, Lineage, Program, TreeOptions};
+use crate::capture::{self, DataOptions, Event, Lineage, Program, TreeOptions};
 use crate::error::{Error, Result};
 use crate::{location, logging, units};
 
@@ -40,6 +40,8 @@ struct Agent {
     interval: Option<Duration>,
     retention: Retention,
     executable: PathBuf,
+    /// Where the program's keeper can reach us.
+    keeper_socket: PathBuf,
 }
 
 /// Serves the program until it ends. Returns early if another agent does so already.
@@ -68,8 +70,18 @@ pub fn serve(options: AgentOptions) -> Result<()> {
         std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
     let (lineage, retention) = (lineage_of(method, &tree)?, Retention::new(control.keep));
     let memory = units::bytes(store_options.memory_bytes as u64);
-    let mut agent =
-        Agent { program, image: control.job, store, method, tree, lineage, interval, retention, executable };
+    let mut agent = Agent {
+        program,
+        image: control.job,
+        store,
+        method,
+        tree,
+        lineage,
+        interval,
+        retention,
+        executable,
+        keeper_socket: address.keeper_socket(),
+    };
     log::info!("serving process {}, {memory} for buffers, method {}", agent.program.pid, method.name());
     if let Some(warning) = digest_warning(&agent.store, digest) {
         log::warn!("{warning}");
@@ -247,10 +259,13 @@ impl Agent {
                 reply(&Reply::Writing { done_bytes, total_bytes }, done_bytes == total_bytes);
             }
         };
-        let Agent { program, store, lineage, tree, .. } = self;
+        let Agent { program, store, lineage, tree, keeper_socket, .. } = self;
         let outcome = match depth {
             Depth::Full => capture::checkpoint(program, store, lineage, &request, &mut events),
-            Depth::Data => capture::data_checkpoint(program, store, lineage, tree, &request, &mut events),
+            Depth::Data => {
+                let options = DataOptions { tree, socket: keeper_socket };
+                capture::data_checkpoint(program, store, lineage, &options, &request, &mut events)
+            }
         };
         match outcome {
             Ok(row) => {

@@ -46,7 +46,7 @@ use tree::Series;
 use unseen::Unseen;
 
 pub use allocations::{Allocations, allocations};
-pub use data::checkpoint as data_checkpoint;
+pub use data::{Options as DataOptions, checkpoint as data_checkpoint};
 pub use program::Program;
 pub use syscalls::pidfd_open;
 pub use tree::Options as TreeOptions;

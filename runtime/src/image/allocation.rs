@@ -21,6 +21,14 @@ pub struct Allocation {
 }
 
 impl Allocation {
+    /// The device that it is on; -1 for none.
+    pub fn device(&self) -> i32 {
+        match self.kind {
+            AllocationKind::Heap => -1,
+            AllocationKind::Cuda(_, device) => device,
+        }
+    }
+
     /// Its addresses.
     pub fn addresses(&self) -> Range<u64> {
         self.address..self.address.saturating_add(self.bytes)

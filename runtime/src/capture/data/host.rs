@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use ckpt_kernels::merkle::{Engine, Live, Memory, Method};
 use ckpt_store::{Attempt, Store};
 
+use super::chunk_bytes;
 use super::extent::Extent;
 use super::freeze::Frozen;
 use super::look::Look;
@@ -20,8 +21,6 @@ use crate::capture::stored_series::{Mismatch, PageSink, StoredSeries};
 use crate::error::Result;
 use crate::image::StoredDifference;
 
-/// Bytes of digests for each chunk: its own, and what the history may come to.
-const DIGEST_BYTES: u64 = 64;
 /// The longest chunk.
 const CHUNK_BYTES_MAX: u32 = 4096;
 
@@ -94,7 +93,7 @@ impl Host {
         let series = match self.series.take().filter(goes_on) {
             Some(series) => series,
             None => {
-                let chunk_bytes = chunk_bytes(bytes, options);
+                let chunk_bytes = chunk_bytes(bytes, options.chunk_bytes..=CHUNK_BYTES_MAX, options.digest_bytes);
                 StoredSeries::new(Engine::new(chunk_bytes, Some(options.digest_bytes))?, options.verify_matches)
             }
         };
@@ -115,26 +114,5 @@ impl Host {
     /// It has not: what has been looked at is not known to be as it was.
     pub fn failed(&mut self) {
         *self = Host::default();
-    }
-}
-
-/// How long chunks must be for the digests of so many bytes to find room.
-fn chunk_bytes(bytes: u64, options: &TreeOptions) -> u32 {
-    let finds_room = |chunk: &u32| bytes / u64::from(*chunk) * DIGEST_BYTES <= options.digest_bytes;
-    let lengths = std::iter::successors(Some(options.chunk_bytes), |chunk| chunk.checked_mul(2));
-    lengths.take_while(|chunk| *chunk <= CHUNK_BYTES_MAX).find(finds_room).unwrap_or(CHUNK_BYTES_MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chunks_are_as_short_as_their_digests_find_room_for() {
-        let options = TreeOptions { chunk_bytes: 128, min_bytes: 0, digest_bytes: 64 << 20, verify_matches: false };
-        let lengths =
-            [1 << 20, 128 << 20, (128 << 20) + 256, 1 << 30, 1 << 40].map(|bytes| chunk_bytes(bytes, &options));
-        assert_eq!(lengths, [128, 128, 256, 1024, 4096]);
-        assert_eq!(chunk_bytes(128 << 20, &TreeOptions { chunk_bytes: 100, ..options }), 200);
     }
 }

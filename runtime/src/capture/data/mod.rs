@@ -2,10 +2,13 @@
 //!
 //! They are for lineages that are taken many times a second, to be looked at or compared later. A program cannot be
 //! restarted from one. Each place where allocations lie has a series of differences of its own (`stored_series`): memory of
-//! the host is frozen by a clone, as for any checkpoint, and what has changed of it is found on the CPU (`host`).
+//! the host is frozen by a clone, as for any checkpoint, and what has changed of it is found on the CPU (`host`); what has
+//! changed on a device is found there (`device`). Devices are held before the program is stopped, so what is taken of both
+//! fits together: between the two the program cannot have had a device do anything.
 //!
 //! The two depths take turns with the same write-protection: `unseen` keeps for each what the other has found.
 
+mod device;
 mod extent;
 mod freeze;
 mod host;
@@ -14,25 +17,41 @@ mod parts;
 
 use std::cell::Cell;
 use std::ffi::OsStr;
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use ckpt_store::{Attempt, AttemptEnd, AttemptRow, Depth, Store};
+use ckpt_wire::Control;
 
 use super::{Event, Lineage, Program, Request, TreeOptions, begin, failed, on_thread_of_its_own};
 use crate::error::{Error, Result};
 use crate::image::{self, CodeMapping, DataImage, Moved};
 use crate::proc::maps::Mapping;
 use crate::proc::task;
+use device::{Devices, Hold, StoredDevices};
 use freeze::Frozen;
 use host::Host;
+
+/// Bytes of digests for each chunk: its own, and what the history may come to.
+const DIGEST_BYTES: u64 = 64;
 
 /// What is remembered between two checkpoints of data of one program.
 #[derive(Default)]
 pub struct Data {
     host: Host,
+    devices: Devices,
+}
+
+/// How checkpoints of data are taken.
+pub struct Options<'a> {
+    /// How memory is stored.
+    pub tree: &'a TreeOptions,
+    /// Name of a socket at which the program's keeper can reach us.
+    pub socket: &'a Path,
 }
 
 /// Takes a checkpoint of the data of `program` into `store`.
@@ -43,7 +62,7 @@ pub fn checkpoint(
     program: &Program,
     store: &Store,
     lineage: &mut Lineage,
-    options: &TreeOptions,
+    options: &Options<'_>,
     request: &Request,
     events: &mut (dyn FnMut(Event) + Send),
 ) -> Result<AttemptRow> {
@@ -54,7 +73,7 @@ fn attempt(
     program: &Program,
     store: &Store,
     lineage: &mut Lineage,
-    options: &TreeOptions,
+    options: &Options<'_>,
     request: &Request,
     events: &mut (dyn FnMut(Event) + Send),
 ) -> Result<AttemptRow> {
@@ -69,12 +88,8 @@ fn attempt(
         events(event);
     };
     let id = attempt.id();
-    let outcome = freeze::freeze(program, &control, lineage, id, &mut events).and_then(|mut frozen| {
-        let image = write(program, &mut frozen, &mut lineage.data, options, store, &mut attempt, &mut events)?;
-        frozen.still.resume(id, &mut events)?;
-        Ok((image, frozen))
-    });
-    let (image, frozen) = match outcome {
+    let taken = take(program, &control, lineage, options, store, &mut attempt, &mut events);
+    let (image, frozen, device_bytes, held_ms) = match taken {
         Ok(taken) => taken,
         Err(error) => {
             lineage.data.host.failed();
@@ -82,14 +97,16 @@ fn attempt(
         }
     };
     let end = AttemptEnd {
-        memory_bytes: frozen.parts.iter().map(|part| part.bytes).sum(),
-        stop_ms: stop_ms.get(),
+        memory_bytes: frozen.parts.iter().map(|part| part.bytes).sum::<u64>() + device_bytes,
+        stop_ms: stop_ms.get().max(held_ms),
         total_ms: started.elapsed().as_secs_f64() * 1e3,
         processes: 1,
     };
+    log::debug!("checkpoint {id} of data: stopped {:.1} ms, devices held {held_ms:.1} ms", stop_ms.get());
     match attempt.seal(end, &image::encode(&image)) {
         Ok(row) => {
             lineage.data.host.sealed(&frozen);
+            lineage.data.devices.sealed();
             Ok(row)
         }
         Err(error) => {
@@ -99,39 +116,67 @@ fn attempt(
     }
 }
 
-/// Writes the content of all allocations, and says what there is.
-fn write(
+/// Writes the content of all allocations, and says what there is; how many bytes of it were on devices, and how long
+/// those were held.
+fn take(
     program: &Program,
-    frozen: &mut Frozen,
-    data: &mut Data,
-    options: &TreeOptions,
+    control: &Control,
+    lineage: &mut Lineage,
+    options: &Options<'_>,
     store: &Store,
     attempt: &mut Attempt,
     events: &mut dyn FnMut(Event),
-) -> Result<DataImage> {
-    let pid = program.pid;
-    if frozen.allocations.known.is_empty() {
-        return Err(Error::environment(
-            format!("taking a checkpoint of the data of process {pid}"),
-            "it has no allocation that is recorded",
-            "only those of CKPT_TRACK_MIN bytes (64K) and more are; without --data all of its memory is stored",
-        ));
+) -> Result<(DataImage, Frozen, u64, f64)> {
+    let id = attempt.id();
+    let hold = Hold::begin(program, control, options.socket)?;
+    let mut frozen = freeze::freeze(program, control, lineage, id, events)?;
+    let known = std::mem::take(&mut frozen.allocations.known);
+    if known.is_empty() {
+        return Err(nothing_recorded(program.pid));
     }
     let mut written = |done_bytes, total_bytes| events(Event::Writing { done_bytes, total_bytes });
+    let Data { host, devices } = &mut lineage.data;
+    let (mut on_devices, mut held_ms) = (StoredDevices::default(), 0.0);
+    if let Some(hold) = hold {
+        let program = (&hold, program.pid, control.hold);
+        on_devices = devices.store(program, &known, options.tree, attempt, &mut written)?;
+        held_ms = hold.open()?.as_secs_f64() * 1e3;
+    }
     let host_bytes = AtomicU64::new(0);
-    let host = data.host.store(frozen, &host_bytes, options, store, attempt, &mut written)?;
-    Ok(DataImage {
+    let of_host = host.store(&frozen, &host_bytes, options.tree, store, attempt, &mut written)?;
+    frozen.still.resume(id, events)?;
+    let mut left_out = std::mem::take(&mut frozen.left_out);
+    left_out.append(&mut on_devices.left_out);
+    let mut series = on_devices.series;
+    series.extend((!of_host.is_empty()).then_some(of_host));
+    let image = DataImage {
         version: image::IMAGE_VERSION,
         host: crate::host::this(),
-        pid,
-        executable: task::link(pid, "exe")?,
-        command_line: task::bytes(pid, "cmdline")?,
+        pid: program.pid,
+        executable: task::link(program.pid, "exe")?,
+        command_line: task::bytes(program.pid, "cmdline")?,
         code: frozen.mappings.iter().filter_map(code).collect(),
-        allocations: std::mem::take(&mut frozen.allocations.known),
-        left_out: std::mem::take(&mut frozen.left_out),
-        series: if host.is_empty() { Vec::new() } else { vec![host] },
-        moved: Moved { host_bytes: host_bytes.into_inner(), ..Moved::default() },
-    })
+        allocations: known,
+        left_out,
+        series,
+        moved: Moved { host_bytes: host_bytes.into_inner(), ..on_devices.moved },
+    };
+    Ok((image, frozen, on_devices.bytes, held_ms))
+}
+
+fn nothing_recorded(pid: i32) -> Error {
+    Error::environment(
+        format!("taking a checkpoint of the data of process {pid}"),
+        "it has no allocation that is recorded",
+        "only those of CKPT_TRACK_MIN bytes (64K) and more are; without --data all of its memory is stored",
+    )
+}
+
+/// The shortest chunks, of these lengths, whose digests find room: `bytes` of memory are cut into them.
+fn chunk_bytes(bytes: u64, lengths: RangeInclusive<u32>, room: u64) -> u32 {
+    let finds_room = |chunk: &u32| bytes / u64::from(*chunk) * DIGEST_BYTES <= room;
+    let doubled = std::iter::successors(Some(*lengths.start()), |chunk| chunk.checked_mul(2));
+    doubled.take_while(|chunk| chunk <= lengths.end()).find(finds_room).unwrap_or(*lengths.end())
 }
 
 /// The mapping as code, if it is.
@@ -148,4 +193,17 @@ fn code(mapping: &Mapping) -> Option<CodeMapping> {
             size: now.filter(|now| now.ino() == mapping.inode).map(|now| now.len()),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chunk_bytes;
+
+    #[test]
+    fn chunks_are_as_short_as_their_digests_find_room_for() {
+        let of = |bytes| chunk_bytes(bytes, 128..=4096, 64 << 20);
+        let lengths = [1 << 20, 128 << 20, (128 << 20) + 256, 1 << 30, 1 << 40].map(of);
+        assert_eq!(lengths, [128, 128, 256, 1024, 4096]);
+        assert_eq!(chunk_bytes(128 << 20, 100..=4096, 64 << 20), 200);
+    }
 }

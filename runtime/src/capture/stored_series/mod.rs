@@ -26,6 +26,8 @@ pub struct StoredSeries<E> {
     pub engine: E,
     /// Number of the next difference.
     next: u32,
+    /// How many differences are sealed.
+    sealed: u32,
     /// Oldest first.
     stored: Vec<Stored>,
     is_unsealed: bool,
@@ -37,7 +39,7 @@ impl<E> StoredSeries<E> {
     /// Nothing yet. `verifies`: so that memory can be compared with what would be restored.
     pub fn new(engine: E, verifies: bool) -> StoredSeries<E> {
         let verified = verifies.then(Differences::default);
-        StoredSeries { engine, next: 0, stored: Vec::new(), is_unsealed: false, verified }
+        StoredSeries { engine, next: 0, sealed: 0, stored: Vec::new(), is_unsealed: false, verified }
     }
 
     /// Whether there was an attempt that did not become a checkpoint.
@@ -59,6 +61,20 @@ impl<E> StoredSeries<E> {
     /// The attempt has become a checkpoint.
     pub fn sealed(&mut self) {
         self.is_unsealed = false;
+        self.sealed = self.next;
+    }
+
+    /// Has the engine forget what was not sealed, from the difference with that number on.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn forget_unsealed<X>(&mut self, forget: impl FnOnce(&mut E, u32) -> Result<(), X>) -> Result<(), X> {
+        if !std::mem::take(&mut self.is_unsealed) {
+            return Ok(());
+        }
+        self.next = self.sealed;
+        self.stored.truncate(self.sealed as usize);
+        forget(&mut self.engine, self.sealed)
     }
 
     /// Has `find` find the next difference, by the engine and with that number, and writes its pages.
