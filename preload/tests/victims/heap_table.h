@@ -25,7 +25,8 @@ struct allocations {
 static inline const struct allocations *table(void)
 {
     const char *control = (const char *)dlsym(RTLD_DEFAULT, "ckpt_control");
-    return *(const struct allocations *const *)(control + *(const uint32_t *)(control + 12) - 8);
+    /* The last field but one. */
+    return *(const struct allocations *const *)(control + *(const uint32_t *)(control + 12) - 16);
 }
 
 /* The record of the allocation at `start`, or null. */
