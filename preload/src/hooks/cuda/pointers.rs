@@ -6,7 +6,7 @@ use super::backing::{self, answers};
 use super::driver::{SUCCESS, driver_hooks};
 
 driver_hooks! {
-    "cuMemGetAddressRange" 3020 =>
+    "cuMemGetAddressRange" 3020 ungated =>
     cuMemGetAddressRange_v2(start: *mut u64, bytes: *mut usize, address: u64) |real| {
         let result = real(start, bytes, answers::asked(address));
         if result == SUCCESS && let Some(range) = backing::range_of(address) {
@@ -20,7 +20,7 @@ driver_hooks! {
         result
     }
 
-    "cuPointerGetAttribute" 4000 =>
+    "cuPointerGetAttribute" 4000 ungated =>
     cuPointerGetAttribute(answer: *mut c_void, attribute: c_int, address: u64) |real| {
         let result = real(answer, attribute, answers::asked(address));
         if result == SUCCESS {
@@ -29,7 +29,7 @@ driver_hooks! {
         result
     }
 
-    "cuPointerGetAttributes" 7000 =>
+    "cuPointerGetAttributes" 7000 ungated =>
     cuPointerGetAttributes(count: c_uint, attributes: *mut c_int, answers: *mut *mut c_void, address: u64) |real| {
         let result = real(count, attributes, answers, answers::asked(address));
         if result == SUCCESS {

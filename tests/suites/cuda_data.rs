@@ -1,0 +1,217 @@
+//! Checkpoints of the data on devices, on the double of the CUDA driver: exact, consistent, and no more over the bus than is
+//! new.
+//!
+//! Programs are there before a scene begins: compiling the double takes a minute, and a scene's time is limited.
+
+use std::time::Duration;
+
+use ckpt_tests::{Answer, Ckpt, Life, Program, Scene, Store, checkpoint, code_of, cuda, processes};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+fn take_data(scene: &Scene, pid: i32, more: &[&str]) -> Answer {
+    let arguments = ["checkpoint", &pid.to_string(), "--data"].map(str::to_owned);
+    Ckpt::new(scene, arguments.into_iter().chain(more.iter().map(|&word| word.to_owned()))).call()
+}
+
+#[track_caller]
+fn data_checkpoint(scene: &Scene, pid: i32) -> u64 {
+    take_data(scene, pid, &[]).succeeded().number()
+}
+
+/// The allocation of a kind and of so many bytes.
+#[track_caller]
+fn allocation<'a>(shown: &'a Value, kind: &str, bytes: u64) -> &'a Value {
+    let mut all = shown["allocations"].as_array().expect("a list").iter();
+    let found = all.find(|allocation| allocation["kind"] == kind && allocation["bytes"] == bytes);
+    found.unwrap_or_else(|| panic!("no {bytes} bytes of kind {kind} in {shown}"))
+}
+
+fn extract(scene: &Scene, store: &Store, id: u64, region: &str) -> Answer {
+    let path = store.path().to_string_lossy().into_owned();
+    Ckpt::new(scene, ["extract", &path, &id.to_string(), "--region", region, "-o", "extracted"]).call()
+}
+
+#[track_caller]
+fn content(scene: &Scene, store: &Store, id: u64, kind: &str, bytes: u64) -> Vec<u8> {
+    let shown = store.show(scene, id);
+    let allocation = allocation(&shown, kind, bytes);
+    assert!(allocation["left_out"].is_null(), "{allocation}");
+    extract(scene, store, id, &allocation["id"].to_string()).succeeded();
+    std::fs::read(scene.path().join("extracted")).expect("a file")
+}
+
+const MIB: u64 = 1 << 20;
+const WORDS: u32 = 1 << 21;
+const GRID_BYTES: u64 = WORDS as u64 * 4;
+/// Chunks that a step changes of the grid, and their bytes.
+const CHANGED_BYTES: u64 = 50 * 128;
+/// What a difference says beside its data, as it leaves the device: at most so much.
+const METADATA_BYTES: u64 = 48 << 10;
+
+/// tests/victims/cuda/stepped.cc.
+fn grid(step: u32) -> Vec<u8> {
+    let mut words: Vec<u32> = (0..WORDS).map(|word| word.wrapping_mul(2_654_435_761)).collect();
+    for step in 2..=step {
+        for n in 0..50_u32 {
+            words[((step * 7919 + n * 104_729) % WORDS) as usize] = step * 1000 + n;
+        }
+    }
+    words.into_iter().flat_map(u32::to_le_bytes).collect()
+}
+
+fn filled(bytes: u64, factor: u64, step: u32) -> Vec<u8> {
+    (0..bytes).map(|n| (n * factor + (n >> 8) + u64::from(step)) as u8).collect()
+}
+
+#[track_caller]
+fn check_step(scene: &Scene, store: &Store, id: u64, step: u32) {
+    let is = |kind: &str, bytes: u64, expected: Vec<u8>| {
+        assert!(content(scene, store, id, kind, bytes) == expected, "{bytes} bytes, {kind}, of {id} at step {step}");
+    };
+    is("device 0", GRID_BYTES, grid(step));
+    is("mapped 0", 2 * MIB, grid(1)[..2 << 20].to_vec());
+    let last = if step < 3 { 1 } else { step };
+    let small = if step < 4 { 3000 } else { 5000 };
+    is("device 0", small, filled(small, 31, last));
+    is("managed", MIB, filled(MIB, 7, last));
+    is("device 0", 500_000, filled(500_000, 13, last));
+    is("global 0", 4096, filled(4096, 3, last));
+    is("mapped 0", 4 * MIB, filled(4 * MIB, 5, last));
+    is("pinned", 300_000, (0..300_000_u32).map(|n| (n * 11 + 1) as u8).collect());
+}
+
+fn next_step(life: &Life<'_>, step: u32) {
+    processes::send(life.pid, Signal::SIGUSR2);
+    life.output.wait_for_line(&format!("step {step}"));
+}
+
+fn moved(scene: &Scene, store: &Store, id: u64, way: &str) -> u64 {
+    store.show(scene, id)["moved"][way].as_u64().expect("a number")
+}
+
+fn each_step_is_exact(program: &Program) {
+    let scene = Scene::of_at_most(Duration::from_secs(180));
+    let mut life = Life::preloaded(&scene, "life", program);
+    life.output.wait_for_line("step 1");
+    let store = life.store();
+    let mut ids = vec![data_checkpoint(&scene, life.pid)];
+    for step in 2..=6 {
+        next_step(&life, step);
+        ids.push(data_checkpoint(&scene, life.pid));
+    }
+    processes::send(life.pid, Signal::SIGUSR2);
+    assert_eq!(code_of(life.wait()), 0, "{}", life.output.text());
+    for (step, id) in (1..).zip(ids) {
+        check_step(&scene, &store, id, step);
+    }
+}
+
+#[test]
+fn memory_of_every_kind_is_as_it_was_at_each_step() {
+    each_step_is_exact(&cuda::program("stepped"));
+}
+
+#[test]
+fn what_the_driver_has_allocated_itself_is_as_it_was_too() {
+    each_step_is_exact(&cuda::program("stepped").variable("CKPT_DEVICE_BACKING", "native"));
+}
+
+#[test]
+fn whoever_fears_equal_digests_has_all_of_it_stored() {
+    each_step_is_exact(&cuda::program("stepped").variable("CKPT_VERIFY_MATCHES", "yes"));
+}
+
+#[test]
+fn no_more_leaves_a_device_than_what_is_new_and_where_it_belongs() {
+    let program = cuda::program("stepped");
+    let scene = Scene::of_at_most(Duration::from_secs(120));
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_line("step 1");
+    let store = life.store();
+    let first = data_checkpoint(&scene, life.pid);
+    next_step(&life, 2);
+    let second = data_checkpoint(&scene, life.pid);
+    let third = data_checkpoint(&scene, life.pid);
+    life.kill();
+    let out = |id| moved(&scene, &store, id, "device_to_host_bytes");
+    // Two MiB of the grid are there twice.
+    let unique = GRID_BYTES + 4 * MIB + MIB + 500_000 + 4096 + 3000;
+    assert!((unique / 2..unique + METADATA_BYTES).contains(&out(first)), "{} of {unique}", out(first));
+    assert!((CHANGED_BYTES..CHANGED_BYTES + METADATA_BYTES).contains(&out(second)), "{}", out(second));
+    assert!(out(third) <= METADATA_BYTES, "{}", out(third));
+    // What the agent cannot map is copied on the device, and nothing else is.
+    let copied = 4 * MIB + MIB + 500_000 + 4096;
+    assert_eq!(moved(&scene, &store, third, "within_device_bytes"), copied);
+    let text = Ckpt::new(&scene, ["show", &store.path().to_string_lossy(), &third.to_string()]).call().succeeded().stdout;
+    assert!(text.contains("device to host") && text.contains("crossed the bus"), "{text}");
+}
+
+#[test]
+fn what_is_no_plain_memory_is_left_out_by_name() {
+    let program = cuda::program("stepped");
+    let scene = Scene::new();
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_line("step 1");
+    let store = life.store();
+    let (data, full) = (data_checkpoint(&scene, life.pid), checkpoint(&scene, life.pid));
+    life.kill();
+    let shown = store.show(&scene, data);
+    let array = allocation(&shown, "array 0", 32 * 16 * 4);
+    assert!(array["left_out"].as_str().is_some_and(|why| why.contains("arrays")), "{array}");
+    let answer = extract(&scene, &store, data, &array["id"].to_string()).failed_with(4);
+    assert!(answer.stderr.contains("arrays"), "{answer:?}");
+    // A full checkpoint of today has no content of devices, and says where it is.
+    let shown = store.show(&scene, full);
+    let grid = allocation(&shown, "device 0", GRID_BYTES);
+    assert!(grid["left_out"].as_str().is_some_and(|why| why.contains("--data")), "{grid}");
+    extract(&scene, &store, full, &grid["id"].to_string()).failed_with(4);
+}
+
+#[test]
+fn devices_stand_still_while_they_are_read() {
+    let program = cuda::program("in_step");
+    let scene = Scene::of_at_most(Duration::from_secs(180));
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_line("running");
+    let answer = take_data(&scene, life.pid, &["--every", "10ms", "--count", "20"]).succeeded();
+    processes::send(life.pid, Signal::SIGUSR2);
+    assert_eq!(code_of(life.wait()), 0, "{}", life.output.text());
+    let store = life.store();
+    for id in answer.stdout.lines().map(|line| line.parse::<u64>().expect("an id")) {
+        let shown = store.show(&scene, id);
+        let buffers = shown["allocations"].as_array().expect("a list").iter();
+        let buffers = buffers.filter(|it| it["kind"] == "device 0" && it["bytes"] == 4 * MIB);
+        let rounds: Vec<u32> = buffers
+            .map(|buffer| {
+                extract(&scene, &store, id, &buffer["id"].to_string()).succeeded();
+                let bytes = std::fs::read(scene.path().join("extracted")).expect("a file");
+                let round = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
+                assert!(bytes == round.to_le_bytes().repeat(1 << 20), "a buffer of {id} is of several rounds");
+                round
+            })
+            .collect();
+        let [first, .., last] = rounds[..] else { panic!("{rounds:?}") };
+        assert!(rounds.len() == 3 && rounds.is_sorted_by(|one, next| one >= next) && first - last <= 1, "{rounds:?}");
+    }
+}
+
+#[test]
+fn an_agent_that_dies_lets_the_devices_go_on() {
+    let program = cuda::program("in_step");
+    let scene = Scene::of_at_most(Duration::from_secs(120));
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_line("running");
+    let store = life.store();
+    data_checkpoint(&scene, life.pid);
+    for _ in 0..5 {
+        let agent = processes::agents_of(life.pid).pop().expect("an agent");
+        let mut busy = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string(), "--data", "--every", "1ms"]).begin();
+        processes::wait_until("some are taken", Duration::from_secs(20), || store.rows(&scene).len() > 2);
+        processes::send(agent, Signal::SIGKILL);
+        busy.end();
+        data_checkpoint(&scene, life.pid);
+    }
+    processes::send(life.pid, Signal::SIGUSR2);
+    assert_eq!(code_of(life.wait()), 0, "{}", life.output.text());
+}
