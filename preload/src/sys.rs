@@ -4,7 +4,8 @@
 //! registers. All of them may be used in a signal handler and in a child that shares our memory.
 
 use core::arch::asm;
-use core::ffi::c_char;
+use core::ffi::{CStr, c_char};
+use core::sync::atomic::AtomicU32;
 
 use crate::errno::Errno;
 
@@ -152,6 +153,79 @@ pub unsafe fn unmap(address: *mut u8, bytes: usize) {
     let _ = unsafe { call(libc::SYS_munmap, [address as usize, bytes, 0, 0, 0, 0]) };
 }
 
+/// Waits until `word` is not `expected`, somebody wakes its waiters, or so many milliseconds have passed. May return early.
+pub fn futex_wait(word: &AtomicU32, expected: u32, within_ms: Option<u32>) {
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    futex_wait_as(operation, word, expected, within_ms);
+}
+
+/// The same for a word that the kernel clears at the end of a thread.
+pub fn futex_wait_for_kernel(word: &AtomicU32, expected: u32) {
+    futex_wait_as(libc::FUTEX_WAIT, word, expected, None);
+}
+
+fn futex_wait_as(operation: i32, word: &AtomicU32, expected: u32, within_ms: Option<u32>) {
+    let within = within_ms.map(|ms| [u64::from(ms / 1000), u64::from(ms % 1000) * 1_000_000]);
+    let within = within.as_ref().map_or(0, |within| within.as_ptr() as usize);
+    // SAFETY: a live word, and a live timespec or none.
+    let _ =
+        unsafe { call(libc::SYS_futex, [word.as_ptr() as usize, operation as usize, expected as usize, within, 0, 0]) };
+}
+
+/// Wakes all threads that wait for `word` to change.
+pub fn futex_wake(word: &AtomicU32) {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: a live word.
+    let _ = unsafe { call(libc::SYS_futex, [word.as_ptr() as usize, operation as usize, i32::MAX as usize, 0, 0, 0]) };
+}
+
+/// The calling thread's id.
+pub fn gettid() -> i32 {
+    // SAFETY: no arguments, no effects.
+    unsafe { call(libc::SYS_gettid, [0; 6]) }.unwrap_or(0) as i32
+}
+
+/// Names the calling thread, in at most 15 bytes.
+pub fn name_thread(name: &CStr) {
+    // SAFETY: the kernel reads the text.
+    let _ = unsafe { call(libc::SYS_prctl, [libc::PR_SET_NAME as usize, name.as_ptr() as usize, 0, 0, 0, 0]) };
+}
+
+/// Nanoseconds of a clock that only goes on.
+pub fn now_ns() -> u64 {
+    let mut now = [0_u64; 2];
+    // SAFETY: the kernel writes one timespec, which is two eight-byte fields.
+    let _ = unsafe {
+        call(libc::SYS_clock_gettime, [libc::CLOCK_MONOTONIC as usize, now.as_mut_ptr() as usize, 0, 0, 0, 0])
+    };
+    let [seconds, nanoseconds] = now;
+    seconds * 1_000_000_000 + nanoseconds
+}
+
+/// A descriptor that the CUDA driver has made for us in the program's table: has it closed by exec, and says which file it is.
+pub fn adopt(fd: i32) -> Result<[u64; 2], Errno> {
+    // SAFETY: two plain numbers and a command.
+    unsafe { call(libc::SYS_fcntl, [fd as usize, libc::F_SETFD as usize, libc::FD_CLOEXEC as usize, 0, 0, 0]) }?;
+    file_of(fd)
+}
+
+/// Closes what [`adopt`] was called for, unless the program has another file under that number by now.
+pub fn close_adopted(fd: i32, file: [u64; 2]) {
+    if file_of(fd) == Ok(file) {
+        // SAFETY: ours.
+        let _ = unsafe { call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// Device and inode.
+fn file_of(fd: i32) -> Result<[u64; 2], Errno> {
+    // SAFETY: numbers, for which zero is a value.
+    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: the kernel writes one such structure.
+    unsafe { call(libc::SYS_fstat, [fd as usize, &raw mut status as usize, 0, 0, 0, 0]) }?;
+    Ok([status.st_dev, status.st_ino])
+}
+
 /// Seconds since 1970.
 pub fn seconds_since_1970() -> u64 {
     let mut now = [0_u64; 2];
@@ -253,6 +327,67 @@ pub mod in_child {
         match unsafe { call(libc::SYS_execve, [path as usize, argv as usize, envp as usize, 0, 0, 0]) } {
             Err(errno) => errno,
             Ok(_) => Errno(0),
+        }
+    }
+}
+
+/// The calls of a thread that shares the program's memory and has a descriptor table of its own.
+pub mod in_thread {
+    use super::*;
+
+    /// A connection to the socket at `path`, which keeps the borders of messages.
+    ///
+    /// # Safety
+    /// The descriptor table must not be the program's.
+    pub unsafe fn connect(path: &[u8; 108]) -> Result<i32, Errno> {
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+        // SAFETY: plain numbers; the table is the thread's own.
+        let fd = unsafe { call(libc::SYS_socket, [libc::AF_UNIX as usize, kind as usize, 0, 0, 0, 0]) }?;
+        // Neither connecting nor sending waits for more than a second.
+        let within = [1_u64, 0];
+        let option = [libc::SOL_SOCKET as usize, libc::SO_SNDTIMEO as usize];
+        // SAFETY: the kernel reads one timeval.
+        unsafe { call(libc::SYS_setsockopt, [fd, option[0], option[1], within.as_ptr() as usize, 16, 0]) }?;
+        let address = Address { family: libc::AF_UNIX as u16, path: *path };
+        // SAFETY: the kernel reads one address.
+        unsafe { call(libc::SYS_connect, [fd, &raw const address as usize, size_of::<Address>(), 0, 0, 0]) }?;
+        Ok(fd as i32)
+    }
+
+    /// `sockaddr_un`.
+    #[repr(C)]
+    struct Address {
+        family: u16,
+        path: [u8; 108],
+    }
+
+    /// Sends a message.
+    pub fn send(fd: i32, message: &[u8]) -> Result<(), Errno> {
+        let flags = libc::MSG_NOSIGNAL as usize;
+        let arguments = [fd as usize, message.as_ptr() as usize, message.len(), flags, 0, 0];
+        // SAFETY: the kernel reads the length given.
+        unsafe { call(libc::SYS_sendto, arguments) }.map(|_| ())
+    }
+
+    /// Receives a message, and waits for it if `waits`: as many bytes as there were, 0 at the end. Of a longer one the rest is
+    /// lost.
+    pub fn receive(fd: i32, message: &mut [u8], waits: bool) -> Result<usize, Errno> {
+        let flags = libc::MSG_TRUNC | if waits { 0 } else { libc::MSG_DONTWAIT };
+        let arguments = [fd as usize, message.as_mut_ptr() as usize, message.len(), flags as usize, 0, 0];
+        loop {
+            // SAFETY: the kernel writes at most the length given.
+            let received = unsafe { call(libc::SYS_recvfrom, arguments) };
+            if received != Err(Errno(libc::EINTR)) {
+                return received;
+            }
+        }
+    }
+
+    /// Ends the calling thread alone.
+    pub fn exit() -> ! {
+        loop {
+            // SAFETY: no pointers; it does not return.
+            let _ = unsafe { call(libc::SYS_exit, [0; 6]) };
         }
     }
 }

@@ -3,9 +3,14 @@
 //! Both are compiled once for a target directory, with the real `cuda.h`, which is fetched with CUDA's compiler if need be.
 //! A program that is run with `LD_LIBRARY_PATH` on another `libcuda.so.1` uses that one.
 
+use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 use std::fs;
+use std::mem::transmute;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 use crate::Program;
 use crate::product;
@@ -56,6 +61,67 @@ pub fn program(name: &str) -> Program {
     Program::at(binary).variable("LD_LIBRARY_PATH", double)
 }
 
+/// The content of memory of the double's that another process has exported, through the double as this process has it.
+pub fn import(descriptor: OwnedFd, bytes: usize) -> Vec<u8> {
+    static DOUBLE: OnceLock<Double> = OnceLock::new();
+    DOUBLE.get_or_init(Double::load).content(&descriptor, bytes)
+}
+
+/// The double in this process, as far as importing memory needs it.
+struct Double {
+    import: unsafe extern "C" fn(*mut u64, *mut c_void, c_int) -> c_int,
+    reserve: unsafe extern "C" fn(*mut u64, usize, usize, u64, u64) -> c_int,
+    map: unsafe extern "C" fn(u64, usize, usize, u64, u64) -> c_int,
+    set_access: unsafe extern "C" fn(u64, usize, *const [c_int; 3], usize) -> c_int,
+    unmap: unsafe extern "C" fn(u64, usize) -> c_int,
+    free: unsafe extern "C" fn(u64, usize) -> c_int,
+    release: unsafe extern "C" fn(u64) -> c_int,
+}
+
+impl Double {
+    #[allow(clippy::missing_transmute_annotations, reason = "the fields have the types")]
+    fn load() -> Double {
+        let path = CString::new(library().join("libcuda.so.1").into_os_string().into_encoded_bytes()).expect("a path");
+        // SAFETY: a zero-terminated path. It stays for ever.
+        let driver = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        assert!(!driver.is_null(), "{path:?} cannot be loaded");
+        // SAFETY: a live handle and zero-terminated names; the types are those of cuda.h.
+        unsafe {
+            let find =
+                |name: &CStr| NonNull::new(libc::dlsym(driver, name.as_ptr())).expect("a function of the driver");
+            let begin: unsafe extern "C" fn(c_uint) -> c_int = transmute(find(c"cuInit"));
+            assert_eq!(begin(0), 0);
+            Double {
+                import: transmute(find(c"cuMemImportFromShareableHandle")),
+                reserve: transmute(find(c"cuMemAddressReserve")),
+                map: transmute(find(c"cuMemMap")),
+                set_access: transmute(find(c"cuMemSetAccess")),
+                unmap: transmute(find(c"cuMemUnmap")),
+                free: transmute(find(c"cuMemAddressFree")),
+                release: transmute(find(c"cuMemRelease")),
+            }
+        }
+    }
+
+    fn content(&self, descriptor: &OwnedFd, bytes: usize) -> Vec<u8> {
+        let (mut memory, mut address) = (0, 0);
+        // A device's location, its number, and the right to read and write.
+        let access = [1, 0, 3];
+        // SAFETY: places to write to; what is mapped is as long as it is read, and goes at the end.
+        unsafe {
+            assert_eq!((self.import)(&raw mut memory, descriptor.as_raw_fd() as usize as *mut c_void, 1), 0);
+            assert_eq!((self.reserve)(&raw mut address, bytes, 0, 0, 0), 0);
+            assert_eq!((self.map)(address, bytes, 0, memory, 0), 0);
+            assert_eq!((self.set_access)(address, bytes, &raw const access, 1), 0);
+            let content = std::slice::from_raw_parts(address as *const u8, bytes).to_vec();
+            assert_eq!((self.unmap)(address, bytes), 0);
+            assert_eq!((self.free)(address, bytes), 0);
+            assert_eq!((self.release)(memory), 0);
+            content
+        }
+    }
+}
+
 /// A folder with another `libcuda.so.1`, which only writes down what it is asked for (tests/victims/cuda/asked.cc).
 pub fn asked() -> PathBuf {
     let folder = victims_folder().join("asked");
@@ -63,6 +129,24 @@ pub fn asked() -> PathBuf {
     let source = product::repository().join("tests/victims/cuda/asked.cc");
     build(&folder.join("libcuda.so.1"), std::slice::from_ref(&source), |compiler| {
         compiler.args(["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic"]).arg(&source).arg("-ldl");
+    });
+    folder
+}
+
+/// A folder with another `libcuda.so.1`, which keeps what it is called with (tests/victims/cuda/echo.cc).
+pub fn echo() -> PathBuf {
+    let folder = victims_folder().join("echo");
+    fs::create_dir_all(&folder).expect("target is writable");
+    let sources = product::repository().join("tests/victims/cuda");
+    let names = product::repository().join("preload/src/hooks/cuda/known_names.txt");
+    let all = [sources.join("echo.cc"), sources.join("echo.h"), names.clone()];
+    build(&folder.join("libcuda.so.1"), &all, |compiler| {
+        let names = fs::read_to_string(&names).expect("a list");
+        let functions: String =
+            names.lines().filter(|&name| name != "cuGetProcAddress_v2").map(|name| format!("X({name})\n")).collect();
+        fs::write(folder.join("echo_names.h"), functions).expect("target is writable");
+        compiler.args(["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-I"]).arg(&folder);
+        compiler.arg(sources.join("echo.cc"));
     });
     folder
 }

@@ -10,6 +10,7 @@ pub mod command;
 pub mod cuda;
 pub mod exact;
 pub mod fault;
+pub mod holder;
 pub mod life;
 pub mod output;
 pub mod processes;

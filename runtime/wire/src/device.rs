@@ -3,10 +3,11 @@
 //! Content of device memory that nobody may change meanwhile: for that libckpt.so has a **gate** before every call that
 //! changes device memory, allocates or frees it, and a **keeper**, a thread of its own that sleeps until it is asked. The
 //! agent writes [`Hold::socket`] and then a new [`Hold::request`] into the program, and interrupts the keeper's sleep (a
-//! stop by ptrace restarts its wait, which finds another number). The keeper closes the gate, waits until what the
-//! program had started is done, connects to the socket and sends a [`Held`]. From then on it does what it is told, one
+//! stop by ptrace restarts its wait, which finds another number). The keeper connects to the socket, closes the gate, waits
+//! until what the program had started is done, and sends a [`Held`]. From then on it does what it is told, one
 //! [`Command`] and one [`Answer`] at a time, until it is told to open the gate, or the connection ends: when the agent
-//! dies, the gate opens.
+//! dies, the gate opens. The agent may say so at any time, without waiting for an answer, and is obeyed at once. What it has
+//! not closed or given back, the keeper takes away at the end.
 //!
 //! The socket keeps the borders of messages (`SOCK_SEQPACKET`). Descriptors that the driver makes are in the program's own
 //! table, and are closed again as soon as the agent has a copy (`pidfd_getfd`).
@@ -93,6 +94,8 @@ pub const HELD_CALL_GOES_ON: u32 = 1;
 pub const HELD_CAPTURE: u32 = 2;
 /// [`Held::outcome`]: the program's work on a device failed, or cannot be waited for.
 pub const HELD_DRIVER: u32 = 3;
+/// [`Held::outcome`]: work that the program had given to a device did not end in time.
+pub const HELD_WORK_GOES_ON: u32 = 4;
 
 /// What the agent wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -110,7 +113,7 @@ pub struct Command {
     pub bytes: u64,
 }
 
-/// What has come of a command.
+/// What has come of a command. It is as long as a [`Held`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Answer {
@@ -122,7 +125,7 @@ pub struct Answer {
     pub values: [u64; 2],
 }
 
-/// Opens the gate. The answer is the last.
+/// Opens the gate. The answer is the last; it does not come if the program ends in that moment.
 pub const COMMAND_OPEN: u32 = 0;
 /// Which device it is: 16 bytes, as the driver names it in every process.
 pub const COMMAND_IDENTIFY: u32 = 1;

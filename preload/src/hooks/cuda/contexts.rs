@@ -1,21 +1,71 @@
-//! Contexts, with which all that belongs to them goes.
+//! Contexts, with which all that belongs to them goes. Where devices are to be held still, each is waited for: so all of
+//! them are listed.
 
-use core::ffi::{c_int, c_uint};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use ckpt_wire::allocations::CudaAllocation;
 
 use super::driver::{CuResult, Handle, Real, SUCCESS, driver_hooks};
-use super::records;
+use super::{captures, keeper, records};
 
 /// The primary context of each device, as it was handed out last.
 static PRIMARY: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
+/// Contexts that the program has created itself, and their devices; 0 where there is none.
+static CREATED: [Created; 64] = [const { Created { context: AtomicU64::new(0), device: AtomicI32::new(0) } }; 64];
+
+struct Created {
+    context: AtomicU64,
+    device: AtomicI32,
+}
+
+/// In place of a context that is being listed. Nobody reads it while the gate is closed: contexts are made inside of it.
+const UNFINISHED: u64 = 1;
+
+/// How many found no room in the list.
+static UNLISTED: AtomicU32 = AtomicU32::new(0);
+
 type GetState = unsafe extern "C" fn(c_int, *mut c_uint, *mut c_int) -> CuResult;
 static GET_STATE: Real<GetState> = Real::new(c"cuDevicePrimaryCtxGetState");
 
+/// All contexts that there are with their devices, or none if some could not be listed.
+pub fn all() -> Option<impl Iterator<Item = (c_int, Handle)>> {
+    let primary = (0..).zip(&PRIMARY).map(|(device, context)| (device, context.load(Ordering::Relaxed)));
+    let created = CREATED.iter().map(|one| (one.device.load(Ordering::Relaxed), one.context.load(Ordering::Acquire)));
+    let there = primary.chain(created).filter(|&(_, context)| context != 0);
+    (UNLISTED.load(Ordering::Relaxed) == 0).then(|| there.map(|(device, context)| (device, context as Handle)))
+}
+
+fn list(context: u64, device: c_int) {
+    for one in &CREATED {
+        if one.context.compare_exchange(0, UNFINISHED, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            one.device.store(device, Ordering::Relaxed);
+            one.context.store(context, Ordering::Release);
+            return;
+        }
+    }
+    UNLISTED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// # Safety
+/// The driver has made the context just now.
+unsafe fn created(result: CuResult, context: *const Handle, device: c_int) -> CuResult {
+    if result == SUCCESS {
+        // SAFETY: the caller's word.
+        list(unsafe { *context } as u64, device);
+        keeper::start();
+    }
+    result
+}
+
 fn forget(context: u64) {
     if context != 0 {
+        // One alone: by now there may be a new one with that handle.
+        let end =
+            |one: &Created| one.context.compare_exchange(context, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let _ = CREATED.iter().any(end);
+        captures::forget_context(context);
         records::remove_where(|allocation: &CudaAllocation| allocation.context == context);
     }
 }
@@ -42,10 +92,30 @@ driver_hooks! {
     "cuDevicePrimaryCtxRetain" 7000 =>
     cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) |real| {
         let result = real(context, device);
-        if result == SUCCESS && let Some(place) = primary(device) {
-            place.store(*context as u64, Ordering::Relaxed);
+        if result == SUCCESS {
+            if let Some(place) = primary(device) {
+                place.store(*context as u64, Ordering::Relaxed);
+            } else {
+                UNLISTED.fetch_add(1, Ordering::Relaxed);
+            }
+            keeper::start();
         }
         result
+    }
+
+    "cuCtxCreate" 3020 =>
+    cuCtxCreate_v2(context: *mut Handle, flags: c_uint, device: c_int) |real| {
+        created(real(context, flags, device), context, device)
+    }
+
+    "cuCtxCreate" 11040 =>
+    cuCtxCreate_v3(context: *mut Handle, affinities: *const c_void, count: c_int, flags: c_uint, device: c_int) |real| {
+        created(real(context, affinities, count, flags, device), context, device)
+    }
+
+    "cuCtxCreate" 12050 =>
+    cuCtxCreate_v4(context: *mut Handle, parameters: *const c_void, flags: c_uint, device: c_int) |real| {
+        created(real(context, parameters, flags, device), context, device)
     }
 
     /// The last one to let it go ends it.

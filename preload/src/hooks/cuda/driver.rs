@@ -18,78 +18,162 @@ pub const NO_FUNCTION: CuResult = 302;
 /// Context, stream, pool, module, graph, array: pointers that are not ours to follow.
 pub type Handle = *mut c_void;
 
-/// A real function of type `F`.
-pub struct Real<F> {
-    name: &'static CStr,
-    address: AtomicPtr<c_void>,
-    function: PhantomData<F>,
-}
+/// Where a real function is, once that is known.
+#[repr(transparent)]
+pub struct Place(AtomicPtr<c_void>);
 
-impl<F: Copy> Real<F> {
-    /// The function of this name, which is looked up when it is needed unless a lookup of the program's finds it first.
-    pub const fn new(name: &'static CStr) -> Self {
-        Self { name, address: AtomicPtr::new(core::ptr::null_mut()), function: PhantomData }
+impl Place {
+    /// Not known yet.
+    pub const fn new() -> Self {
+        Self(AtomicPtr::new(core::ptr::null_mut()))
     }
 
-    /// The function, if there is a driver.
-    pub fn get(&self) -> Option<F> {
+    /// The program has looked the function up, and it is at `address`.
+    pub fn found(&self, address: *mut c_void) {
+        // The first counts: a driver's function stays where it is.
+        let _ = self.0.compare_exchange(core::ptr::null_mut(), address, Ordering::Relaxed, Ordering::Relaxed);
+        note_driver(address);
+    }
+
+    /// The function, which is looked up by its name if no lookup of the program's has found it; none without a driver.
+    ///
+    /// # Safety
+    /// `F` must be the type of the driver's function of this name.
+    #[inline(always)]
+    pub unsafe fn function<F: Copy>(&self, name: &CStr) -> Option<F> {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-        let mut address = self.address.load(Ordering::Relaxed);
+        let mut address = self.0.load(Ordering::Relaxed);
         if address.is_null() {
-            let _errno = SavedErrno::new();
-            // SAFETY: a zero-terminated name. Behind us in the global scope: the driver that the program is linked with.
-            address = unsafe { libc_dlsym::dlsym(libc::RTLD_NEXT, self.name) };
-            if address.is_null() {
-                address = in_known_driver(self.name);
-            }
-            if !address.is_null() {
-                self.found(address);
-            }
+            address = self.look_up(name);
         }
-        // SAFETY: `F` is the type of the driver's function of this name, and not null.
+        // SAFETY: the caller's word, and not null.
         (!address.is_null()).then(|| unsafe { core::mem::transmute_copy(&address) })
     }
+
+    #[cold]
+    fn look_up(&self, name: &CStr) -> *mut c_void {
+        let _errno = SavedErrno::new();
+        // SAFETY: a zero-terminated name. Behind us in the global scope: the driver that the program is linked with.
+        let mut address = unsafe { libc_dlsym::dlsym(libc::RTLD_NEXT, name) };
+        if address.is_null() {
+            address = in_known_driver(name);
+        }
+        if !address.is_null() {
+            self.found(address);
+        }
+        address
+    }
 }
 
-/// A real function whatever its type.
-pub trait Found: Sync {
-    /// The program has looked the function up, and it is at `address`.
-    fn found(&self, address: *mut c_void);
+/// A real function of type `F` that has no hook.
+pub struct Real<F> {
+    name: &'static CStr,
+    place: Place,
+    function: PhantomData<F>,
 }
 
 // SAFETY: an address that is only read and written as a whole.
 unsafe impl<F> Sync for Real<F> {}
 
-impl<F> Found for Real<F> {
-    fn found(&self, address: *mut c_void) {
-        // The first counts: a driver's function stays where it is.
-        let _ = self.address.compare_exchange(core::ptr::null_mut(), address, Ordering::Relaxed, Ordering::Relaxed);
-        note_driver(address);
+impl<F: Copy> Real<F> {
+    /// The function of this name, which is looked up when it is needed.
+    pub const fn new(name: &'static CStr) -> Self {
+        Self { name, place: Place::new(), function: PhantomData }
+    }
+
+    /// The function, if there is a driver.
+    pub fn get(&self) -> Option<F> {
+        // SAFETY: `F` is the type of the driver's function of this name, by the declarations.
+        unsafe { self.place.function(self.name) }
     }
 }
 
-/// A hook.
+/// A hook, as it is in the table.
+///
+/// The table is made of distances, which are known when the library is linked: the dynamic linker has nothing to write into
+/// it in any process, used or not. All `i32`s but `since` are such, from the field itself.
+#[repr(C)]
 pub struct Hook {
-    /// Its symbol, and that of the real function.
-    pub symbol: &'static str,
-    /// The name that `cuGetProcAddress` knows it by.
-    pub base: &'static str,
-    /// The version of CUDA, as in `cudaTypedefs.h`, from which on that name means this function.
-    pub since: c_int,
-    /// Whether it is the one for programs whose default stream is per thread.
-    pub per_thread: bool,
+    function: i32,
+    place: i32,
+    symbol: i32,
+    base: i32,
+    since: i32,
+    kinds: u32,
+}
+
+/// For programs whose default stream is per thread.
+pub const PER_THREAD: u32 = 1;
+/// Calls pass while the gate is closed.
+pub const UNGATED: u32 = 2;
+
+impl Hook {
     /// What takes the real function's place.
-    pub function: unsafe extern "C" fn(),
-    /// The real function.
-    pub real: &'static dyn Found,
+    pub fn function(&self) -> *mut c_void {
+        behind(&self.function).cast_mut().cast()
+    }
+
+    /// Where the real function is.
+    pub fn place(&self) -> &'static Place {
+        // SAFETY: the distance to a static of this type.
+        unsafe { &*behind(&self.place).cast() }
+    }
+
+    /// Its symbol, and that of the real function.
+    pub fn symbol(&self) -> &'static [u8] {
+        // SAFETY: the distance to a zero-terminated text.
+        unsafe { CStr::from_ptr(behind(&self.symbol).cast()) }.to_bytes()
+    }
+
+    /// The name that `cuGetProcAddress` knows it by.
+    pub fn base(&self) -> &'static [u8] {
+        // SAFETY: as for the symbol.
+        unsafe { CStr::from_ptr(behind(&self.base).cast()) }.to_bytes()
+    }
+
+    /// The version of CUDA, as in `cudaTypedefs.h`, from which on that name means this function.
+    pub fn since(&self) -> c_int {
+        self.since
+    }
+
+    /// Whether it is the one for programs whose default stream is per thread.
+    pub fn is_per_thread(&self) -> bool {
+        self.kinds & PER_THREAD != 0
+    }
+}
+
+/// What lies as far behind a field as it says.
+fn behind(distance: &i32) -> *const u8 {
+    (core::ptr::from_ref(distance) as usize).wrapping_add_signed(*distance as isize) as *const u8
+}
+
+// Ours alone: another library that had such a section would take them for its own.
+core::arch::global_asm!(".hidden __start_ckpt_hooks", ".hidden __stop_ckpt_hooks");
+
+unsafe extern "C" {
+    // The linker's, around the section of this name.
+    static __start_ckpt_hooks: Hook;
+    static __stop_ckpt_hooks: Hook;
+}
+
+/// All hooks over the driver.
+pub fn all_hooks() -> &'static [Hook] {
+    let (first, end) = (&raw const __start_ckpt_hooks, &raw const __stop_ckpt_hooks);
+    // SAFETY: the section has entries of this type alone, which `driver_hooks` puts there.
+    unsafe { core::slice::from_raw_parts(first, (end as usize - first as usize) / size_of::<Hook>()) }
 }
 
 /// An address in the driver, from which the rest of it can be found; null before one is known.
 static DRIVER: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
+/// The address, or null.
+pub fn known_address() -> *mut c_void {
+    DRIVER.load(Ordering::Relaxed)
+}
+
 /// Whether the program has looked into a driver.
 pub fn is_in_use() -> bool {
-    !DRIVER.load(Ordering::Relaxed).is_null()
+    !known_address().is_null()
 }
 
 fn note_driver(address: *mut c_void) {
@@ -111,14 +195,14 @@ fn in_known_driver(name: &CStr) -> *mut c_void {
 }
 
 /// Hooks over functions of the driver: for each, the name that `cuGetProcAddress` knows it by, the version since when,
-/// `per_thread` for the kind with a default stream per thread, its symbol and type, and what it does. `|real|` names the
-/// real function in there.
+/// `per_thread` for the kind with a default stream per thread, `ungated` for what passes while devices are held still, its
+/// symbol and type, and what it does. `|real|` names the real function in there.
 ///
 /// The symbol is a few instructions that note where the call returns to, and go on to the Rust function.
 macro_rules! driver_hooks {
     ($(
         $(#[$docs:meta])*
-        $base:literal $since:literal $($per_thread:ident)? =>
+        $base:literal $since:literal $($kind:ident)* =>
         $name:ident($($argument:ident: $type:ty),* $(,)?) |$real:ident| $body:block
     )*) => {
         $(
@@ -126,16 +210,13 @@ macro_rules! driver_hooks {
             pub mod $name {
                 #[allow(unused_imports, reason = "not all bodies need all")]
                 use super::*;
-                use $crate::hooks::cuda::driver::{Hook, NO_FUNCTION, Real};
+                use $crate::hooks::cuda::driver::{NO_FUNCTION, Place, UNGATED};
+                use $crate::hooks::cuda::gate;
 
                 type Function = unsafe extern "C" fn($($type),*) -> core::ffi::c_int;
 
-                pub static REAL: Real<Function> = Real::new(
-                    match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                        Ok(name) => name,
-                        Err(_) => unreachable!(),
-                    },
-                );
+                const KINDS: u32 = 0 $(| $crate::hooks::cuda::driver::kind!($kind))*;
+                static PLACE: Place = Place::new();
 
                 $(#[$docs])*
                 // SAFETY (of the name): standing in front of the driver's symbol is the purpose.
@@ -143,46 +224,90 @@ macro_rules! driver_hooks {
                 #[unsafe(no_mangle)]
                 pub unsafe extern "C" fn $name() {
                     core::arch::naked_asm!(
+                        "2:",
                         "mov rax, qword ptr [rsp]",
                         "mov r11, qword ptr [rip + ckpt_call_sites@gottpoff]",
                         "mov qword ptr fs:[r11], rax",
                         "jmp {hooked}",
+                        // Its entry in the table.
+                        ".pushsection ckpt_hooks, \"aR\", @progbits",
+                        ".long 2b - .",
+                        ".long {place} - .",
+                        ".long 3f - .",
+                        ".long 4f - .",
+                        ".long {since}",
+                        ".long {kinds}",
+                        ".popsection",
+                        ".pushsection .rodata.ckpt_hook_names, \"a\", @progbits",
+                        "3:",
+                        concat!(".asciz \"", stringify!($name), "\""),
+                        "4:",
+                        concat!(".asciz \"", $base, "\""),
+                        ".popsection",
                         hooked = sym hooked,
+                        place = sym PLACE,
+                        since = const $since,
+                        kinds = const KINDS,
                     )
                 }
 
                 /// # Safety
                 /// As for the real function.
                 unsafe extern "C" fn hooked($($argument: $type),*) -> core::ffi::c_int {
-                    let Some($real) = REAL.get() else { return NO_FUNCTION };
+                    let name = const {
+                        match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                            Ok(name) => name,
+                            Err(_) => unreachable!(),
+                        }
+                    };
+                    // SAFETY: the type and the name are those of the hook.
+                    let Some($real) = (unsafe { PLACE.function::<Function>(name) }) else { return NO_FUNCTION };
+                    let _passage = (KINDS & UNGATED == 0).then(gate::enter);
                     // SAFETY: the caller's word, passed on.
                     unsafe { $body }
                 }
-
-                pub const HOOK: Hook = Hook {
-                    symbol: stringify!($name),
-                    base: $base,
-                    since: $since,
-                    per_thread: $crate::hooks::cuda::driver::is_given!($($per_thread)?),
-                    function: $name,
-                    real: &REAL,
-                };
             }
         )*
-
-        /// The hooks of this file.
-        pub const HOOKS: &[$crate::hooks::cuda::driver::Hook] = &[$($name::HOOK),*];
     };
 }
 pub(super) use driver_hooks;
 
-/// Whether there is an argument.
-macro_rules! is_given {
-    () => {
-        false
+/// The bit of a kind of hook.
+macro_rules! kind {
+    (per_thread) => {
+        $crate::hooks::cuda::driver::PER_THREAD
     };
-    ($argument:ident) => {
-        true
+    (ungated) => {
+        $crate::hooks::cuda::driver::UNGATED
     };
 }
-pub(super) use is_given;
+pub(super) use kind;
+
+/// Hooks that do nothing but wait at the gate: the name that `cuGetProcAddress` knows each by, the version since when, the
+/// symbol, the same of the kind with a default stream per thread, and the arguments.
+macro_rules! passes_gate {
+    ($(
+        $base:literal $since:literal $name:ident $(, $since_per_thread:literal $name_per_thread:ident)? => $arguments:tt;
+    )*) => {
+        $(
+            $crate::hooks::cuda::driver::passes! { $base $since $name $arguments }
+            $($crate::hooks::cuda::driver::passes! { $base $since_per_thread per_thread $name_per_thread $arguments })?
+        )*
+    };
+}
+pub(super) use passes_gate;
+
+/// One of them.
+macro_rules! passes {
+    ($base:literal $since:literal per_thread $name:ident ($($argument:ident: $type:ty),* $(,)?)) => {
+        $crate::hooks::cuda::driver::driver_hooks! {
+            $base $since per_thread => $name($($argument: $type),*) |real| { real($($argument),*) }
+        }
+    };
+    ($base:literal $since:literal $name:ident ($($argument:ident: $type:ty),* $(,)?)) => {
+        $crate::hooks::cuda::driver::driver_hooks! {
+            $base $since => $name($($argument: $type),*) |real| { real($($argument),*) }
+        }
+    };
+}
+pub(super) use passes;

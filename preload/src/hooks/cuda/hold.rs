@@ -1,9 +1,36 @@
 //! Where the agent and libckpt.so meet to hold devices still: see [`ckpt_wire::device`].
 
-use ckpt_wire::device::Hold;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+
+use ckpt_wire::device::{Hold, SOCKET_BYTES};
 
 use crate::shared::Shared;
 
 /// All zero until the program makes a context.
 // SAFETY: `Hold` is `FromBytes`: it is valid with every byte zero.
 pub static HOLD: Shared<Hold> = Shared::new(unsafe { core::mem::zeroed() });
+
+/// [`Hold::request`].
+pub fn request() -> &'static AtomicU32 {
+    // SAFETY: aligned, lives for ever, and is touched through this only.
+    unsafe { AtomicU32::from_ptr(&raw mut (*HOLD.get()).request) }
+}
+
+/// [`Hold::keeper`].
+pub fn keeper() -> &'static AtomicI32 {
+    // SAFETY: as in `request`.
+    unsafe { AtomicI32::from_ptr(&raw mut (*HOLD.get()).keeper) }
+}
+
+/// [`Hold::driver`].
+pub fn driver() -> &'static AtomicU64 {
+    // SAFETY: as in `request`.
+    unsafe { AtomicU64::from_ptr(&raw mut (*HOLD.get()).driver) }
+}
+
+/// What the agent has written before its newest request: how many milliseconds there are, and its socket.
+pub fn wishes() -> (u32, [u8; SOCKET_BYTES]) {
+    let hold = HOLD.get();
+    // SAFETY: nobody in this process writes them.
+    unsafe { ((&raw const (*hold).quiet_within_ms).read_volatile(), (&raw const (*hold).socket).read_volatile()) }
+}

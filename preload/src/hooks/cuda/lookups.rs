@@ -10,8 +10,8 @@ use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use super::driver::Hook;
-use super::{ALL_HOOKS, known};
+use super::driver::{Hook, all_hooks};
+use super::known;
 use crate::errno::SavedErrno;
 use crate::hooks::recorded;
 use crate::hooks::scopes::in_library_of;
@@ -206,10 +206,10 @@ unsafe extern "C" fn found(
         }
         return Answer::OPEN;
     };
-    if address == hook.function as *mut c_void {
+    if address == hook.function() {
         // A scope in which we stand in front. Without a driver behind us, or in the caller's own scope, there is none.
         address = in_library_of(call_site, text);
-        if address.is_null() || address == hook.function as *mut c_void {
+        if address.is_null() || address == hook.function() {
             // The last lookup: if it fails, the caller's dlerror says so.
             // SAFETY: RTLD_NEXT is no handle to keep.
             address = unsafe { libc_dlsym::dlsym(libc::RTLD_NEXT, text) };
@@ -221,8 +221,8 @@ unsafe extern "C" fn found(
     if address.is_null() {
         return Answer::OPEN;
     }
-    hook.real.found(address);
-    Answer::is(hook.function as *mut c_void)
+    hook.place().found(address);
+    Answer::is(hook.function())
 }
 
 /// # Safety
@@ -243,5 +243,5 @@ unsafe fn look_up(handle: *mut c_void, name: *const c_char, version: *const c_ch
 }
 
 fn hook_of_symbol(symbol: &[u8]) -> Option<&'static Hook> {
-    ALL_HOOKS.iter().copied().flatten().find(|hook| hook.symbol.as_bytes() == symbol)
+    all_hooks().iter().find(|hook| hook.symbol() == symbol)
 }

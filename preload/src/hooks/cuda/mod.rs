@@ -8,20 +8,31 @@
 //! the place of what has been found, never of nothing.
 //!
 //! A hook calls the real function and records what has come of it (`records`). It changes no argument and no result.
-//! Functions that neither allocate nor free are not hooked. Names that no CUDA up to 13.0 has are passed on untouched
-//! and counted: they may allocate in ways that we do not know.
+//! Functions that change no device memory (`launches`, `copies`, `fills`, ... do nothing else), and neither allocate nor
+//! free, are not hooked. Names that no CUDA up to 13.0 has are passed on untouched and counted: they may allocate in ways
+//! that we do not know.
+//!
+//! Before the real function a call passes the `gate`, which the `keeper` closes when the agent wants devices to stand still.
 
 mod arrays;
 mod attributes;
 mod call_site;
+mod captures;
 mod contexts;
+mod copies;
 mod driver;
+mod fills;
+mod gate;
 mod graphs;
 mod hold;
 mod index;
+mod keeper;
 mod known;
+mod launches;
+mod loading;
 mod lock;
 mod lookups;
+mod mappings;
 mod memory;
 mod modules;
 mod pools;
@@ -29,20 +40,6 @@ mod proc_address;
 mod records;
 mod runtime;
 mod virtual_memory;
-
-use driver::Hook;
-
-/// All hooks over the driver.
-const ALL_HOOKS: [&[Hook]; 8] = [
-    memory::HOOKS,
-    pools::HOOKS,
-    virtual_memory::HOOKS,
-    arrays::HOOKS,
-    graphs::HOOKS,
-    modules::HOOKS,
-    contexts::HOOKS,
-    proc_address::HOOKS,
-];
 
 pub use attributes::known_to_driver;
 pub use hold::HOLD;

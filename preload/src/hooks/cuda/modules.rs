@@ -30,7 +30,7 @@ fn unload(module: Handle, unload: impl FnOnce() -> CuResult) -> CuResult {
 }
 
 driver_hooks! {
-    "cuModuleGetGlobal" 3020 =>
+    "cuModuleGetGlobal" 3020 ungated =>
     cuModuleGetGlobal_v2(address: *mut u64, bytes: *mut usize, module: Handle, name: *const c_char) |real| {
         let result = real(address, bytes, module, name);
         if result == SUCCESS {

@@ -6,8 +6,8 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
-use super::driver::{CuResult, Hook, SUCCESS, driver_hooks};
-use super::{ALL_HOOKS, known};
+use super::driver::{CuResult, Hook, SUCCESS, all_hooks, driver_hooks};
+use super::known;
 use crate::hooks::recorded;
 
 /// The newest version of CUDA whose functions we know.
@@ -16,7 +16,7 @@ const KNOWN_VERSION: c_int = 13000;
 const PER_THREAD_DEFAULT_STREAM: u64 = 2;
 
 driver_hooks! {
-    "cuGetProcAddress" 11030 =>
+    "cuGetProcAddress" 11030 ungated =>
     cuGetProcAddress(name: *const c_char, address: *mut *mut c_void, version: c_int, flags: u64) |real| {
         let result = real(name, address, version, flags);
         if result == SUCCESS {
@@ -26,7 +26,7 @@ driver_hooks! {
         result
     }
 
-    "cuGetProcAddress" 12000 =>
+    "cuGetProcAddress" 12000 ungated =>
     cuGetProcAddress_v2(
         name: *const c_char, address: *mut *mut c_void, version: c_int, flags: u64, status: *mut c_int
     ) |real| {
@@ -69,16 +69,17 @@ unsafe fn replace(
             return;
         }
     }
-    hook.real.found(*found);
-    *found = hook.function as *mut c_void;
+    hook.place().found(*found);
+    *found = hook.function();
 }
 
-/// The hook that a name means in a version of CUDA.
+/// The hook that a name means in a version of CUDA. Most functions are the same whatever the default stream is; the kind
+/// with one a thread may be younger than the other.
 fn hook(name: &[u8], version: c_int, per_thread: bool) -> Option<&'static Hook> {
-    let of_name =
-        || ALL_HOOKS.iter().copied().flatten().filter(|hook| hook.base.as_bytes() == name && hook.since <= version);
-    let newest = of_name().map(|hook| hook.since).max()?;
-    let of_version = || of_name().filter(|hook| hook.since == newest);
-    // Most functions are the same whatever the default stream is.
-    of_version().find(|hook| hook.per_thread == per_thread).or_else(|| of_version().find(|hook| !hook.per_thread))
+    let newest = |per_thread| {
+        let of_name = all_hooks().iter().filter(|hook| hook.base() == name && hook.since() <= version);
+        of_name.filter(|hook| hook.is_per_thread() == per_thread).max_by_key(|hook| hook.since())
+    };
+    let own = if per_thread { newest(true) } else { None };
+    own.or_else(|| newest(false))
 }

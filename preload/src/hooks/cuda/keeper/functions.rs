@@ -1,0 +1,126 @@
+//! The driver's functions that the keeper calls, each with its type. They are found before they are needed: a lookup may wait
+//! for the dynamic linker's lock, which a thread that waits at the gate may hold.
+
+use core::ffi::{c_int, c_uint, c_ulonglong, c_void};
+
+use super::super::driver::{CuResult, Handle, NO_FUNCTION, Real, SUCCESS};
+
+/// `CUmemAllocationProp`.
+#[repr(C)]
+pub struct Properties {
+    kind: c_int,
+    handle_types: c_int,
+    location_kind: c_int,
+    location: c_int,
+    unused: [u64; 2],
+}
+
+/// `CUmemAccessDesc`.
+#[repr(C)]
+pub struct Access {
+    location_kind: c_int,
+    location: c_int,
+    flags: c_int,
+}
+
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
+pub const DESCRIPTOR: c_int = 1;
+/// `CU_MEM_ALLOCATION_TYPE_PINNED`.
+const PINNED: c_int = 1;
+/// `CU_MEM_LOCATION_TYPE_DEVICE`.
+const ON_DEVICE: c_int = 1;
+/// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
+const READ_AND_WRITE: c_int = 3;
+/// `CU_STREAM_NON_BLOCKING`.
+pub const NON_BLOCKING: c_uint = 1;
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+const RELAXED: c_uint = 2;
+
+impl Properties {
+    /// Of memory on a device that can be exported.
+    pub fn exportable(device: c_int) -> Self {
+        Self { kind: PINNED, handle_types: DESCRIPTOR, location_kind: ON_DEVICE, location: device, unused: [0; 2] }
+    }
+}
+
+impl Access {
+    /// All access, by a device.
+    pub fn all(device: c_int) -> Self {
+        Self { location_kind: ON_DEVICE, location: device, flags: READ_AND_WRITE }
+    }
+}
+
+macro_rules! functions {
+    ($($name:ident: $symbol:literal ($($argument:ident: $type:ty),*);)*) => {
+        $(
+            /// The driver's function, or the error that there is none.
+            ///
+            /// # Safety
+            /// As for the driver's function.
+            pub unsafe fn $name($($argument: $type),*) -> CuResult {
+                // SAFETY: the caller's word.
+                real::$name.get().map_or(NO_FUNCTION, |real| unsafe { real($($argument),*) })
+            }
+        )*
+
+        #[allow(non_upper_case_globals, reason = "one name for a function and for where it is")]
+        mod real {
+            use super::*;
+            $(
+                pub static $name: Real<unsafe extern "C" fn($($type),*) -> CuResult> = Real::new($symbol);
+            )*
+        }
+
+        /// Finds all of them, where the driver has them.
+        pub fn look_up_all() {
+            $( let _ = real::$name.get(); )*
+        }
+    };
+}
+
+functions! {
+    set_current: c"cuCtxSetCurrent" (context: Handle);
+    synchronise_current: c"cuCtxSynchronize" ();
+    count_devices: c"cuDeviceGetCount" (count: *mut c_int);
+    identify: c"cuDeviceGetUuid_v2" (uuid: *mut [u64; 2], device: c_int);
+    exchange_capture_mode: c"cuThreadExchangeStreamCaptureMode" (mode: *mut c_uint);
+    retain_at: c"cuMemRetainAllocationHandle" (memory: *mut c_ulonglong, address: *mut c_void);
+    release: c"cuMemRelease" (memory: c_ulonglong);
+    export: c"cuMemExportToShareableHandle" (to: *mut c_int, memory: c_ulonglong, kind: c_int, flags: c_ulonglong);
+    granularity: c"cuMemGetAllocationGranularity" (bytes: *mut usize, of: *const Properties, option: c_int);
+    create: c"cuMemCreate" (memory: *mut c_ulonglong, bytes: usize, properties: *const Properties, flags: c_ulonglong);
+    reserve: c"cuMemAddressReserve" (address: *mut u64, bytes: usize, alignment: usize, at: u64, flags: c_ulonglong);
+    free_addresses: c"cuMemAddressFree" (address: u64, bytes: usize);
+    map: c"cuMemMap" (address: u64, bytes: usize, offset: usize, memory: c_ulonglong, flags: c_ulonglong);
+    unmap: c"cuMemUnmap" (address: u64, bytes: usize);
+    set_access: c"cuMemSetAccess" (address: u64, bytes: usize, access: *const Access, count: usize);
+    create_stream: c"cuStreamCreate" (stream: *mut Handle, flags: c_uint);
+    destroy_stream: c"cuStreamDestroy_v2" (stream: Handle);
+    synchronise_stream: c"cuStreamSynchronize" (stream: Handle);
+    copy: c"cuMemcpyAsync" (to: u64, from: u64, bytes: usize, stream: Handle);
+}
+
+/// Captures in other threads do not forbid the calling one anything.
+pub fn make_captures_of_others_irrelevant() {
+    let mut mode = RELAXED;
+    // SAFETY: a live number.
+    unsafe { exchange_capture_mode(&raw mut mode) };
+}
+
+/// How many devices the program sees.
+pub fn device_count() -> u32 {
+    let mut count = 0;
+    // SAFETY: a live number.
+    let result = unsafe { count_devices(&raw mut count) };
+    if result == SUCCESS { count.unsigned_abs() } else { 0 }
+}
+
+/// Waits until all that a context was given is done.
+pub fn synchronise(context: Handle) -> CuResult {
+    // SAFETY: a context of the program's, which cannot end while the gate is closed.
+    match unsafe { set_current(context) } {
+        // SAFETY: there is a context.
+        SUCCESS => unsafe { synchronise_current() },
+        error => error,
+    }
+}

@@ -1,0 +1,145 @@
+//! The keeper: a thread of our own that holds the program's devices still when the agent asks, and calls the driver for it.
+//!
+//! It exists because somebody in the program's own process must make the calls, and no thread of the program may be used
+//! for that: one that is inside of the driver holds its locks. It is started with the program's first context, by libc,
+//! since the driver uses thread-locals, and sleeps on a word in memory ([`hold`]) until the agent changes it. While it
+//! sleeps it has no descriptor and takes no signal.
+//!
+//! The agent is at the other end of the [`line`], a thread of its own too. That one opens the gate when the agent says so
+//! or is gone, even while the keeper is stuck in the driver; so the keeper asks whether its hold is over whenever it comes
+//! back. What it has made for the agent it takes away by itself.
+
+mod commands;
+mod functions;
+mod line;
+mod stages;
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicI32, Ordering};
+
+use ckpt_wire::device::{Answer, HELD, HELD_CALL_GOES_ON, HELD_CAPTURE, HELD_DRIVER, HELD_WORK_GOES_ON, Held};
+
+use super::driver::{self, SUCCESS};
+use super::{captures, contexts, gate, hold};
+use crate::errno::SavedErrno;
+use crate::sys;
+use commands::Session;
+
+/// Pid of the process that has a keeper; 0 for none.
+static STARTED_BY: AtomicI32 = AtomicI32::new(0);
+
+/// Room for what the driver puts on it.
+const STACK_BYTES: usize = 512 << 10;
+
+/// The signals that libc sends to its own threads, and waits until they have come: setuid does. All others are blocked.
+const OF_LIBC: sys::Mask = 1 << (32 - 1) | 1 << (33 - 1);
+
+/// Starts the keeper, unless there is one. If that cannot be done, the next context is another chance.
+pub fn start() {
+    let pid = sys::getpid();
+    let before = STARTED_BY.load(Ordering::Acquire);
+    if before == pid || before != 0 && sys::same_memory(before, pid) == Ok(true) {
+        return;
+    }
+    if STARTED_BY.compare_exchange(before, pid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        return;
+    }
+    if before != 0 {
+        // A child of fork, in which neither the keeper nor its line has gone on.
+        gate::begin_anew();
+        line::begin_anew();
+        hold::keeper().store(0, Ordering::Release);
+    }
+    let _errno = SavedErrno::new();
+    let mask = sys::set_mask(sys::MASK_ALL & !OF_LIBC);
+    if !start_thread() {
+        STARTED_BY.store(0, Ordering::Release);
+    }
+    sys::set_mask(mask);
+}
+
+fn start_thread() -> bool {
+    // SAFETY: a union of numbers, which the first call fills in.
+    let mut attributes: libc::pthread_attr_t = unsafe { core::mem::zeroed() };
+    let mut thread: libc::pthread_t = 0;
+    // SAFETY: live attributes and a place to write to; `keep` may run with any argument.
+    unsafe {
+        libc::pthread_attr_init(&raw mut attributes);
+        libc::pthread_attr_setstacksize(&raw mut attributes, STACK_BYTES);
+        libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        let error = libc::pthread_create(&raw mut thread, &raw const attributes, keep, core::ptr::null_mut());
+        libc::pthread_attr_destroy(&raw mut attributes);
+        error == 0
+    }
+}
+
+/// The keeper's life.
+extern "C" fn keep(_: *mut c_void) -> *mut c_void {
+    sys::name_thread(c"ckpt-keeper");
+    functions::look_up_all();
+    functions::make_captures_of_others_irrelevant();
+    let mut done = hold::request().load(Ordering::Acquire);
+    hold::driver().store(driver::known_address() as u64, Ordering::Release);
+    hold::keeper().store(sys::gettid(), Ordering::Release);
+    loop {
+        let request = hold::request().load(Ordering::Acquire);
+        if request == done {
+            sys::futex_wait(hold::request(), done, None);
+        } else {
+            serve(request);
+            done = request;
+        }
+    }
+}
+
+/// One hold, from its request to the open gate.
+fn serve(request: u32) {
+    let begin = sys::now_ns();
+    let (within_ms, socket) = hold::wishes();
+    if !line::start(socket, request, begin + u64::from(within_ms) * 1_000_000) {
+        return;
+    }
+    gate::close();
+    let outcome = quiet();
+    let mut session = Session::new();
+    let held = Held {
+        request,
+        outcome: outcome.unwrap_or_else(|(why, _)| why),
+        error: outcome.err().map_or(0, |(_, error)| error),
+        devices: functions::device_count(),
+        quiet_ns: sys::now_ns() - begin,
+    };
+    let mut command = line::say_held(held);
+    while let Some(wanted) = command {
+        command = line::answer(session.carry_out(wanted).unwrap_or_else(|error| Answer { error, ..NO_ANSWER }));
+    }
+    session.end();
+    line::end();
+    gate::open();
+}
+
+/// An answer that says nothing.
+const NO_ANSWER: Answer = Answer { error: 0, unused: 0, values: [0; 2] };
+
+/// Waits until no call is inside of the gate, and nothing that they have started goes on. If that is not to be, why not, and the
+/// driver's error if it was one. The time is the line's business.
+fn quiet() -> Result<u32, (u32, i32)> {
+    line::waits_for(HELD_CALL_GOES_ON);
+    if !gate::wait_until_empty(line::is_over) {
+        return Err((HELD_CALL_GOES_ON, 0));
+    }
+    if captures::are_there() {
+        return Err((HELD_CAPTURE, 0));
+    }
+    line::waits_for(HELD_WORK_GOES_ON);
+    for (_, context) in contexts::all().ok_or((HELD_DRIVER, 0))? {
+        let result = functions::synchronise(context);
+        if result != SUCCESS {
+            return Err((HELD_DRIVER, result));
+        }
+        if line::is_over() {
+            break;
+        }
+    }
+    Ok(HELD)
+}
