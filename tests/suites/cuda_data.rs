@@ -143,7 +143,8 @@ fn no_more_leaves_a_device_than_what_is_new_and_where_it_belongs() {
     // What the agent cannot map is copied on the device, and nothing else is.
     let copied = 4 * MIB + MIB + 500_000 + 4096;
     assert_eq!(moved(&scene, &store, third, "within_device_bytes"), copied);
-    let text = Ckpt::new(&scene, ["show", &store.path().to_string_lossy(), &third.to_string()]).call().succeeded().stdout;
+    let text =
+        Ckpt::new(&scene, ["show", &store.path().to_string_lossy(), &third.to_string()]).call().succeeded().stdout;
     assert!(text.contains("device to host") && text.contains("crossed the bus"), "{text}");
 }
 
@@ -205,11 +206,13 @@ fn an_agent_that_dies_lets_the_devices_go_on() {
     let store = life.store();
     data_checkpoint(&scene, life.pid);
     for _ in 0..5 {
-        let agent = processes::agents_of(life.pid).pop().expect("an agent");
-        let mut busy = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string(), "--data", "--every", "1ms"]).begin();
-        processes::wait_until("some are taken", Duration::from_secs(20), || store.rows(&scene).len() > 2);
-        processes::send(agent, Signal::SIGKILL);
-        busy.end();
+        let rows = store.rows(&scene).len();
+        std::thread::scope(|threads| {
+            threads.spawn(|| take_data(&scene, life.pid, &["--every", "1ms", "--count", "500"]));
+            processes::wait_until("some are taken", Duration::from_secs(20), || store.rows(&scene).len() > rows + 2);
+            let agent = processes::agents_of(life.pid).pop().expect("an agent");
+            processes::send(agent, Signal::SIGKILL);
+        });
         data_checkpoint(&scene, life.pid);
     }
     processes::send(life.pid, Signal::SIGUSR2);

@@ -372,6 +372,8 @@ fn a_program_may_close_all_its_descriptors_meanwhile() {
     go_on(&life);
     wait_until("the call waits", PATIENCE, || !life.output.text().contains("filled") && waits_in_futex(life.pid));
     line.open();
+    life.output.wait_for_line("filled");
+    go_on(&life);
     ends_well(life);
 }
 

@@ -125,7 +125,7 @@ pub struct Answer {
     pub values: [u64; 2],
 }
 
-/// Opens the gate. The answer is the last.
+/// Opens the gate. The answer is the last; it does not come if the program ends in that moment.
 pub const COMMAND_OPEN: u32 = 0;
 /// Which device it is: 16 bytes, as the driver names it in every process.
 pub const COMMAND_IDENTIFY: u32 = 1;

@@ -162,7 +162,7 @@ static void closing() {
     close_range(unsigned(copy) + 1, ~0u, 0);
     wait_after("closed");
     ok(cuMemsetD32(memory, 1, 1));
-    puts("filled");
+    wait_after("filled");
 }
 
 // A child of fork, made while devices are held still, is not.
