@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ckpt_tests::{Answer, Ckpt, Life, Program, Scene, Store, checkpoint, code_of, cuda, processes};
+use ckpt_tests::{Answer, Ckpt, Life, Program, Scene, Store, code_of, cuda, processes};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -155,18 +155,13 @@ fn what_is_no_plain_memory_is_left_out_by_name() {
     let mut life = Life::preloaded(&scene, "life", &program);
     life.output.wait_for_line("step 1");
     let store = life.store();
-    let (data, full) = (data_checkpoint(&scene, life.pid), checkpoint(&scene, life.pid));
+    let data = data_checkpoint(&scene, life.pid);
     life.kill();
     let shown = store.show(&scene, data);
-    let array = allocation(&shown, "array 0", 32 * 16 * 4);
+    let array = allocation(&shown, "array", 32 * 16 * 4);
     assert!(array["left_out"].as_str().is_some_and(|why| why.contains("arrays")), "{array}");
     let answer = extract(&scene, &store, data, &array["id"].to_string()).failed_with(4);
     assert!(answer.stderr.contains("arrays"), "{answer:?}");
-    // A full checkpoint of today has no content of devices, and says where it is.
-    let shown = store.show(&scene, full);
-    let grid = allocation(&shown, "device 0", GRID_BYTES);
-    assert!(grid["left_out"].as_str().is_some_and(|why| why.contains("--data")), "{grid}");
-    extract(&scene, &store, full, &grid["id"].to_string()).failed_with(4);
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn a_checkpoint_of_data_is_no_way_back_and_is_kept_beside_those_that_are() {
     let refused = |answer: Answer| assert!(answer.stderr.contains("data alone"), "{answer:?}");
     let data = data_checkpoint(&scene, life.pid);
     refused(Ckpt::new(&scene, ["restart", &path]).call().failed_with(121));
-    refused(Ckpt::new(&scene, ["restart", &path, &data.to_string()]).call().failed_with(4));
+    refused(Ckpt::new(&scene, ["restart", &path, "--id", &data.to_string()]).call().failed_with(124));
     let full = checkpoint(&scene, life.pid);
     let many: Vec<u64> = (0..4).map(|_| data_checkpoint(&scene, life.pid)).collect();
     processes::wait_until("two of each depth are left", Duration::from_secs(30), || {
