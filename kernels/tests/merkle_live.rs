@@ -11,16 +11,17 @@ use ckpt_kernels::merkle::{Difference, Engine, Error, Lineage, Live, Memory, Met
 
 const MIB: usize = 1 << 20;
 
-/// Counts what is read of it; fails from an offset on.
+/// Counts what is read of it; fails from an offset on, and outside of what was said to be read.
 struct Counted<'a> {
     bytes: &'a [u8],
     read: AtomicU64,
     readable: u64,
+    allowed: Option<Vec<Range<u64>>>,
 }
 
 impl<'a> Counted<'a> {
     fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, read: AtomicU64::new(0), readable: u64::MAX }
+        Self { bytes, read: AtomicU64::new(0), readable: u64::MAX, allowed: None }
     }
 
     fn live<'b>(&'b self, changed: Option<&'b [Range<u64>]>) -> [Live<'b>; 1] {
@@ -37,6 +38,11 @@ impl Memory for Counted<'_> {
         if ranges.iter().any(|range| range.end > self.readable) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
+        let is_allowed = |range: &Range<u64>| {
+            let within = |one: &Range<u64>| one.start <= range.start && range.end <= one.end;
+            self.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(within))
+        };
+        assert!(ranges.iter().all(is_allowed), "{ranges:?} are read, and of {:?} it was said", self.allowed);
         self.read.fetch_add(ranges.iter().map(|range| range.end - range.start).sum(), Ordering::Relaxed);
         self.bytes.read(ranges, to)
     }
@@ -80,6 +86,36 @@ fn only_what_may_have_changed_is_read_and_only_chunks_that_did_are_stored() {
         assert_eq!(difference.data.len(), 256, "{method:?}");
         let read = memory.read.into_inner();
         assert!(read <= 3 * 4096 + 128 + 256, "{method:?}: {read} bytes were read");
+    }
+}
+
+#[test]
+fn what_would_be_read_is_said_before_and_nothing_else_is() {
+    for bound in [None, Some(24 * MIB as u64 / 128)] {
+        for method in [Method::Basic, Method::List, Method::Tree] {
+            let mut bytes = noise(MIB + 100);
+            let mut engine = Engine::new(128, bound).unwrap();
+            let shape = |bytes: &[u8]| RegionShape { id: 7, bytes: bytes.len() as u64 };
+            assert_eq!(engine.would_read(method, &[(shape(&bytes), &[])]), None, "nothing is known yet");
+            take(&mut engine, 0, method, &Counted::new(&bytes).live(None));
+            let mut seed = 1_u32;
+            for number in 1..30 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let at = (seed >> 8) as u64 % (MIB as u64 / 2);
+                let changed = [at..at + u64::from(seed % 5_000), at + 6_000..at + 6_001];
+                changed.iter().for_each(|range| bytes[range.start as usize..range.end as usize].fill(number as u8));
+                bytes.resize(MIB + (seed % 50_000) as usize, 9);
+                let said = engine.would_read(method, &[(shape(&bytes), &changed)]).unwrap();
+                let memory = Counted { allowed: Some(said[0].clone()), ..Counted::new(&bytes) };
+                take(&mut engine, number, method, &memory.live(Some(&changed)));
+                let read = memory.read.into_inner();
+                assert!(read < 200_000, "{read} bytes");
+            }
+            let much = 0..MIB as u64;
+            let most = engine.would_read(method, &[(shape(&bytes), std::slice::from_ref(&much))]);
+            assert_eq!(most.is_none(), bound.is_some(), "{method:?}: more than may be listed is all");
+            assert_eq!(engine.would_read(Method::Full, &[(shape(&bytes), &[])]), None);
+        }
     }
 }
 

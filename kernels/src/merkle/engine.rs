@@ -1,5 +1,7 @@
 //! Finding differences on the CPU, on all cores.
 
+use std::ops::Range;
+
 use super::{
     Body, Error, Head, Live, Memory, Method, Result, Shift, Shortage, Sink, Source, accepted,
     bound::Room,
@@ -9,7 +11,7 @@ use super::{
     history::History,
     joined::{Written, joined, unjoined},
     pieces::Pieces,
-    survey::{Survey, Surveyor},
+    survey::{LISTED_BYTES, Survey, Surveyor, may_have_changed},
 };
 
 /// Of the bound on what is held, so much may be taken besides, by lists, while regions are read in pieces.
@@ -127,6 +129,25 @@ impl Engine {
             Surveyor { checkpoint, chunk_bytes, forest: &forest, regions, list_bytes }.survey(previous)
         };
         self.take(checkpoint, method, &forest, memories, survey, sink)
+    }
+
+    /// The bytes of regions that [`Engine::difference_of`] would read at most, for each region: its shape comes with where it
+    /// may have changed. For who has to copy them first. `None` if that could be all of a region.
+    pub fn would_read(&self, method: Method, regions: &[(RegionShape, &[Range<u64>])]) -> Option<Vec<Vec<Range<u64>>>> {
+        let next = self.last.map_or(0, |last| last.saturating_add(1));
+        let forest = self.forest(next, regions.iter().map(|(shape, _)| (shape.id, shape.bytes))).ok()?;
+        let previous = self.previous.as_ref()?;
+        let allowed = self.bound.unwrap_or(u64::MAX);
+        let room = Room { asked: method, allowed, forest: &forest, seen: 0 };
+        let mut listed = usize::try_from(allowed / LISTS).unwrap_or(usize::MAX) / LISTED_BYTES;
+        let mut all = Vec::with_capacity(regions.len());
+        for (tree, (shape, changed)) in forest.trees.iter().zip(regions) {
+            let known = previous.of(shape.id)?;
+            let runs = may_have_changed(tree, Some(changed), known.len());
+            listed = listed.checked_sub(runs.iter().map(ExactSizeIterator::len).sum())?;
+            all.push(runs.into_iter().map(|run| tree.bytes_of_chunks(run)).collect());
+        }
+        (room.best(0) != Method::Full).then_some(all)
     }
 
     /// The trees over regions with these ids and so many bytes, if they can be a checkpoint's.

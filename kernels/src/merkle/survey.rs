@@ -23,7 +23,7 @@ const BATCH_BYTES: u32 = 1 << 20;
 /// Batches between two looks at how long the list has become.
 const GROUP_BATCHES: usize = 64;
 /// What a chunk in the list takes until the difference has been handed over, in this list and those made from it.
-const LISTED_BYTES: usize = 2 * size_of::<Found>() + size_of::<Written>() + size_of::<usize>();
+pub(super) const LISTED_BYTES: usize = 2 * size_of::<Found>() + size_of::<Written>() + size_of::<usize>();
 
 /// What has been found.
 #[derive(Default)]
@@ -161,7 +161,7 @@ impl Surveyor<'_> {
 
 /// The chunks with bytes that may have changed, when so many were known. The last one that was known may have become longer
 /// or shorter.
-fn may_have_changed(tree: &Tree, changed: Option<&[Range<u64>]>, known: usize) -> Vec<Range<u32>> {
+pub(super) fn may_have_changed(tree: &Tree, changed: Option<&[Range<u64>]>, known: usize) -> Vec<Range<u32>> {
     let chunks = tree.chunks();
     let Some(changed) = changed else { return std::iter::once(0..chunks).collect() };
     let old = u32::try_from(known).unwrap_or(u32::MAX);

@@ -15,7 +15,7 @@ use crate::capture::page_set::PageSet;
 use crate::capture::snapshot::Still;
 use crate::capture::tracking::Tracker;
 use crate::capture::twin::Twin;
-use crate::capture::{Event, Lineage, Program, refusals, stop, threads};
+use crate::capture::{Event, Lineage, Program, TreeOptions, refusals, stop, threads};
 use crate::error::Result;
 use crate::image::LeftOut;
 use crate::proc::maps::{self, Mapping};
@@ -38,7 +38,8 @@ pub struct Frozen {
     pub still: Still,
 }
 
-/// Freezes the program's allocations, and lets it run on if it could be cloned.
+/// Freezes the program's allocations, and lets it run on: behind a copy if little of them has changed, else behind a clone.
+/// Where it cannot be cloned, it stays stopped.
 ///
 /// # Errors
 /// When the program cannot be stopped, or be made to freeze its memory. It runs on.
@@ -46,6 +47,7 @@ pub fn freeze(
     program: &Program,
     control: &Control,
     lineage: &mut Lineage,
+    options: &TreeOptions,
     id: u64,
     events: &mut dyn FnMut(Event),
 ) -> Result<Frozen> {
@@ -57,25 +59,44 @@ pub fn freeze(
     let process_signals = threads::mask_of(&stopped[0].queued_process_signals()?);
     let way_home = |thread| threads::way_home(pid, thread, control, process_signals);
     let homes: Vec<_> = stopped.iter().map(way_home).collect::<Result<_>>()?;
-    let mut guest = Guest::enter(pid, &mut stopped[0], control, homes[0].home, &homes[0].reissued)?;
     if !std::mem::replace(&mut lineage.tracking_was_tried, true) {
+        let mut guest = Guest::enter(pid, &mut stopped[0], control, homes[0].home, &homes[0].reissued)?;
         lineage.tracker = Tracker::create(&mut guest, program.pidfd.as_fd())?;
+        guest.leave()?;
     }
     let allocations = allocations(pid, control)?;
     let mappings = maps::outline(pid)?;
     let (mut parts, mut left_out) = parts::of(&allocations.known, &mappings);
+    let kept_back = &lineage.data.host.kept_from_clones;
+    parts::leave_out_kept_back(&mut parts, &mut left_out, |part| kept_back.contains(&part.id));
     let seen = look(pid, &parts, &mappings, lineage.tracker.as_ref().map(|tracker| (tracker, &mut lineage.unseen)))?;
     lineage.data.host.note_changes(&mut parts, &seen);
     parts::copy_shared(pid, &mut parts, &mut left_out)?;
-    let twin = Twin::create(&mut guest)?;
-    guest.leave()?;
-    stopped.iter().zip(&homes).skip(1).try_for_each(|(thread, home)| home.lead_home(thread))?;
+    let is_copied = match lineage.data.host.to_copy(&parts, options) {
+        Some(wanted) => parts::copy(pid, &mut parts, wanted)?,
+        None => false,
+    };
+    let twin = match is_copied {
+        true => None,
+        false => {
+            let mut guest = Guest::enter(pid, &mut stopped[0], control, homes[0].home, &homes[0].reissued)?;
+            let twin = Twin::create(&mut guest)?;
+            guest.leave()?;
+            twin
+        }
+    };
+    stopped.iter().zip(&homes).try_for_each(|(thread, home)| home.lead_home(thread))?;
     drop(pinned);
 
     let mut still = Still::Program(stopped, began);
+    if is_copied {
+        still.resume(id, events)?;
+    }
     if let Some(twin) = twin {
         still.resume(id, events)?;
-        parts::leave_out_unmapped(&mut parts, &mut left_out, &maps::outline(twin.pid())?);
+        let cloned = maps::outline(twin.pid())?;
+        let kept_back = parts::leave_out_kept_back(&mut parts, &mut left_out, |part| !part.is_in(&cloned));
+        lineage.data.host.kept_from_clones.extend(kept_back);
         still = Still::Twin(Box::new(twin));
     }
     Ok(Frozen { allocations, mappings, parts, left_out, present: seen.present, still })

@@ -3,10 +3,11 @@
 //! An allocation is a region of the engine by its number, which stays with it when it is resized or moved. Chunks are as
 //! short as their digests find room for.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use ckpt_kernels::merkle::{Engine, Live, Memory, Method};
+use ckpt_kernels::merkle::{Engine, Live, Memory, Method, RegionShape};
 use ckpt_store::{Attempt, Store};
 
 use super::chunk_bytes;
@@ -23,6 +24,8 @@ use crate::image::StoredDifference;
 
 /// The longest chunk.
 const CHUNK_BYTES_MAX: u32 = 4096;
+/// What is copied while the program stands still; for more it is cloned, which takes longer than to copy this much.
+const COPY_BYTES_MAX: u64 = 32 << 20;
 
 /// What is remembered from one checkpoint of data to the next.
 #[derive(Default)]
@@ -32,6 +35,8 @@ pub struct Host {
     addresses: BTreeMap<u64, u64>,
     /// Pages that were there, counted from address 0.
     present: PageSet,
+    /// Allocations that a clone has turned out not to have, by number.
+    pub kept_from_clones: BTreeSet<u64>,
 }
 
 impl Host {
@@ -40,6 +45,19 @@ impl Host {
         for part in parts.iter_mut().filter(|part| self.addresses.get(&part.id) == Some(&part.address)) {
             part.changed = part.changes(look, &self.present);
         }
+    }
+
+    /// What will be read of each part, if that is little enough to be copied while the program stands still.
+    pub fn to_copy(&self, parts: &[Part], options: &TreeOptions) -> Option<Vec<Vec<Range<u64>>>> {
+        let bytes = parts.iter().map(|part| part.bytes).sum();
+        let series = self.series.as_ref().filter(|series| goes_on(series, bytes) && !options.verify_matches)?;
+        let shapes: Option<Vec<_>> = parts
+            .iter()
+            .map(|part| Some((RegionShape { id: part.id, bytes: part.bytes }, part.changed.as_deref()?)))
+            .collect();
+        let wanted = series.engine.would_read(Method::Tree, &shapes?)?;
+        let copied: u64 = wanted.iter().flatten().map(|range| range.end - range.start).sum();
+        (copied <= COPY_BYTES_MAX).then_some(wanted)
     }
 
     /// Finds what the frozen allocations add to the checkpoints before, writes it, and returns all differences that are
@@ -61,15 +79,13 @@ impl Host {
             self.series = None;
             return Ok(Vec::new());
         }
-        let source = PageSource::open(frozen.still.holder())?;
-        let extent = |part: &Part| Extent { address: part.address, bytes: part.bytes, source: &source, read_bytes };
-        let extents: Vec<_> = frozen.parts.iter().map(extent).collect();
-        let copies: Vec<_> = frozen.parts.iter().map(|part| part.copied.as_deref()).collect();
-        let memory = |at: usize| copies[at].as_ref().map_or(&extents[at] as &dyn Memory, |copy| copy);
-        let live: Vec<_> = (0..)
-            .zip(&frozen.parts)
-            .map(|(at, part)| Live { id: part.id, memory: memory(at), changed: part.changed.as_deref() })
-            .collect();
+        let is_read = frozen.parts.iter().any(|part| part.copied.is_none());
+        let source = is_read.then(|| PageSource::open(frozen.still.holder())).transpose()?;
+        let extent = |source, part: &Part| Extent { address: part.address, bytes: part.bytes, source, read_bytes };
+        let extents: Vec<_> = frozen.parts.iter().map(|part| source.as_ref().map(|it| extent(it, part))).collect();
+        let live: Vec<_> = extents.iter().zip(&frozen.parts).filter_map(|(extent, part)| live(part, extent)).collect();
+        let copied = frozen.parts.iter().filter_map(|part| part.copied.as_ref());
+        read_bytes.fetch_add(copied.map(|copied| copied.content.len() as u64).sum(), Ordering::Relaxed);
         let find = |engine: &mut Engine, number, sink: &mut PageSink<'_>| {
             engine.difference_of(number, Method::Tree, &live, sink)
         };
@@ -89,8 +105,7 @@ impl Host {
 
     /// The series that the next difference belongs to.
     fn begin(&mut self, bytes: u64, options: &TreeOptions) -> Result<&mut StoredSeries<Engine>> {
-        let goes_on = |series: &StoredSeries<Engine>| !series.is_unsealed() && !series.is_long(bytes);
-        let series = match self.series.take().filter(goes_on) {
+        let series = match self.series.take().filter(|series| goes_on(series, bytes)) {
             Some(series) => series,
             None => {
                 let chunk_bytes = chunk_bytes(bytes, options.chunk_bytes..=CHUNK_BYTES_MAX, options.digest_bytes);
@@ -115,4 +130,16 @@ impl Host {
     pub fn failed(&mut self) {
         *self = Host::default();
     }
+}
+
+/// An allocation as the engine reads it: what was copied of it, or where it lies.
+fn live<'a>(part: &'a Part, extent: &'a Option<Extent<'a>>) -> Option<Live<'a>> {
+    let copied = part.copied.as_ref().map(|copied| copied as &dyn Memory);
+    let memory = copied.or_else(|| extent.as_ref().map(|extent| extent as &dyn Memory))?;
+    Some(Live { id: part.id, memory, changed: part.changed.as_deref() })
+}
+
+/// Whether the next difference of so much memory belongs to the series.
+fn goes_on(series: &StoredSeries<Engine>, bytes: u64) -> bool {
+    !series.is_unsealed() && !series.is_long(bytes)
 }

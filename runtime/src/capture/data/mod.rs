@@ -129,7 +129,7 @@ fn take(
 ) -> Result<(DataImage, Frozen, u64, f64)> {
     let id = attempt.id();
     let hold = Hold::begin(program, control, options.socket)?;
-    let mut frozen = freeze::freeze(program, control, lineage, id, events)?;
+    let mut frozen = freeze::freeze(program, control, lineage, options.tree, id, events)?;
     let known = std::mem::take(&mut frozen.allocations.known);
     if known.is_empty() {
         return Err(nothing_recorded(program.pid));

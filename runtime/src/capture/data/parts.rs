@@ -5,6 +5,7 @@ use std::ops::Range;
 use ckpt_store::PAGE_BYTES;
 use ckpt_wire::allocations::{CUDA_PINNED, CUDA_REGISTERED};
 
+use super::extent::Copied;
 use super::look::Look;
 use crate::capture::allocations::is_mapped;
 use crate::capture::page_set::PageSet;
@@ -27,14 +28,19 @@ pub struct Part {
     pub changed: Option<Vec<Range<u64>>>,
     /// Whether some of it is shared memory, which no clone freezes.
     is_shared: bool,
-    /// Content that was copied while the program stood still.
-    pub copied: Option<Vec<u8>>,
+    /// What was copied of it while the program stood still: all that will be asked for.
+    pub copied: Option<Copied>,
 }
 
 impl Part {
     /// First address behind it.
     pub fn end(&self) -> u64 {
         self.address + self.bytes
+    }
+
+    /// Whether a clone with these mappings has it, or need not.
+    pub fn is_in(&self, mappings: &[Mapping]) -> bool {
+        self.copied.is_some() || is_mapped(self.address..self.end(), mappings)
     }
 
     fn pages(&self) -> Range<u64> {
@@ -103,9 +109,9 @@ pub fn copy_shared(pid: i32, parts: &mut Vec<Part>, left_out: &mut Vec<LeftOut>)
         if !part.is_shared {
             return true;
         }
-        let mut copied = vec![0; part.bytes as usize];
-        match source.read_ranges(std::slice::from_ref(&(part.address..part.end())), &mut copied) {
-            Ok(()) => part.copied = Some(copied),
+        let all = std::iter::once(0..part.bytes).collect();
+        match Copied::of(part.address, part.bytes, all, &source) {
+            Ok(copied) => part.copied = Some(copied),
             Err(error) => left_out.push(LeftOut { id: part.id, why: format!("it cannot be read: {error}") }),
         }
         part.copied.is_some()
@@ -113,15 +119,33 @@ pub fn copy_shared(pid: i32, parts: &mut Vec<Part>, left_out: &mut Vec<LeftOut>)
     Ok(())
 }
 
-/// Leaves out what a clone with these mappings does not have.
-pub fn leave_out_unmapped(parts: &mut Vec<Part>, left_out: &mut Vec<LeftOut>, mappings: &[Mapping]) {
-    parts.retain(|part| {
-        let is_there = part.copied.is_some() || is_mapped(part.address..part.end(), mappings);
-        if !is_there {
-            left_out.push(LeftOut { id: part.id, why: "the program keeps it from clones (MADV_DONTFORK)".to_owned() });
+/// Copies of each part what will be read of it, while the program stands still. False if that cannot be done: then a clone
+/// is needed.
+pub fn copy(pid: i32, parts: &mut [Part], wanted: Vec<Vec<Range<u64>>>) -> Result<bool> {
+    let source = PageSource::open(pid)?;
+    for (part, ranges) in parts.iter_mut().zip(wanted).filter(|(part, _)| part.copied.is_none()) {
+        match Copied::of(part.address, part.bytes, ranges, &source) {
+            Ok(copied) => part.copied = Some(copied),
+            Err(error) => {
+                log::debug!("allocation {} cannot be copied: {error}", part.id);
+                return Ok(false);
+            }
         }
-        is_there
-    });
+    }
+    Ok(true)
+}
+
+/// Leaves out what no clone has; the numbers of those.
+pub fn leave_out_kept_back(
+    parts: &mut Vec<Part>,
+    left_out: &mut Vec<LeftOut>,
+    is_kept_back: impl Fn(&Part) -> bool,
+) -> Vec<u64> {
+    let kept_back: Vec<u64> = parts.iter().filter(|part| is_kept_back(part)).map(|part| part.id).collect();
+    parts.retain(|part| !is_kept_back(part));
+    let why = "the program keeps it from clones (MADV_DONTFORK)";
+    left_out.extend(kept_back.iter().map(|&id| LeftOut { id, why: why.to_owned() }));
+    kept_back
 }
 
 #[cfg(test)]
@@ -177,9 +201,10 @@ mod tests {
     #[test]
     fn what_the_clone_does_not_have_is_left_out_unless_it_was_copied() {
         let mut parts = vec![part(0, PAGE), part(PAGE, PAGE), part(2 * PAGE, PAGE)];
-        parts[2].copied = Some(Vec::new());
+        parts[2].copied = Some(Copied { bytes: PAGE, ranges: Vec::new(), content: Vec::new() });
         let mut left_out = Vec::new();
-        leave_out_unmapped(&mut parts, &mut left_out, &[mapping(0..1, RIGHTS, false)]);
+        let cloned = [mapping(0..1, RIGHTS, false)];
+        assert_eq!(leave_out_kept_back(&mut parts, &mut left_out, |part| !part.is_in(&cloned)), [1]);
         assert_eq!(parts.iter().map(|part| part.address).collect::<Vec<_>>(), [0, 2 * PAGE]);
         assert!(left_out.len() == 1 && left_out[0].why.contains("MADV_DONTFORK"));
     }
