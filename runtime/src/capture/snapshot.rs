@@ -227,8 +227,7 @@ fn take_census(
 fn private_census(scanner: &Scanner, tracker: &mut Option<(&Tracker, &mut Unseen)>, draft: &Draft) -> Result<Census> {
     let mapping = &draft.mapping;
     let Some((tracker, unseen)) = tracker else { return scanner.census(mapping) };
-    let written = unseen.look(Depth::Full, scanner, tracker, mapping)?;
-    Ok(Census { written, ..scanner.census(mapping)? })
+    unseen.look(Depth::Full, scanner, tracker, mapping)
 }
 
 /// How the pages of a region are read.

@@ -32,6 +32,8 @@ const IS_FILE: u64 = 1 << 2;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_SWAPPED: u64 = 1 << 4;
 const IS_PFNZERO: u64 = 1 << 5;
+/// Pages that are not holes.
+const THERE: u64 = IS_PRESENT | IS_SWAPPED;
 const SCAN_WP_MATCHING: u64 = 1 << 0;
 
 const UFFD_USER_MODE_ONLY: u64 = 1;
@@ -153,6 +155,18 @@ pub struct Census {
     pub written: Option<PageSet>,
 }
 
+impl Census {
+    /// Adds pages of these categories, which are behind all others.
+    fn add(&mut self, pages: Range<u64>, categories: u64) {
+        if categories & IS_PFNZERO == 0 {
+            self.present.push(pages.clone());
+            if categories & IS_FILE == 0 {
+                self.own.push(pages);
+            }
+        }
+    }
+}
+
 /// Reads the page tables of a stopped process.
 #[derive(Debug)]
 pub struct Scanner {
@@ -177,42 +191,38 @@ impl Scanner {
     /// What `mapping` holds; `written` stays unknown.
     pub fn census(&self, mapping: &Mapping) -> Result<Census> {
         let mut census = Census::default();
-        let mut found = |pages: Range<u64>, categories: u64| {
-            if categories & IS_PFNZERO == 0 {
-                census.present.push(pages.clone());
-                if categories & IS_FILE == 0 {
-                    census.own.push(pages);
-                }
-            }
-        };
         if self.by_ioctl {
-            let present = IS_PRESENT | IS_SWAPPED;
-            let query = Query { flags: 0, mask: 0, any_of: present, report: present | IS_FILE | IS_PFNZERO };
-            self.scan(mapping.start..mapping.end, &query, &mut found)?;
+            let query = Query { flags: 0, mask: 0, any_of: THERE, report: THERE | IS_FILE | IS_PFNZERO };
+            self.scan(mapping.start..mapping.end, &query, &mut |pages, found| census.add(pages, found))?;
         } else {
-            self.read_entries(mapping, &mut found)?;
+            self.read_entries(mapping, &mut |pages, found| census.add(pages, found))?;
         }
         Ok(census)
     }
 
-    /// The pages of `mapping` written since the last [`Scanner::protect`], which are protected again in the
-    /// same pass; `None` if the mapping is not registered.
-    pub fn take_written(&self, mapping: &Mapping) -> Result<Option<PageSet>> {
+    /// The same with the pages written since the last [`Scanner::protect`], and all of them are protected again; `None` if
+    /// the mapping is not registered. In one pass: to walk the page tables is most of what a stop takes.
+    pub fn take_census(&self, mapping: &Mapping) -> Result<Option<Census>> {
         if !self.by_ioctl || !self.allows_tracking(mapping)? {
             return Ok(None);
         }
-        let mut written = PageSet::default();
-        let present = IS_PRESENT | IS_SWAPPED;
-        let query = Query { flags: SCAN_WP_MATCHING, mask: IS_WRITTEN, any_of: present, report: IS_WRITTEN };
-        self.scan(mapping.start..mapping.end, &query, &mut |pages, _| written.push(pages))?;
+        let (mut census, mut written) = (Census::default(), PageSet::default());
+        let report = THERE | IS_FILE | IS_PFNZERO | IS_WRITTEN;
+        let query = Query { flags: SCAN_WP_MATCHING, mask: 0, any_of: THERE, report };
+        self.scan(mapping.start..mapping.end, &query, &mut |pages, found| {
+            if found & IS_WRITTEN != 0 {
+                written.push(pages.clone());
+            }
+            census.add(pages, found);
+        })?;
         fault::hit(fault::point::PAGEMAP_PROTECT);
-        Ok(Some(written))
+        census.written = Some(written);
+        Ok(Some(census))
     }
 
     /// Protects all pages of `mapping`, so that later writes are seen.
     pub fn protect(&self, mapping: &Mapping) -> Result<()> {
-        let present = IS_PRESENT | IS_SWAPPED;
-        let query = Query { flags: SCAN_WP_MATCHING, mask: 0, any_of: present, report: IS_WPALLOWED };
+        let query = Query { flags: SCAN_WP_MATCHING, mask: 0, any_of: THERE, report: IS_WPALLOWED };
         self.scan(mapping.start..mapping.end, &query, &mut |_, _| {})?;
         fault::hit(fault::point::PAGEMAP_PROTECT);
         Ok(())
@@ -221,8 +231,7 @@ impl Scanner {
     /// Whether the kernel tracks writes to `mapping`. A mapping without pages may answer no.
     fn allows_tracking(&self, mapping: &Mapping) -> Result<bool> {
         let mut regions = [PageRegion::default(); 1];
-        let present = IS_PRESENT | IS_SWAPPED;
-        let query = Query { flags: 0, mask: IS_WPALLOWED, any_of: present, report: IS_WPALLOWED };
+        let query = Query { flags: 0, mask: IS_WPALLOWED, any_of: THERE, report: IS_WPALLOWED };
         let (count, _) = self.scan_once(mapping.start..mapping.end, &query, 1, &mut regions)?;
         Ok(count > 0)
     }

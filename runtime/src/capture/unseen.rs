@@ -8,7 +8,7 @@ use std::ops::Range;
 use ckpt_store::{Depth, PAGE_BYTES};
 
 use super::page_set::PageSet;
-use super::tracking::{Scanner, Tracker};
+use super::tracking::{Census, Scanner, Tracker};
 use crate::error::Result;
 use crate::proc::maps::Mapping;
 
@@ -20,24 +20,23 @@ pub struct Unseen {
 }
 
 impl Unseen {
-    /// The pages of `mapping`, counted from its start, that were written since the last look of this depth; `None` where
-    /// that is not known, as of a mapping that has not been watched. From now on it is, where the kernel can.
+    /// What `mapping` holds, and which of its pages were written since the last look of this depth; `None` where that is not
+    /// known, as of a mapping that has not been watched. From now on it is, where the kernel can.
     ///
     /// # Errors
     /// When the process cannot be looked at.
-    pub fn look(
-        &mut self,
-        depth: Depth,
-        scanner: &Scanner,
-        tracker: &Tracker,
-        mapping: &Mapping,
-    ) -> Result<Option<PageSet>> {
-        let written = scanner.take_written(mapping)?;
-        if written.is_none() && tracker.register(mapping) {
-            scanner.protect(mapping)?;
-        }
+    pub fn look(&mut self, depth: Depth, scanner: &Scanner, tracker: &Tracker, mapping: &Mapping) -> Result<Census> {
+        let census = match scanner.take_census(mapping)? {
+            Some(census) => census,
+            None => {
+                if tracker.register(mapping) {
+                    scanner.protect(mapping)?;
+                }
+                scanner.census(mapping)?
+            }
+        };
         let all = mapping.start / PAGE_BYTES as u64..mapping.end / PAGE_BYTES as u64;
-        Ok(self.seen(depth, &all, written))
+        Ok(Census { written: self.seen(depth, &all, census.written), ..census })
     }
 
     /// The same, told what the look has found among the pages `all`.
