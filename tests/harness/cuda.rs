@@ -61,6 +61,24 @@ pub fn program(name: &str) -> Program {
     Program::at(binary).variable("LD_LIBRARY_PATH", double)
 }
 
+/// The program `by_runtime`, whose runtime is a small one in a library of its own and calls the double.
+pub fn program_by_small_runtime() -> Program {
+    let (double, sources) = (library(), product::repository().join("tests/victims/cuda"));
+    let folder = victims_folder().join("small-runtime");
+    fs::create_dir_all(&folder).expect("target is writable");
+    let (runtime, binary) = (folder.join("libcudart.so.13"), folder.join("by_runtime"));
+    let source = sources.join("small_runtime.cc");
+    build(&runtime, std::slice::from_ref(&source), |compiler| {
+        compiler.args(["-shared", "-fPIC", "-Wl,-soname,libcudart.so.13"]).arg(&source).arg("-ldl");
+    });
+    let source = sources.join("by_runtime.cc");
+    build(&binary, &[source.clone(), sources.join("waits.h"), runtime.clone()], |compiler| {
+        compiler.arg(&source).arg(&runtime).arg("-L").arg(&double).args(["-l:libcuda.so.1", "-ldl"]);
+    });
+    let path = std::env::join_paths([folder, double]).expect("paths without colons");
+    Program::at(binary).variable("LD_LIBRARY_PATH", path)
+}
+
 /// The content of memory of the double's that another process has exported, through the double as this process has it.
 pub fn import(descriptor: OwnedFd, bytes: usize) -> Vec<u8> {
     static DOUBLE: OnceLock<Double> = OnceLock::new();

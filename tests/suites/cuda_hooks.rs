@@ -208,3 +208,21 @@ fn the_known_names_are_those_of_the_header() {
     let missing: Vec<_> = declared.difference(&known).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
+
+#[test]
+fn what_a_runtime_library_allocates_was_asked_for_by_the_function_that_called_it() {
+    let program = cuda::program_by_small_runtime();
+    let scene = Scene::new();
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_line("allocated");
+    let view = show(&scene, life.pid);
+    let asked_by = |bytes: u64| {
+        let mut all = view["allocations"].as_array().expect("a list").iter();
+        let found = all.find(|allocation| allocation["bytes"] == bytes).unwrap_or_else(|| panic!("{bytes}: {view}"));
+        found["call_site"]["function"].as_str().unwrap_or_default().to_owned()
+    };
+    let functions = [3_000_000, 200_000, 100_000, 500_000].map(asked_by);
+    assert_eq!(functions, ["make_weights", "make_table", "make_buffer", "make_without_runtime"]);
+    processes::send(life.pid, Signal::SIGUSR2);
+    assert_eq!(code_of(life.wait()), 0, "{}", life.output.text());
+}

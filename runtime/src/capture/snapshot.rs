@@ -44,6 +44,11 @@ impl Still {
         }
     }
 
+    /// Whether the program itself stands still.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self, Still::Program(threads, _) if !threads.is_empty())
+    }
+
     /// Lets the program run on if it is still stopped.
     pub fn resume(&mut self, id: u64, events: &mut dyn FnMut(Event)) -> Result<()> {
         if let Still::Program(threads, since) = self {

@@ -134,17 +134,24 @@ fn take(
     if known.is_empty() {
         return Err(nothing_recorded(program.pid));
     }
-    let mut written = |done_bytes, total_bytes| events(Event::Writing { done_bytes, total_bytes });
     let Data { host, devices } = &mut lineage.data;
+    let host_bytes = AtomicU64::new(0);
+    let mut of_host = Vec::new();
+    let is_stopped = frozen.still.is_stopped();
+    if is_stopped {
+        // It could not be cloned. Its keeper, who shows the devices, is to go on.
+        of_host = host.store(&frozen, &host_bytes, options.tree, store, attempt, &mut progress(events))?;
+        frozen.still.resume(id, events)?;
+    }
     let (mut on_devices, mut held_ms) = (StoredDevices::default(), 0.0);
     if let Some(hold) = hold {
         let program = (&hold, program.pid, control.hold);
-        on_devices = devices.store(program, &known, options.tree, attempt, &mut written)?;
+        on_devices = devices.store(program, &known, options.tree, attempt, &mut progress(events))?;
         held_ms = hold.open()?.as_secs_f64() * 1e3;
     }
-    let host_bytes = AtomicU64::new(0);
-    let of_host = host.store(&frozen, &host_bytes, options.tree, store, attempt, &mut written)?;
-    frozen.still.resume(id, events)?;
+    if !is_stopped {
+        of_host = host.store(&frozen, &host_bytes, options.tree, store, attempt, &mut progress(events))?;
+    }
     let mut left_out = std::mem::take(&mut frozen.left_out);
     left_out.append(&mut on_devices.left_out);
     let mut series = on_devices.series;
@@ -162,6 +169,11 @@ fn take(
         moved: Moved { host_bytes: host_bytes.into_inner(), ..on_devices.moved },
     };
     Ok((image, frozen, on_devices.bytes, held_ms))
+}
+
+/// Tells how much has been written.
+fn progress(events: &mut dyn FnMut(Event)) -> impl FnMut(u64, u64) {
+    |done_bytes, total_bytes| events(Event::Writing { done_bytes, total_bytes })
 }
 
 fn nothing_recorded(pid: i32) -> Error {

@@ -9,7 +9,8 @@
 mod hold;
 mod places;
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -128,7 +129,6 @@ impl Devices {
 
     /// The device that has this number in the program.
     fn device(&mut self, hold: &Hold<'_>, number: i32) -> Result<&mut Device> {
-        use std::collections::btree_map::Entry;
         Ok(match self.known.entry(hold.identify(number)?) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
@@ -225,7 +225,7 @@ impl Shown {
             Some(address) => *address,
             None => {
                 let descriptor = hold.export(piece.address)?;
-                let mapped = SharedMemory::map(context, std::os::fd::AsFd::as_fd(&descriptor), piece.bytes)?;
+                let mapped = SharedMemory::map(context, descriptor.as_fd(), piece.bytes)?;
                 let address = mapped.address();
                 self.places.insert(piece.address, address);
                 self.mapped.push(mapped);
@@ -259,7 +259,7 @@ impl Shown {
         };
         self.staged = Some(staged);
         let descriptor = hold.export(staged)?;
-        let mapped = SharedMemory::map(context, std::os::fd::AsFd::as_fd(&descriptor), staged_bytes)?;
+        let mapped = SharedMemory::map(context, descriptor.as_fd(), staged_bytes)?;
         let mut offset = 0;
         for allocation in others {
             hold.copy(number, allocation.address, staged + offset, allocation.bytes)?;
