@@ -58,7 +58,7 @@ bool read_image(const void *image, Image &read) {
         if (!is_declaration) continue;
         for (size_t at = 0; at < words.size(); ++at) {
             if (words[at] == ".entry" && at + 1 < words.size()) read.kernels.insert(words[at + 1]);
-            if (words[at] == ".global") read_variable(line, read);
+            if (words[at] == ".global" || words[at] == ".const") read_variable(line, read);
         }
     }
     return true;
