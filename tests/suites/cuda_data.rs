@@ -214,6 +214,10 @@ fn an_agent_that_dies_lets_the_devices_go_on() {
     assert_eq!(code_of(life.wait()), 0, "{}", life.output.text());
 }
 
+fn unasked() -> Program {
+    cuda::program("unasked").argument(cuda::kernels().with_file_name("kernels.sm_90.cubin"))
+}
+
 /// What tests/victims/cuda/unasked.cc has of a kind and so many bytes: zeros behind the number of launches.
 #[track_caller]
 fn counted(scene: &Scene, store: &Store, id: u64, kind: &str, bytes: u64) -> u32 {
@@ -245,11 +249,12 @@ fn check_counts(scene: &Scene, store: &Store, id: u64, counts: &Counts) {
     }
 }
 
-const AT_STEP_1: &Counts = &[(64, 96, 1), (128, 160, 2), (256, 288, 3), (512, 544, 4), (640, 672, 5), (704, 736, 6)];
+const AT_STEP_1: &Counts =
+    &[(64, 96, 1), (128, 160, 2), (256, 288, 3), (512, 544, 4), (640, 672, 5), (704, 736, 6), (832, 864, 8)];
 
 #[test]
 fn variables_that_only_kernels_use_are_found_wherever_their_code_was_loaded_from() {
-    let program = cuda::program("unasked");
+    let program = unasked();
     let scene = Scene::of_at_most(Duration::from_secs(120));
     let mut life = Life::preloaded(&scene, "life", &program);
     life.output.wait_for_line("step 1");
@@ -262,14 +267,22 @@ fn variables_that_only_kernels_use_are_found_wherever_their_code_was_loaded_from
     let third = data_checkpoint(&scene, life.pid);
     next_step(&life, 4);
     let fourth = data_checkpoint(&scene, life.pid);
+    let log = std::fs::read_to_string(store.path().join("log")).expect("a log");
     processes::send(life.pid, Signal::SIGUSR2);
     assert_eq!(code_of(life.wait()), 0, "{}", life.output.text());
 
-    assert_eq!(variables(&scene, &store, first), [64, 96, 128, 160, 256, 288, 320, 512, 544, 640, 672, 704, 736]);
+    assert!(!log.contains("in no checkpoint"), "all code can be read: {log}");
+    assert_eq!(
+        variables(&scene, &store, first),
+        [64, 96, 128, 160, 256, 288, 320, 512, 544, 640, 672, 704, 736, 832, 864]
+    );
     check_counts(&scene, &store, first, AT_STEP_1);
     assert_eq!(counted(&scene, &store, first, "global 0", 320), 0, "constants are there");
     // The unloaded module's are gone; what has changed is as it was, and those of a new module are there.
-    assert_eq!(variables(&scene, &store, second), [128, 160, 256, 288, 320, 512, 544, 640, 672, 704, 736, 768, 800]);
+    assert_eq!(
+        variables(&scene, &store, second),
+        [128, 160, 256, 288, 320, 512, 544, 640, 672, 704, 736, 768, 800, 832, 864]
+    );
     check_counts(&scene, &store, second, &[(256, 288, 13), (512, 544, 4), (768, 800, 7)]);
     let id = |shown: &Value| allocation(shown, "global 0", 256)["id"].clone();
     assert_eq!(id(&store.show(&scene, first)), id(&store.show(&scene, second)));
@@ -281,7 +294,7 @@ fn variables_that_only_kernels_use_are_found_wherever_their_code_was_loaded_from
     assert_eq!((how_many(512), how_many(544), how_many(640), how_many(256)), (2, 1, 2, 1), "{of_third:?}");
     assert_eq!(counted(&scene, &store, third, "managed global", 544), 24);
     assert_eq!(counts_of_library(&scene, &store, third), [4, 20]);
-    assert_eq!(variables(&scene, &store, fourth), [128, 160, 256, 288, 320, 640, 672, 704, 736, 768, 800]);
+    assert_eq!(variables(&scene, &store, fourth), [128, 160, 256, 288, 320, 640, 672, 704, 736, 768, 800, 832, 864]);
 }
 
 /// Launches of the library's kernel in each context.
@@ -301,7 +314,7 @@ fn counts_of_library(scene: &Scene, store: &Store, id: u64) -> Vec<u32> {
 
 #[test]
 fn code_that_cannot_be_read_keeps_no_variable_of_other_code_out_of_a_checkpoint() {
-    let program = cuda::program("unasked").argument("hostile");
+    let program = unasked().argument("hostile");
     let scene = Scene::of_at_most(Duration::from_secs(120));
     let mut life = Life::preloaded(&scene, "life", &program);
     life.output.wait_for_line("step 1");

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #define good(call) expect((call) == CUDA_SUCCESS)
@@ -15,17 +17,21 @@
     ".global .align 4 .b8 launches[" launches_bytes "];\n"                                                             \
     ".global .attribute(.managed) .align 4 .b8 launches_managed[" managed_bytes "];\n"
 
-#define KERNEL ".visible .entry count_launch()\n{\nret;\n}\n"
+#define ADD_ONE_TO(name) "ld.global.u32 %r1, [" name "];\nadd.u32 %r1, %r1, 1;\nst.global.u32 [" name "], %r1;\n"
+#define KERNEL                                                                                                         \
+    ".visible .entry count_launch()\n{\n.reg .b32 %r<2>;\n" ADD_ONE_TO("launches") ADD_ONE_TO("launches_managed")       \
+    "ret;\n}\n"
 
 static const char code_of_module[] = CODE("256", "288") ".const .align 4 .b8 factors[320];\n" KERNEL;
 static const char code_of_library[] = CODE("512", "544") KERNEL;
 static const char code_in_buffer[] = CODE("64", "96") KERNEL;
 static const char code_in_file[] = CODE("128", "160") KERNEL;
 static const char code_in_file_of_library[] = CODE("640", "672") KERNEL;
+static const char code_in_fatbin[] = CODE("832", "864") KERNEL;
 static const char code_written_over[] = CODE("704", "736") KERNEL;
 
 // In memory that stays, but not what is in it.
-static char written_over[1024];
+static char written_over[4096];
 
 static void write_file(const char *path, const char *code) {
     FILE *file = fopen(path, "w");
@@ -39,6 +45,43 @@ static CUmodule from_buffer(const char *code) {
     memset(buffer, 'x', strlen(code));
     free(buffer);
     return module;
+}
+
+// As nvcc stores it, in memory that does not stay. The driver is given the wrapper, which has the address of the rest.
+static CUlibrary from_fatbin(const char *code) {
+    const uint64_t code_bytes = (strlen(code) + 8) / 8 * 8; // at least one zero
+    struct {
+        uint32_t magic = 0xba55ed50;
+        uint16_t version = 1, header_bytes = 16;
+        uint64_t bytes;
+        uint16_t kind = 1, entry_version = 0x101;
+        uint32_t entry_header_bytes = 64;
+        uint64_t code_bytes;
+        uint32_t more[12] = { 0, 0, 0, 80 };
+    } header;
+    static_assert(sizeof header == 80, "two headers without padding");
+    header.bytes = 64 + (header.code_bytes = code_bytes);
+    std::string fatbin(reinterpret_cast<const char *>(&header), sizeof header);
+    fatbin.append(code).resize(sizeof header + code_bytes);
+    struct {
+        uint32_t magic = 0x466243b1, version = 1;
+        const char *fatbin;
+        const void *unused = nullptr;
+    } wrapper;
+    wrapper.fatbin = fatbin.data();
+    CUlibrary library;
+    good(cuLibraryLoadData(&library, &wrapper, nullptr, nullptr, 0, nullptr, nullptr, 0));
+    memset(&fatbin[0], 'z', fatbin.size());
+    return library;
+}
+
+// Of a cubin it is enough that it can be read: the double has no variables for it.
+static void load_cubin(const char *path) {
+    std::ifstream file(path, std::ios::binary);
+    std::string cubin{ std::istreambuf_iterator<char>(file), {} };
+    CUmodule module;
+    expect(!cubin.empty());
+    good(cuModuleLoadData(&module, cubin.data()));
 }
 
 static CUfunction kernel_of(CUmodule module) {
@@ -70,7 +113,7 @@ static void load_hostile(size_t bytes, uint64_t sections) {
     good(cuModuleLoadData(&module, image.data()));
 }
 
-int main(int arguments, char **) {
+int main(int count, char **arguments) {
     wait_by_signal();
     CUcontext context;
     good(cuInit(0));
@@ -79,14 +122,15 @@ int main(int arguments, char **) {
     CUdeviceptr known;
     good(cuMemAlloc(&known, 100000));
 
-    if (arguments > 1) {
+    load_cubin(arguments[1]);
+    if (count > 2) {
         load_hostile(300, 300);                // no cubin
         load_hostile(300, uint64_t(32) << 20); // its end is not there
         load_hostile(300, uint64_t(1) << 40);  // nor would it be kept
         load_hostile(300, ~uint64_t(0));
     }
     CUmodule module, of_file, of_written_over, buffered = from_buffer(code_in_buffer);
-    CUlibrary library, library_of_file;
+    CUlibrary library, library_of_file, wrapped = from_fatbin(code_in_fatbin);
     good(cuModuleLoadData(&module, code_of_module));
     good(cuLibraryLoadData(&library, code_of_library, nullptr, nullptr, 0, nullptr, nullptr, 0));
     write_file("module.ptx", code_in_file);
@@ -103,6 +147,7 @@ int main(int arguments, char **) {
     launch(kernel_of(library), 4);
     launch(kernel_of(library_of_file), 5);
     launch(kernel_of(of_written_over), 6);
+    launch(kernel_of(wrapped), 8);
     wait_after("step 1");
 
     // Others are new, and one is gone, with a handle that may be that of a new one.

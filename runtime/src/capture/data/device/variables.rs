@@ -201,3 +201,49 @@ fn read_file(path: &Path) -> Result<Vec<u8>> {
     image.push(0);
     Ok(image)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Device code as libckpt.so shows it, but in this process.
+    fn code(place: u32, image: &[u8]) -> LoadedCode {
+        LoadedCode { id: 1, image: image.as_ptr() as u64, bytes: image.len() as u64, place, ..LoadedCode::default() }
+    }
+
+    fn names(code: &LoadedCode) -> Vec<String> {
+        names_or_none(std::process::id() as i32, code)
+    }
+
+    const PTX: &[u8] = b".version 7.0\n.target sm_80\n.address_size 64\n.global .align 4 .b8 counts[16];\n";
+
+    #[test]
+    fn names_are_read_from_memory_and_from_files_of_which_text_need_not_end_with_a_zero() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("code.ptx");
+        std::fs::write(&path, PTX).unwrap();
+        assert_eq!(names(&code(wire::CODE_COPY, &[PTX, b"\0"].concat())), ["counts"]);
+        assert_eq!(names(&code(CODE_FILE, &[path.as_os_str().as_bytes(), b"\0"].concat())), ["counts"]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_has_no_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        let file = |path: &Path| code(CODE_FILE, path.as_os_str().as_bytes());
+        let wrong = [
+            code(wire::CODE_COPY, &PTX[..30]),
+            LoadedCode { image: 0, ..code(wire::CODE_COPY, PTX) },
+            LoadedCode { image: 64, ..code(wire::CODE_IN_PLACE, PTX) },
+            LoadedCode { bytes: u64::MAX, ..code(wire::CODE_IN_PLACE, PTX) },
+            LoadedCode { bytes: u64::MAX, ..code(CODE_FILE, PTX) },
+            file(&pipe),
+            file(&folder.path().join("nothing")),
+            file(folder.path()),
+        ];
+        for code in wrong {
+            assert_eq!(names(&code), [""; 0], "{code:?}");
+        }
+    }
+}
