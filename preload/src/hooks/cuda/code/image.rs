@@ -34,12 +34,18 @@ pub unsafe fn extent(image: *const u8) -> (*const u8, usize) {
 }
 
 /// Header and entries.
+///
+/// # Safety
+/// A fatbin must begin there.
 unsafe fn of_fatbin(image: *const u8) -> usize {
     // SAFETY: a fatbin has sixteen bytes of header.
     unsafe { usize::from(read::<u16>(image, 6)).saturating_add(read::<u64>(image, 8) as usize) }
 }
 
 /// Up to the end of its tables, which are the last that a cubin has.
+///
+/// # Safety
+/// An ELF file must begin there.
 unsafe fn of_elf(image: *const u8) -> usize {
     let end =
         |table: u64, each: u16, count: u16| (table as usize).saturating_add(usize::from(each) * usize::from(count));

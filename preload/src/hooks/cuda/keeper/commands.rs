@@ -15,7 +15,7 @@ use super::{NO_ANSWER, line, variables};
 use crate::sys;
 
 /// `CUDA_ERROR_INVALID_VALUE`.
-const INVALID: CuResult = 1;
+pub const INVALID: CuResult = 1;
 /// `CUDA_ERROR_INVALID_CONTEXT`.
 pub const NO_CONTEXT: CuResult = 201;
 

@@ -10,21 +10,20 @@ use ckpt_wire::device::{CODE_MODULE, LoadedCode};
 
 use super::super::driver::{CuResult, Handle, NO_FUNCTION, SUCCESS};
 use super::super::{code, contexts, modules, records};
-use super::commands::NO_CONTEXT;
+use super::commands::{INVALID, NO_CONTEXT};
 use super::{functions, line};
 
-/// `CUDA_ERROR_INVALID_VALUE`.
-const INVALID: CuResult = 1;
 /// `CUDA_ERROR_NOT_FOUND`.
 const NOT_FOUND: CuResult = 500;
 
-/// Records the variable of this name in all contexts that the code is in: how many were found, and how many were new.
+/// Records the variable of this name in all contexts that the code is in: how many were found, and how many were new. If one
+/// of the contexts cannot be asked (it may be on a device that the code is not for), the others are all the same.
 ///
 /// # Safety
 /// The name must be zero-terminated.
 pub unsafe fn record(id: u64, name: *const c_char) -> Result<(u64, u64), CuResult> {
     let code = code::with_id(id).ok_or(INVALID)?;
-    let (mut asked, mut found, mut new) = (0, 0, 0);
+    let (mut is_asked, mut found, mut new, mut refused) = (false, 0, 0, SUCCESS);
     for (_, context) in contexts::all().ok_or(NO_CONTEXT)? {
         if line::is_over() {
             return Err(NO_CONTEXT);
@@ -32,18 +31,32 @@ pub unsafe fn record(id: u64, name: *const c_char) -> Result<(u64, u64), CuResul
         if code.kind == CODE_MODULE && code.context != context as u64 {
             continue;
         }
-        asked += 1;
+        is_asked = true;
         // SAFETY: the caller's word, and code and a context that are there.
-        if let Some((address, bytes)) = unsafe { variable(&code, context, name) }? {
-            found += 1;
-            if !records::begins_at(address) {
-                // SAFETY: two live numbers.
-                unsafe { modules::add(CUDA_GLOBAL, &raw const address, &raw const bytes, code.handle as Handle) };
-                new += 1;
+        match unsafe { variable(&code, context, name) } {
+            Ok(Some((address, bytes))) => {
+                found += 1;
+                new += u64::from(add(&code, address, bytes));
             }
+            Ok(None) => {}
+            Err(error) => refused = error,
         }
     }
-    if asked == 0 { Err(NO_CONTEXT) } else { Ok((found, new)) }
+    match (is_asked, refused) {
+        (false, _) => Err(NO_CONTEXT),
+        (true, SUCCESS) => Ok((found, new)),
+        (true, error) => Err(error),
+    }
+}
+
+/// Records a variable, unless it is recorded already.
+fn add(code: &LoadedCode, address: u64, bytes: usize) -> bool {
+    let is_new = !records::begins_at(address);
+    if is_new {
+        // SAFETY: two live numbers.
+        unsafe { modules::add(CUDA_GLOBAL, &raw const address, &raw const bytes, code.handle as Handle) };
+    }
+    is_new
 }
 
 /// Where the variable is in a context, and its bytes.

@@ -96,7 +96,7 @@ impl Variables {
     }
 }
 
-/// Has the variables of some code recorded: how many are new, or the driver's error.
+/// Has the variables of some code recorded, as many as can be: how many are new, or the driver's error.
 fn record_all(
     hold: &Hold<'_>,
     program: &Program,
@@ -104,16 +104,16 @@ fn record_all(
     id: u64,
     names: &[String],
 ) -> Result<std::result::Result<u64, i32>> {
-    let mut all_new = 0;
+    let (mut all_new, mut refused) = (0, None);
     for name in names {
         let zero_terminated = [name.as_bytes(), b"\0"].concat();
         write_memory(program.pid, control.scratch, &zero_terminated)?;
         match hold.record_variable(id, control.scratch)? {
             Ok([_, new]) => all_new += new,
-            Err(error) => return Ok(Err(error)),
+            Err(error) => refused = Some(error),
         }
     }
-    Ok(Ok(all_new))
+    Ok(refused.map_or(Ok(all_new), Err))
 }
 
 /// All code that is loaded.
