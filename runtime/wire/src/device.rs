@@ -195,7 +195,8 @@ pub const COMMAND_UNSTAGE: u32 = 5;
 pub const COMMAND_COPY: u32 = 6;
 /// Records a variable of loaded code as if the program had asked for it, in every context that the code is in: `to` is the
 /// code's id, `address` that of the variable's name in the program, which ends with a zero. How many were found, and how many
-/// of them were not recorded yet. None is no error: code for another device may have others.
+/// of them were not recorded yet. None is no error: code for another device may have others. An error is that of a context that
+/// could not be asked; in the others the variable is recorded all the same.
 pub const COMMAND_VARIABLE: u32 = 7;
 
 const _: () = {
