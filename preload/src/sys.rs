@@ -144,6 +144,20 @@ pub fn yield_now() {
     let _ = unsafe { call(libc::SYS_sched_yield, [0; 6]) };
 }
 
+/// Copies memory of this process as far as it is there and can be read: how many bytes.
+pub fn copy_what_is_there(to: *mut u8, from: *const u8, bytes: usize) -> usize {
+    let (local, remote) = ([to as usize, bytes], [from as usize, bytes]);
+    let arguments = [getpid() as usize, local.as_ptr() as usize, 1, remote.as_ptr() as usize, 1, 0];
+    // SAFETY: two live vectors of one range each; the kernel finds out what is there.
+    unsafe { call(libc::SYS_process_vm_readv, arguments) }.unwrap_or(0)
+}
+
+/// Writes the path of the working directory, and a zero: how many bytes it has without that.
+pub fn current_directory(to: *mut u8, bytes: usize) -> Result<usize, Errno> {
+    // SAFETY: the kernel writes at most the length given, and counts the zero.
+    unsafe { call(libc::SYS_getcwd, [to as usize, bytes, 0, 0, 0, 0]) }.map(|bytes| bytes - 1)
+}
+
 /// Gives a mapping back.
 ///
 /// # Safety

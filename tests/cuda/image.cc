@@ -1,5 +1,6 @@
 #include "image.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +41,16 @@ void read_variable(const std::string &line, Image &read) {
     if (!variable.name.empty()) read.variables.push_back(variable);
 }
 
+// The code of a fatbin's first entry, or null if that is no PTX (runtime/src/device_code/fatbin has the layout).
+const char *first_text(const char *fatbin) {
+    uint16_t header_bytes, kind;
+    uint32_t entry_bytes;
+    memcpy(&header_bytes, fatbin + 6, sizeof header_bytes);
+    memcpy(&kind, fatbin + header_bytes, sizeof kind);
+    memcpy(&entry_bytes, fatbin + header_bytes + 4, sizeof entry_bytes);
+    return kind == 1 ? fatbin + header_bytes + entry_bytes : nullptr;
+}
+
 } // namespace
 
 bool Image::has_kernel(const std::string &name) const {
@@ -48,8 +59,14 @@ bool Image::has_kernel(const std::string &name) const {
 
 bool read_image(const void *image, Image &read) {
     const char *text = static_cast<const char *>(image);
-    constexpr unsigned char FATBIN[] = {0x50, 0xed, 0x55, 0xba};
-    if (memcmp(text, "\x7f" "ELF", 4) == 0 || memcmp(text, FATBIN, 4) == 0) return read.is_machine_code = true;
+    constexpr unsigned char FATBIN[] = {0x50, 0xed, 0x55, 0xba}, WRAPPER[] = {0xb1, 0x43, 0x62, 0x46};
+    if (memcmp(text, "\x7f" "ELF", 4) == 0) return read.is_machine_code = true;
+    if (memcmp(text, WRAPPER, 4) == 0) {
+        const void *wrapped;
+        memcpy(&wrapped, text + 8, sizeof wrapped);
+        return read_image(wrapped, read);
+    }
+    if (memcmp(text, FATBIN, 4) == 0 && (text = first_text(text)) == nullptr) return read.is_machine_code = true;
     if (strstr(text, ".version") == nullptr) return false;
     std::istringstream lines{std::string(text)};
     for (std::string line; std::getline(lines, line);) {
@@ -58,7 +75,7 @@ bool read_image(const void *image, Image &read) {
         if (!is_declaration) continue;
         for (size_t at = 0; at < words.size(); ++at) {
             if (words[at] == ".entry" && at + 1 < words.size()) read.kernels.insert(words[at + 1]);
-            if (words[at] == ".global") read_variable(line, read);
+            if (words[at] == ".global" || words[at] == ".const") read_variable(line, read);
         }
     }
     return true;

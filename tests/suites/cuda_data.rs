@@ -213,3 +213,117 @@ fn an_agent_that_dies_lets_the_devices_go_on() {
     processes::send(life.pid, Signal::SIGUSR2);
     assert_eq!(code_of(life.wait()), 0, "{}", life.output.text());
 }
+
+fn unasked() -> Program {
+    cuda::program("unasked").argument(cuda::kernels().with_file_name("kernels.sm_90.cubin"))
+}
+
+/// What tests/victims/cuda/unasked.cc has of a kind and so many bytes: zeros behind the number of launches.
+#[track_caller]
+fn counted(scene: &Scene, store: &Store, id: u64, kind: &str, bytes: u64) -> u32 {
+    let content = content(scene, store, id, kind, bytes);
+    let (launches, zeros) = content.split_at(4);
+    assert!(zeros.iter().all(|&byte| byte == 0), "{bytes} bytes, {kind}, of {id}");
+    u32::from_le_bytes(launches.try_into().expect("four bytes"))
+}
+
+/// Lengths of all variables in a checkpoint, ascending.
+#[track_caller]
+fn variables(scene: &Scene, store: &Store, id: u64) -> Vec<u64> {
+    let shown = store.show(scene, id);
+    let all = shown["allocations"].as_array().expect("a list").iter();
+    let globals = all.filter(|it| it["kind"] == "global 0" || it["kind"] == "managed global");
+    let mut bytes: Vec<u64> = globals.map(|it| it["bytes"].as_u64().expect("a number")).collect();
+    bytes.sort_unstable();
+    bytes
+}
+
+/// The lengths of an image's variables in device and in managed memory, and how often its kernel was launched.
+type Counts = [(u64, u64, u32)];
+
+#[track_caller]
+fn check_counts(scene: &Scene, store: &Store, id: u64, counts: &Counts) {
+    for &(of_device, managed, launches) in counts {
+        assert_eq!(counted(scene, store, id, "global 0", of_device), launches, "{of_device} bytes, of {id}");
+        assert_eq!(counted(scene, store, id, "managed global", managed), launches, "{managed} bytes, of {id}");
+    }
+}
+
+const AT_STEP_1: &Counts =
+    &[(64, 96, 1), (128, 160, 2), (256, 288, 3), (512, 544, 4), (640, 672, 5), (704, 736, 6), (832, 864, 8)];
+
+#[test]
+fn variables_that_only_kernels_use_are_found_wherever_their_code_was_loaded_from() {
+    let program = unasked();
+    let scene = Scene::of_at_most(Duration::from_secs(120));
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_line("step 1");
+    let store = life.store();
+    let first = data_checkpoint(&scene, life.pid);
+    next_step(&life, 2);
+    let second = data_checkpoint(&scene, life.pid);
+    let running = Ckpt::new(&scene, ["show", &life.pid.to_string(), "--json"]).call().succeeded().stdout;
+    next_step(&life, 3);
+    let third = data_checkpoint(&scene, life.pid);
+    next_step(&life, 4);
+    let fourth = data_checkpoint(&scene, life.pid);
+    let log = std::fs::read_to_string(store.path().join("log")).expect("a log");
+    processes::send(life.pid, Signal::SIGUSR2);
+    assert_eq!(code_of(life.wait()), 0, "{}", life.output.text());
+
+    assert!(!log.contains("in no checkpoint"), "all code can be read: {log}");
+    assert_eq!(
+        variables(&scene, &store, first),
+        [64, 96, 128, 160, 256, 288, 320, 512, 544, 640, 672, 704, 736, 832, 864]
+    );
+    check_counts(&scene, &store, first, AT_STEP_1);
+    assert_eq!(counted(&scene, &store, first, "global 0", 320), 0, "constants are there");
+    // The unloaded module's are gone; what has changed is as it was, and those of a new module are there.
+    assert_eq!(
+        variables(&scene, &store, second),
+        [128, 160, 256, 288, 320, 512, 544, 640, 672, 704, 736, 768, 800, 832, 864]
+    );
+    check_counts(&scene, &store, second, &[(256, 288, 13), (512, 544, 4), (768, 800, 7)]);
+    let id = |shown: &Value| allocation(shown, "global 0", 256)["id"].clone();
+    assert_eq!(id(&store.show(&scene, first)), id(&store.show(&scene, second)));
+    let running: Value = serde_json::from_str(&running).expect("JSON");
+    assert_eq!(id(&running), id(&store.show(&scene, second)), "they are among those of the running program");
+    // A new context has libraries anew: one count for each, and their managed variables once.
+    let of_third = variables(&scene, &store, third);
+    let how_many = |bytes| of_third.iter().filter(|&&it| it == bytes).count();
+    assert_eq!((how_many(512), how_many(544), how_many(640), how_many(256)), (2, 1, 2, 1), "{of_third:?}");
+    assert_eq!(counted(&scene, &store, third, "managed global", 544), 24);
+    assert_eq!(counts_of_library(&scene, &store, third), [4, 20]);
+    assert_eq!(variables(&scene, &store, fourth), [128, 160, 256, 288, 320, 640, 672, 704, 736, 768, 800, 832, 864]);
+}
+
+/// Launches of the library's kernel in each context.
+#[track_caller]
+fn counts_of_library(scene: &Scene, store: &Store, id: u64) -> Vec<u32> {
+    let shown = store.show(scene, id);
+    let all = shown["allocations"].as_array().expect("a list").iter();
+    let count = |allocation: &Value| {
+        extract(scene, store, id, &allocation["id"].to_string()).succeeded();
+        let bytes = std::fs::read(scene.path().join("extracted")).expect("a file");
+        u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"))
+    };
+    let mut counts: Vec<u32> = all.filter(|it| it["kind"] == "global 0" && it["bytes"] == 512).map(count).collect();
+    counts.sort_unstable();
+    counts
+}
+
+#[test]
+fn code_that_cannot_be_read_keeps_no_variable_of_other_code_out_of_a_checkpoint() {
+    let program = unasked().argument("hostile");
+    let scene = Scene::of_at_most(Duration::from_secs(120));
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_line("step 1");
+    let store = life.store();
+    let ids = [(); 2].map(|()| data_checkpoint(&scene, life.pid));
+    let log = std::fs::read_to_string(store.path().join("log")).expect("a log");
+    life.kill();
+    for id in ids {
+        check_counts(&scene, &store, id, AT_STEP_1);
+    }
+    assert_eq!(log.matches("that it does not ask for are in no checkpoint").count(), 4, "{log}");
+}

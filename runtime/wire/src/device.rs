@@ -14,6 +14,9 @@
 //!
 //! Device memory that libckpt.so has backed by physical memory of its own is in **pieces** ([`PieceBlock`]), which the
 //! agent imports. What is in no piece is first copied into one, on the device.
+//!
+//! Device code brings variables that the program need not ever ask for. libckpt.so says what code is loaded ([`CodeBlock`]);
+//! the agent reads the variables' names there, and has the keeper record them ([`COMMAND_VARIABLE`]).
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -38,6 +41,10 @@ pub struct Hold {
     pub driver: u64,
     /// Address of the newest [`PieceBlock`]; 0 for none.
     pub pieces: u64,
+    /// Address of the newest [`CodeBlock`]; 0 for none.
+    pub code: u64,
+    /// How many contexts have come so far: a library is loaded into each anew, and with it its variables.
+    pub contexts: u64,
 }
 
 /// Physical memory that libckpt.so has mapped, in no order.
@@ -69,6 +76,53 @@ pub struct Piece {
     /// 0.
     pub unused: u32,
 }
+
+/// Device code that the program has loaded, in no order.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct CodeBlock {
+    /// Address of the next older block; 0 for none.
+    pub next: u64,
+    unused: [u64; 7],
+    /// The code; an entry with id 0 is free. The id is cleared first and set last.
+    pub code: [LoadedCode; CODES],
+}
+
+/// Entries of a [`CodeBlock`].
+pub const CODES: usize = 63;
+
+/// A module or a library, and what it was loaded from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct LoadedCode {
+    /// Its number, which nothing else of the program ever has.
+    pub id: u64,
+    /// The driver's handle.
+    pub handle: u64,
+    /// The context of a module; 0 for a library, which is in all.
+    pub context: u64,
+    /// Address of the image, or of the path of its file, which ends with a zero; 0 if it could not be kept.
+    pub image: u64,
+    /// Bytes of either; of an image that could not be kept, as many as it had, or 0 if nobody knows.
+    pub bytes: u64,
+    /// [`CODE_MODULE`] or [`CODE_LIBRARY`].
+    pub kind: u32,
+    /// [`CODE_IN_PLACE`], [`CODE_COPY`] or [`CODE_FILE`].
+    pub place: u32,
+    /// 0.
+    pub unused: [u64; 2],
+}
+
+/// [`LoadedCode::kind`]: a `CUmodule`.
+pub const CODE_MODULE: u32 = 1;
+/// [`LoadedCode::kind`]: a `CUlibrary`.
+pub const CODE_LIBRARY: u32 = 2;
+/// [`LoadedCode::place`]: the image lies where the program has it, in memory that nobody writes.
+pub const CODE_IN_PLACE: u32 = 1;
+/// [`LoadedCode::place`]: a copy of libckpt.so's.
+pub const CODE_COPY: u32 = 2;
+/// [`LoadedCode::place`]: a file; its path is absolute, as the program sees it.
+pub const CODE_FILE: u32 = 3;
 
 /// The keeper's first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -139,8 +193,14 @@ pub const COMMAND_STAGE: u32 = 4;
 pub const COMMAND_UNSTAGE: u32 = 5;
 /// Copies `bytes` from `address` to `to`, and waits for it. The driver knows what kind of memory both are.
 pub const COMMAND_COPY: u32 = 6;
+/// Records a variable of loaded code as if the program had asked for it, in every context that the code is in: `to` is the
+/// code's id, `address` that of the variable's name in the program, which ends with a zero. How many were found, and how many
+/// of them were not recorded yet. None is no error: code for another device may have others. An error is that of a context that
+/// could not be asked; in the others the variable is recorded all the same.
+pub const COMMAND_VARIABLE: u32 = 7;
 
 const _: () = {
-    assert!(size_of::<Hold>() == 144 && size_of::<Piece>() == 32 && size_of::<PieceBlock>() == 1 << 12);
+    assert!(size_of::<Hold>() == 160 && size_of::<Piece>() == 32 && size_of::<PieceBlock>() == 1 << 12);
+    assert!(size_of::<LoadedCode>() == 64 && size_of::<CodeBlock>() == 1 << 12);
     assert!(size_of::<Held>() == 24 && size_of::<Command>() == 32 && size_of::<Answer>() == 24);
 };

@@ -1,5 +1,5 @@
 // A CUDA driver with all names that libckpt.so knows (echo_names.h, made from that list), which keeps what each was called with
-// and succeeds. What cuGetProcAddress is to find, it is told before.
+// and succeeds, unless it is told to fail. What cuGetProcAddress is to find, it is told before.
 #include "echo.h"
 
 #include <cstring>
@@ -22,6 +22,10 @@ extern "C" int cuGetProcAddress_v2(const char *, void **address, int, uint64_t, 
     return 0;
 }
 
+static thread_local int next_result = 0;
+
+extern "C" void echo_fail_next(int error) { next_result = error; }
+
 static thread_local void (*to_be_called)() = nullptr;
 
 extern "C" void echo_call_back(void (*function)()) { to_be_called = function; }
@@ -42,7 +46,9 @@ static void call_back() {
         const Word words[ECHO_WORDS] = {a, b, c, d, e, f, g, h, i, j, k, l, m, n};                                             \
         memcpy(echo_##name.arguments, words, sizeof words);                                                                    \
         ++echo_##name.calls;                                                                                                   \
+        const int result = next_result;                                                                                        \
+        next_result = 0;                                                                                                       \
         call_back();                                                                                                           \
-        return 0;                                                                                                              \
+        return result;                                                                                                         \
     }
 #include "echo_names.h"

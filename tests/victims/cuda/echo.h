@@ -18,5 +18,7 @@ struct Echo {
 
 extern "C" Echo *echo_of(const char *name);
 extern "C" void echo_find_next(const char *name);
+// The calling thread's next call of the driver returns this.
+extern "C" void echo_fail_next(int error);
 // The calling thread's next call of the driver calls this once it is inside.
 extern "C" void echo_call_back(void (*function)());

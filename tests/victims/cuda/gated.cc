@@ -19,6 +19,7 @@
 static void *driver;
 static decltype(&echo_of) of;
 static decltype(&echo_find_next) find_next;
+static decltype(&echo_fail_next) fail_next;
 static CUresult (*get)(const char *, void **, int, cuuint64_t, int *);
 
 // A number as an argument, and what there is of it in a register.
@@ -36,7 +37,9 @@ template <typename... Arguments, size_t... At>
 static void call(const char *symbol, CUresult (*function)(Arguments...), std::index_sequence<At...>) {
     Echo *echo = of(symbol);
     const Word numbers[] = {At * 17 + 3 ...};
-    expect(function(as_argument<Arguments>(numbers[At])...) == CUDA_SUCCESS);
+    // A call that fails: of one that succeeds, some hooks look behind the pointers.
+    fail_next(CUDA_ERROR_UNKNOWN);
+    expect(function(as_argument<Arguments>(numbers[At])...) == CUDA_ERROR_UNKNOWN);
     const bool came[] = {arrived<Arguments>(echo->arguments[At], numbers[At])...};
     for (bool one : came)
         if (!one) printf("%s: other arguments\n", symbol), exit(1);
@@ -117,8 +120,9 @@ int main(int argc, char **argv) {
     expect(driver);
     of = reinterpret_cast<decltype(of)>(dlsym(driver, "echo_of"));
     find_next = reinterpret_cast<decltype(find_next)>(dlsym(driver, "echo_find_next"));
+    fail_next = reinterpret_cast<decltype(fail_next)>(dlsym(driver, "echo_fail_next"));
     get = reinterpret_cast<decltype(get)>(dlsym(driver, "cuGetProcAddress_v2"));
-    expect(of && find_next && get);
+    expect(of && find_next && fail_next && get);
     if (argc == 2) return each_by_itself();
     printf("control %llx\n", (unsigned long long)(uintptr_t)dlsym(RTLD_DEFAULT, "ckpt_control"));
     static Word context = 0x1000;

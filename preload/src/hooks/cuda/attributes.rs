@@ -23,6 +23,11 @@ const POOL: c_int = 17;
 // `CUmemorytype`.
 const HOST: c_uint = 1;
 
+/// Finds the driver's function before it is needed: a lookup may have to wait.
+pub fn look_up() {
+    let _ = GET_ATTRIBUTES.get();
+}
+
 /// The allocation that an address lies in.
 pub fn range(address: u64) -> Option<Range<u64>> {
     if let Some((start, bytes)) = backing::range_of(address) {

@@ -8,7 +8,7 @@ use ckpt_wire::allocations::CudaAllocation;
 
 use super::backing::{self, peers};
 use super::driver::{CuResult, Handle, Real, SUCCESS, driver_hooks};
-use super::{captures, keeper, records};
+use super::{captures, code, hold, keeper, records};
 
 /// The primary context of each device, as it was handed out last.
 static PRIMARY: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
@@ -46,6 +46,7 @@ fn list(context: u64, device: c_int) {
         if one.context.compare_exchange(0, UNFINISHED, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             one.device.store(device, Ordering::Relaxed);
             one.context.store(context, Ordering::Release);
+            hold::contexts().fetch_add(1, Ordering::Relaxed);
             return;
         }
     }
@@ -70,6 +71,7 @@ fn forget(context: u64) {
             |one: &Created| one.context.compare_exchange(context, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         let _ = CREATED.iter().any(end);
         captures::forget_context(context);
+        code::forget_context(context);
         records::remove_where(|allocation: &CudaAllocation| allocation.context == context);
     }
 }
@@ -116,7 +118,10 @@ driver_hooks! {
         let result = real(context, device);
         if result == SUCCESS {
             if let Some(place) = primary(device) {
-                place.store(*context as u64, Ordering::Relaxed);
+                let context = *context as u64;
+                if place.swap(context, Ordering::Relaxed) != context {
+                    hold::contexts().fetch_add(1, Ordering::Relaxed);
+                }
             } else {
                 UNLISTED.fetch_add(1, Ordering::Relaxed);
             }

@@ -28,6 +28,18 @@ pub fn driver() -> &'static AtomicU64 {
     unsafe { AtomicU64::from_ptr(&raw mut (*HOLD.get()).driver) }
 }
 
+/// [`Hold::contexts`].
+pub fn contexts() -> &'static AtomicU64 {
+    // SAFETY: as in `request`.
+    unsafe { AtomicU64::from_ptr(&raw mut (*HOLD.get()).contexts) }
+}
+
+/// [`Hold::code`].
+pub fn code() -> &'static AtomicU64 {
+    // SAFETY: as in `request`.
+    unsafe { AtomicU64::from_ptr(&raw mut (*HOLD.get()).code) }
+}
+
 /// What the agent has written before its newest request: how many milliseconds there are, and its socket.
 pub fn wishes() -> (u32, [u8; SOCKET_BYTES]) {
     let hold = HOLD.get();

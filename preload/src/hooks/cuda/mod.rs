@@ -12,6 +12,8 @@
 //! `copies`, `fills`, ... do nothing else), and neither allocate nor free, are not hooked. Names that no CUDA up to 13.0 has
 //! are passed on untouched and counted: they may allocate in ways that we do not know.
 //!
+//! Variables of modules that the program never asks for are found by what it has loaded (`code`).
+//!
 //! Before the real function a call passes the `gate`, which the `keeper` closes when the agent wants devices to stand still.
 
 mod arrays;
@@ -19,6 +21,7 @@ mod attributes;
 mod backing;
 mod call_site;
 mod captures;
+mod code;
 mod contexts;
 mod copies;
 mod driver;

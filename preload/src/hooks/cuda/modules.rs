@@ -5,13 +5,13 @@ use core::ffi::c_char;
 use ckpt_wire::allocations::{CUDA_GLOBAL, CUDA_MANAGED, CUDA_MANAGED_GLOBAL, CudaAllocation};
 
 use super::driver::{CuResult, Handle, SUCCESS, driver_hooks};
-use super::{attributes, records};
+use super::{attributes, code, records};
 
 /// Records a variable, which may be asked for again and again.
 ///
 /// # Safety
 /// The driver has written both, where they are not null.
-unsafe fn add(kind: u32, address: *const u64, bytes: *const usize, module: Handle) {
+pub unsafe fn add(kind: u32, address: *const u64, bytes: *const usize, module: Handle) {
     // SAFETY: the caller's word. A program may ask for one of the two alone; then nothing is known.
     let (Some(&address), Some(&bytes)) = (unsafe { address.as_ref() }, unsafe { bytes.as_ref() }) else { return };
     let is_managed = attributes::of(address).is_some_and(|attributes| attributes.kind == CUDA_MANAGED);
@@ -19,8 +19,8 @@ unsafe fn add(kind: u32, address: *const u64, bytes: *const usize, module: Handl
     records::add_as(kind, address, bytes as u64, module as u64);
 }
 
-fn unload(module: Handle, unload: impl FnOnce() -> CuResult) -> CuResult {
-    let result = unload();
+fn unload(module: Handle, unload: &mut dyn FnMut() -> CuResult) -> CuResult {
+    let result = code::unload(module as u64, unload);
     if result == SUCCESS {
         records::remove_where(|allocation: &CudaAllocation| {
             matches!(allocation.kind, CUDA_GLOBAL | CUDA_MANAGED_GLOBAL) && allocation.owner == module as u64
@@ -58,8 +58,8 @@ driver_hooks! {
     }
 
     "cuModuleUnload" 2000 =>
-    cuModuleUnload(module: Handle) |real| { unload(module, || real(module)) }
+    cuModuleUnload(module: Handle) |real| { unload(module, &mut || real(module)) }
 
     "cuLibraryUnload" 12000 =>
-    cuLibraryUnload(library: Handle) |real| { unload(library, || real(library)) }
+    cuLibraryUnload(library: Handle) |real| { unload(library, &mut || real(library)) }
 }

@@ -118,6 +118,13 @@ pub fn containing(address: u64) -> Option<CudaAllocation> {
     (allocation.is_memory() && address - allocation.address < allocation.bytes.max(1)).then_some(allocation)
 }
 
+/// Whether an allocation begins at `address`.
+pub fn begins_at(address: u64) -> bool {
+    let _lock = Lock::take();
+    // SAFETY: the lock is ours.
+    unsafe { &mut *RECORDS.get() }.by_address.first_from(address).is_some_and(|(found, _)| found == address)
+}
+
 /// Takes out all that `is_gone` says of.
 pub fn remove_where(is_gone: impl Fn(&CudaAllocation) -> bool) {
     let _lock = Lock::take();

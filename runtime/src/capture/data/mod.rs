@@ -32,7 +32,7 @@ use crate::error::{Error, Result};
 use crate::image::{self, CodeMapping, DataImage, Moved};
 use crate::proc::maps::Mapping;
 use crate::proc::task;
-use device::{Devices, Hold, StoredDevices};
+use device::{Devices, Hold, StoredDevices, Variables};
 use freeze::Frozen;
 use host::Host;
 
@@ -44,6 +44,7 @@ const DIGEST_BYTES: u64 = 64;
 pub struct Data {
     host: Host,
     devices: Devices,
+    variables: Variables,
 }
 
 /// How checkpoints of data are taken.
@@ -128,13 +129,18 @@ fn take(
     events: &mut dyn FnMut(Event),
 ) -> Result<(DataImage, Frozen, u64, f64)> {
     let id = attempt.id();
+    // Nothing stands still meanwhile; behind it there is little left to read.
+    lineage.data.variables.read(program, control)?;
     let hold = Hold::begin(program, control, options.socket)?;
+    if let Some(hold) = &hold {
+        lineage.data.variables.record(hold, program, control)?;
+    }
     let mut frozen = freeze::freeze(program, control, lineage, options.tree, id, events)?;
     let known = std::mem::take(&mut frozen.allocations.known);
     if known.is_empty() {
         return Err(nothing_recorded(program.pid));
     }
-    let Data { host, devices } = &mut lineage.data;
+    let Data { host, devices, .. } = &mut lineage.data;
     let host_bytes = AtomicU64::new(0);
     let mut of_host = Vec::new();
     let is_stopped = frozen.still.is_stopped();

@@ -3,20 +3,21 @@
 use core::ffi::c_int;
 
 use ckpt_wire::device::{
-    Answer, COMMAND_CLOSE, COMMAND_COPY, COMMAND_EXPORT, COMMAND_IDENTIFY, COMMAND_STAGE, COMMAND_UNSTAGE, Command,
+    Answer, COMMAND_CLOSE, COMMAND_COPY, COMMAND_EXPORT, COMMAND_IDENTIFY, COMMAND_STAGE, COMMAND_UNSTAGE,
+    COMMAND_VARIABLE, Command,
 };
 
 use super::super::contexts;
 use super::super::driver::{CuResult, Handle, SUCCESS};
 use super::functions::{self, DESCRIPTOR, NON_BLOCKING};
 use super::stages::Stages;
-use super::{NO_ANSWER, line};
+use super::{NO_ANSWER, line, variables};
 use crate::sys;
 
 /// `CUDA_ERROR_INVALID_VALUE`.
-const INVALID: CuResult = 1;
+pub const INVALID: CuResult = 1;
 /// `CUDA_ERROR_INVALID_CONTEXT`.
-const NO_CONTEXT: CuResult = 201;
+pub const NO_CONTEXT: CuResult = 201;
 
 fn done(result: CuResult) -> Result<(), CuResult> {
     if result == SUCCESS { Ok(()) } else { Err(result) }
@@ -55,6 +56,11 @@ impl Session {
                 self.stages.give_back(command.address).map(|()| NO_ANSWER)
             }
             COMMAND_COPY => self.copy(&command).map(|()| NO_ANSWER),
+            COMMAND_VARIABLE => {
+                // SAFETY: the agent has written a zero-terminated name there.
+                let (found, new) = unsafe { variables::record(command.to, command.address as *const _) }?;
+                Ok(Answer { values: [found, new], ..NO_ANSWER })
+            }
             _ => Err(INVALID),
         }
     }

@@ -1,7 +1,7 @@
 //! The driver's functions that the keeper calls, each with its type. They are found before they are needed: a lookup may wait
 //! for the dynamic linker's lock, which a thread that waits at the gate may hold.
 
-use core::ffi::{c_int, c_uint, c_ulonglong, c_void};
+use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
 use super::super::driver::{CuResult, Handle, NO_FUNCTION, Real, SUCCESS};
 
@@ -97,6 +97,9 @@ functions! {
     create_stream: c"cuStreamCreate" (stream: *mut Handle, flags: c_uint);
     destroy_stream: c"cuStreamDestroy_v2" (stream: Handle);
     synchronise_stream: c"cuStreamSynchronize" (stream: Handle);
+    module_variable: c"cuModuleGetGlobal_v2" (address: *mut u64, bytes: *mut usize, module: Handle, name: *const c_char);
+    library_variable: c"cuLibraryGetGlobal" (address: *mut u64, bytes: *mut usize, library: Handle, name: *const c_char);
+    library_managed: c"cuLibraryGetManaged" (address: *mut u64, bytes: *mut usize, library: Handle, name: *const c_char);
     copy: c"cuMemcpyAsync" (to: u64, from: u64, bytes: usize, stream: Handle);
 }
 

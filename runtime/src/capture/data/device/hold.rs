@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use ckpt_wire::Control;
 use ckpt_wire::device::{
     self as wire, Answer, COMMAND_CLOSE, COMMAND_COPY, COMMAND_EXPORT, COMMAND_IDENTIFY, COMMAND_OPEN, COMMAND_STAGE,
-    COMMAND_UNSTAGE, Command, HELD, HELD_CALL_GOES_ON, HELD_CAPTURE, HELD_WORK_GOES_ON, Held, SOCKET_BYTES,
+    COMMAND_UNSTAGE, COMMAND_VARIABLE, Command, HELD, HELD_CALL_GOES_ON, HELD_CAPTURE, HELD_WORK_GOES_ON, Held,
+    SOCKET_BYTES,
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -32,6 +33,8 @@ use crate::ptrace::{Options, Running, read_memory, write_memory};
 const QUIET_WITHIN: Duration = Duration::from_secs(5);
 /// How long the keeper may take for anything else.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the driver may take to load code, which it may have to compile for its device.
+const LOADING_WITHIN: Duration = Duration::from_secs(60);
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: i32 = 2;
 
@@ -134,6 +137,17 @@ impl Hold<'_> {
         self.command("copying memory on a device", wanted).map(drop)
     }
 
+    /// Has a variable of loaded code recorded, whose name is at an address of the program's: in how many contexts it is, and
+    /// in how many of them it was not recorded yet; or the driver's error.
+    ///
+    /// # Errors
+    /// When the program cannot be asked.
+    pub fn record_variable(&self, code: u64, name: u64) -> Result<std::result::Result<[u64; 2], i32>> {
+        self.send(Command { address: name, to: code, ..command(COMMAND_VARIABLE) })?;
+        let answer: Answer = self.receive(LOADING_WITHIN)?;
+        Ok(if answer.error == 0 { Ok(answer.values) } else { Err(answer.error) })
+    }
+
     /// Lets the devices go on, and says how long they were held.
     ///
     /// # Errors
@@ -163,8 +177,13 @@ impl Hold<'_> {
     }
 
     fn exchange(&self, wanted: Command) -> Result<Answer> {
-        send(self.line.as_raw_fd(), wanted.as_bytes(), MsgFlags::MSG_NOSIGNAL).map_err(|error| self.ended(error))?;
+        self.send(wanted)?;
         self.receive(PATIENCE)
+    }
+
+    fn send(&self, wanted: Command) -> Result<()> {
+        let sent = send(self.line.as_raw_fd(), wanted.as_bytes(), MsgFlags::MSG_NOSIGNAL);
+        sent.map(drop).map_err(|error| self.ended(error))
     }
 
     fn receive<T: FromZeros + FromBytes + IntoBytes>(&self, within: Duration) -> Result<T> {

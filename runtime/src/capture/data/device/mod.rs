@@ -4,10 +4,13 @@
 //! libckpt.so has backed by exportable memory is mapped here as it is ([`places`]), and of other kinds the program's keeper
 //! makes a copy on the device. So a fault of ours is never the program's, and nothing but what is new crosses the bus.
 //!
+//! Before anything is read, the program records those variables of its device code that it has never asked for ([`variables`]).
+//!
 //! What is mapped here is given back before the program goes on: as long as anybody maps memory, its device has it less.
 
 mod hold;
 mod places;
+mod variables;
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::os::fd::AsFd;
@@ -25,6 +28,7 @@ use crate::error::Result;
 use crate::image::{Allocation, LeftOut, Moved, StoredDifference};
 pub use hold::Hold;
 use places::{Piece, Place};
+pub use variables::Variables;
 
 /// Digests of an engine take at most so many bytes, if the user says nothing.
 const DIGEST_BYTES: u64 = 4 << 30;
