@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use nix::unistd::{geteuid, setsid};
 
@@ -19,6 +20,8 @@ use crate::proc::task;
 
 /// How often an agent is looked for or started before a request is given up.
 const TRIES: u32 = 3;
+/// How long an agent that was killed may hold its lock.
+const DYING_AGENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Takes a checkpoint of process `pid` and returns its id.
 pub fn request_checkpoint(pid: i32, request: &CheckpointRequest, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
@@ -27,13 +30,7 @@ pub fn request_checkpoint(pid: i32, request: &CheckpointRequest, progress: &mut 
     let store = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
     let address = Address::new(&store, program.identity()?);
     for _ in 0..TRIES {
-        let stream = match address.connect()? {
-            Some(stream) => stream,
-            None => {
-                start(pid)?;
-                address.connect()?.ok_or_else(|| no_answer(&store))?
-            }
-        };
+        let stream = connect(pid, &address)?.ok_or_else(|| no_answer(&store))?;
         match converse(stream, request, progress, &store) {
             // An agent that was just dying accepted the connection and nobody read from it.
             Err(Error::Io { source, .. }) if is_unheard(&source) => {}
@@ -41,6 +38,26 @@ pub fn request_checkpoint(pid: i32, request: &CheckpointRequest, progress: &mut 
         }
     }
     Err(no_answer(&store))
+}
+
+/// Connects to the program's agent, which is started if there is none.
+///
+/// One that was killed is the agent, to all that look, until the kernel has taken its memory apart.
+fn connect(pid: i32, address: &Address) -> Result<Option<UnixStream>> {
+    let deadline = Instant::now() + DYING_AGENT_TIMEOUT;
+    loop {
+        if let Some(stream) = address.connect()? {
+            return Ok(Some(stream));
+        }
+        start(pid)?;
+        if let Some(stream) = address.connect()? {
+            return Ok(Some(stream));
+        }
+        if Instant::now() > deadline {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn is_unheard(error: &std::io::Error) -> bool {
