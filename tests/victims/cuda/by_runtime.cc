@@ -2,7 +2,6 @@
 #include "waits.h"
 
 #include <cuda.h>
-#include <dlfcn.h>
 
 #include <cstddef>
 
@@ -27,9 +26,8 @@ __attribute__((noinline)) void make_buffer() {
 }
 
 __attribute__((noinline)) void make_without_runtime() {
-    auto allocate = reinterpret_cast<CUresult (*)(CUdeviceptr *, size_t)>(dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"));
     CUdeviceptr place;
-    expect(allocate(&place, 500000) == CUDA_SUCCESS);
+    expect(cuMemAlloc(&place, 500000) == CUDA_SUCCESS);
 }
 }
 
