@@ -38,9 +38,6 @@ impl Drop for Tenure {
     }
 }
 
-/// Bytes of a socket's path, the terminating zero included.
-const SOCKET_PATH_BYTES: usize = 108;
-
 impl Address {
     /// For the program `identity` (pid and start time) whose store is at `store`.
     pub fn new(store: &Path, identity: String) -> Address {
@@ -50,7 +47,7 @@ impl Address {
     /// Name of a socket for the program's keeper, who is told it: it is short.
     pub fn keeper_socket(&self) -> PathBuf {
         let path = self.directory.join(format!("{}.keeper", self.identity));
-        if path.as_os_str().len() < SOCKET_PATH_BYTES {
+        if path.as_os_str().len() < ckpt_wire::device::SOCKET_BYTES {
             return path;
         }
         std::env::temp_dir().join(format!("ckpt-{}.keeper", self.identity))

@@ -5,35 +5,27 @@ use std::time::Duration;
 /// Checks `30s`, `10m`, `2h` or a bare number of seconds and gives it back unchanged: libckpt.so reads it again
 /// inside the program, where it could not complain.
 pub fn check_interval(text: &str) -> Result<String, String> {
-    let digits = text.strip_suffix(['s', 'm', 'h']).unwrap_or(text);
-    let unit_ms = match text.as_bytes().last() {
-        Some(b'm') => 60_000,
-        Some(b'h') => 3_600_000,
-        _ => 1_000,
-    };
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err("write 30s, 10m, 2h or a number of seconds".to_owned());
-    }
-    match digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit_ms)) {
-        Some(_) => Ok(text.to_owned()),
-        None => Err("that is longer than any program runs".to_owned()),
+    const UNITS: &str = "write 30s, 10m, 2h or a number of seconds";
+    match milliseconds(text) {
+        None => Err(UNITS.to_owned()),
+        Some(_) if text.ends_with("ms") => Err(UNITS.to_owned()),
+        Some(None) => Err("that is longer than any program runs".to_owned()),
+        Some(Some(_)) => Ok(text.to_owned()),
     }
 }
 
 /// Reads `10ms`, `30s`, `10m`, `2h` or a bare number of seconds.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
-    let (digits, unit_ms) = match text.strip_suffix("ms") {
-        Some(digits) => (digits, 1),
-        None => match text.as_bytes().last() {
-            Some(b's') => (&text[..text.len() - 1], 1_000),
-            Some(b'm') => (&text[..text.len() - 1], 60_000),
-            Some(b'h') => (&text[..text.len() - 1], 3_600_000),
-            _ => (text, 1_000),
-        },
-    };
-    let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>().ok()).flatten();
-    let time_ms = number.and_then(|count| count.checked_mul(unit_ms));
+    let time_ms = milliseconds(text).flatten();
     time_ms.map(Duration::from_millis).ok_or_else(|| "write 10ms, 30s, 10m, 2h or a number of seconds".to_owned())
+}
+
+/// How many milliseconds a time is: none inside if that is beyond all numbers, none at all if it is no time.
+fn milliseconds(text: &str) -> Option<Option<u64>> {
+    const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("", 1_000)];
+    let (digits, unit_ms) = UNITS.iter().find_map(|(unit, ms)| Some((text.strip_suffix(unit)?, ms)))?;
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse::<u64>().ok().and_then(|count| count.checked_mul(*unit_ms)))
 }
 
 #[cfg(test)]

@@ -67,17 +67,31 @@ const _: () = assert!(size_of::<Properties>() == 32 && size_of::<Access>() == 12
 
 /// A function that takes these arguments, and what calls it. Without a driver there is none to call.
 macro_rules! calls {
-    ($($name:ident = $symbol:literal ($($argument:ident: $type:ty),*);)*) => { $(
+    ($($name:ident = $symbol:literal ($($argument:ident: $type:ty),*);)*) => {
+        $(
         unsafe fn $name($($argument: $type),*) -> Result<(), CuResult> {
-            static REAL: Real<unsafe extern "C" fn($($type),*) -> CuResult> = Real::new($symbol);
-            let Some(real) = REAL.get() else { return Err(NO_FUNCTION) };
+            let Some(real) = real::$name.get() else { return Err(NO_FUNCTION) };
             // SAFETY: the caller's word: the arguments are what the driver asks for.
             match unsafe { real($($argument),*) } {
                 SUCCESS => Ok(()),
                 error => Err(error),
             }
         }
-    )* };
+        )*
+
+        #[allow(non_upper_case_globals, reason = "one name for a function and for where it is")]
+        mod real {
+            use super::*;
+            $(
+                pub static $name: Real<unsafe extern "C" fn($($type),*) -> CuResult> = Real::new($symbol);
+            )*
+        }
+
+        /// Finds all of them, where the driver has them.
+        pub fn look_up_all() {
+            $( let _ = real::$name.get(); )*
+        }
+    };
 }
 
 calls! {
@@ -225,7 +239,7 @@ pub fn set_access(address: u64, bytes: usize, device: c_int, flags: c_int) -> Re
 /// A descriptor, in the program's table, of the physical memory that is mapped at an address.
 pub fn export(address: u64) -> Result<c_int, CuResult> {
     let (mut memory, mut descriptor) = (0, -1);
-    // SAFETY: a place for each, and a mapping of ours.
+    // SAFETY: a place for each; the driver says whether something is mapped there.
     unsafe {
         mem_retain(&raw mut memory, address as *mut c_void)?;
         let result = mem_export((&raw mut descriptor).cast(), memory, DESCRIPTOR, 0);

@@ -12,11 +12,11 @@
 //! No lock of ours is held while the driver is called: it may wait for its devices.
 
 pub mod answers;
-mod calls;
+pub mod calls;
 pub mod ipc;
 mod nodes;
 pub mod peers;
-mod pieces;
+pub mod pieces;
 mod places;
 mod shown;
 mod support;

@@ -74,25 +74,36 @@ pub fn import(descriptor: c_int, bytes: usize, place: &Place) -> Result<Piece, C
 }
 
 fn map(memory: u64, bytes: usize, place: &Place) -> Result<Piece, CuResult> {
+    let address = map_at_new_addresses(memory, bytes, place.device)?;
+    Ok(Piece::new(address, bytes, place.context, place.device))
+}
+
+/// Maps physical memory where nothing else is, for its device to read and write.
+pub fn map_at_new_addresses(memory: u64, bytes: usize, device: c_int) -> Result<u64, CuResult> {
     let address = calls::reserve(bytes)?;
     if let Err(error) = calls::map(address, bytes, memory) {
         calls::free_addresses(address, bytes);
         return Err(error);
     }
-    let piece = Piece::new(address, bytes, place.context, place.device);
-    match calls::set_access(address, bytes, place.device, READ_AND_WRITE) {
-        Ok(()) => Ok(piece),
+    match calls::set_access(address, bytes, device, READ_AND_WRITE) {
+        Ok(()) => Ok(address),
         Err(error) => {
-            let _ = end(&piece);
+            let _ = unmap(address, bytes);
             Err(error)
         }
     }
 }
 
+/// Undoes that, where nothing uses it any more. What cannot be unmapped stays as it is.
+pub fn unmap(address: u64, bytes: usize) -> Result<(), CuResult> {
+    calls::unmap(address, bytes)?;
+    calls::free_addresses(address, bytes);
+    Ok(())
+}
+
 /// Gives a piece back, which nothing uses any more. If it cannot be unmapped, it stays as it is.
 pub fn end(piece: &Piece) -> Result<(), CuResult> {
-    calls::unmap(piece.address, piece.bytes)?;
-    calls::free_addresses(piece.address, piece.bytes);
+    unmap(piece.address, piece.bytes)?;
     if piece.descriptor >= 0 {
         sys::of_driver::close(piece.descriptor);
     }

@@ -7,9 +7,10 @@ use ckpt_wire::device::{
     COMMAND_VARIABLE, Command,
 };
 
+use super::super::backing::calls;
 use super::super::contexts;
 use super::super::driver::{CuResult, Handle, SUCCESS};
-use super::functions::{self, DESCRIPTOR, NON_BLOCKING};
+use super::functions::{self, NON_BLOCKING};
 use super::stages::Stages;
 use super::{NO_ANSWER, line, variables};
 use crate::sys;
@@ -67,15 +68,7 @@ impl Session {
 
     fn export(&mut self, address: u64) -> Result<Answer, i32> {
         self.close();
-        let mut memory = 0;
-        // SAFETY: a place to write to; the driver says whether something is mapped there.
-        done(unsafe { functions::retain_at(&raw mut memory, address as *mut _) })?;
-        let mut descriptor: c_int = -1;
-        // SAFETY: a place for a descriptor, and a reference of ours.
-        let result = unsafe { functions::export(&raw mut descriptor, memory, DESCRIPTOR, 0) };
-        // SAFETY: the reference of above.
-        unsafe { functions::release(memory) };
-        done(result)?;
+        let descriptor = calls::export(address)?;
         let file = sys::adopt(descriptor).map_err(|errno| -errno.0)?;
         self.exported = Some((descriptor, file));
         Ok(Answer { values: [descriptor as u64, 0], ..NO_ANSWER })

@@ -1,54 +1,14 @@
 //! The driver's functions that the keeper calls, each with its type. They are found before they are needed: a lookup may wait
-//! for the dynamic linker's lock, which a thread that waits at the gate may hold.
+//! for the dynamic linker's lock, which a thread that waits at the gate may hold. Those for memory are `backing`'s.
 
-use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+use core::ffi::{c_char, c_int, c_uint};
 
 use super::super::driver::{CuResult, Handle, NO_FUNCTION, Real, SUCCESS};
 
-/// `CUmemAllocationProp`.
-#[repr(C)]
-pub struct Properties {
-    kind: c_int,
-    handle_types: c_int,
-    location_kind: c_int,
-    location: c_int,
-    unused: [u64; 2],
-}
-
-/// `CUmemAccessDesc`.
-#[repr(C)]
-pub struct Access {
-    location_kind: c_int,
-    location: c_int,
-    flags: c_int,
-}
-
-/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
-pub const DESCRIPTOR: c_int = 1;
-/// `CU_MEM_ALLOCATION_TYPE_PINNED`.
-const PINNED: c_int = 1;
-/// `CU_MEM_LOCATION_TYPE_DEVICE`.
-const ON_DEVICE: c_int = 1;
-/// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
-const READ_AND_WRITE: c_int = 3;
 /// `CU_STREAM_NON_BLOCKING`.
 pub const NON_BLOCKING: c_uint = 1;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: c_uint = 2;
-
-impl Properties {
-    /// Of memory on a device that can be exported.
-    pub fn exportable(device: c_int) -> Self {
-        Self { kind: PINNED, handle_types: DESCRIPTOR, location_kind: ON_DEVICE, location: device, unused: [0; 2] }
-    }
-}
-
-impl Access {
-    /// All access, by a device.
-    pub fn all(device: c_int) -> Self {
-        Self { location_kind: ON_DEVICE, location: device, flags: READ_AND_WRITE }
-    }
-}
 
 macro_rules! functions {
     ($($name:ident: $symbol:literal ($($argument:ident: $type:ty),*);)*) => {
@@ -84,16 +44,6 @@ functions! {
     count_devices: c"cuDeviceGetCount" (count: *mut c_int);
     identify: c"cuDeviceGetUuid_v2" (uuid: *mut [u64; 2], device: c_int);
     exchange_capture_mode: c"cuThreadExchangeStreamCaptureMode" (mode: *mut c_uint);
-    retain_at: c"cuMemRetainAllocationHandle" (memory: *mut c_ulonglong, address: *mut c_void);
-    release: c"cuMemRelease" (memory: c_ulonglong);
-    export: c"cuMemExportToShareableHandle" (to: *mut c_int, memory: c_ulonglong, kind: c_int, flags: c_ulonglong);
-    granularity: c"cuMemGetAllocationGranularity" (bytes: *mut usize, of: *const Properties, option: c_int);
-    create: c"cuMemCreate" (memory: *mut c_ulonglong, bytes: usize, properties: *const Properties, flags: c_ulonglong);
-    reserve: c"cuMemAddressReserve" (address: *mut u64, bytes: usize, alignment: usize, at: u64, flags: c_ulonglong);
-    free_addresses: c"cuMemAddressFree" (address: u64, bytes: usize);
-    map: c"cuMemMap" (address: u64, bytes: usize, offset: usize, memory: c_ulonglong, flags: c_ulonglong);
-    unmap: c"cuMemUnmap" (address: u64, bytes: usize);
-    set_access: c"cuMemSetAccess" (address: u64, bytes: usize, access: *const Access, count: usize);
     create_stream: c"cuStreamCreate" (stream: *mut Handle, flags: c_uint);
     destroy_stream: c"cuStreamDestroy_v2" (stream: Handle);
     synchronise_stream: c"cuStreamSynchronize" (stream: Handle);

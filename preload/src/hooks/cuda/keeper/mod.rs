@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicI32, Ordering};
 use ckpt_wire::device::{Answer, HELD, HELD_CALL_GOES_ON, HELD_CAPTURE, HELD_DRIVER, HELD_WORK_GOES_ON, Held};
 
 use super::driver::{self, SUCCESS};
-use super::{attributes, captures, contexts, gate, hold};
+use super::{attributes, backing, captures, contexts, gate, hold};
 use crate::errno::SavedErrno;
 use crate::sys;
 use commands::Session;
@@ -78,6 +78,7 @@ fn start_thread() -> bool {
 extern "C" fn keep(_: *mut c_void) -> *mut c_void {
     sys::name_thread(c"ckpt-keeper");
     functions::look_up_all();
+    backing::calls::look_up_all();
     attributes::look_up();
     functions::make_captures_of_others_irrelevant();
     let mut done = hold::request().load(Ordering::Acquire);

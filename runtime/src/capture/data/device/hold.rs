@@ -42,8 +42,8 @@ const OUT_OF_MEMORY: i32 = 2;
 pub struct Hold<'a> {
     program: &'a Program,
     line: OwnedFd,
-    /// The driver that the program uses.
-    pub driver: PathBuf,
+    /// An address in the driver that the program uses.
+    driver: u64,
     began: Instant,
 }
 
@@ -71,7 +71,7 @@ impl Hold<'_> {
         if hold.keeper == 0 {
             return Ok(None);
         }
-        let driver = file_of(program.pid, hold.driver)?;
+        let driver = hold.driver;
         let began = Instant::now();
         let (listener, name) = listen_at(name)?;
         let request = hold.request.wrapping_add(1);
@@ -84,6 +84,14 @@ impl Hold<'_> {
             HELD if held.request == request => Ok(Some(hold)),
             _ => Err(not_held(program.pid, &held)),
         }
+    }
+
+    /// The file of the driver that the program uses.
+    ///
+    /// # Errors
+    /// When no file is mapped where it is.
+    pub fn driver(&self) -> Result<PathBuf> {
+        file_of(self.program.pid, self.driver)
     }
 
     /// How the driver names a device in every process.

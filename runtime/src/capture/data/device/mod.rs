@@ -136,7 +136,7 @@ impl Devices {
         Ok(match self.known.entry(hold.identify(number)?) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                let context = open(&hold.driver, *new.key())?;
+                let context = open(&hold.driver()?, *new.key())?;
                 new.insert(Device { context, series: None, is_used: false })
             }
         })
