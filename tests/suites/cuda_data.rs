@@ -81,9 +81,22 @@ fn check_step(scene: &Scene, store: &Store, id: u64, step: u32) {
     is("pinned", 300_000, (0..300_000_u32).map(|n| (n * 11 + 1) as u8).collect());
 }
 
+fn at_step_1<'a>(scene: &'a Scene, program: &Program) -> (Life<'a>, Store) {
+    let life = Life::preloaded(scene, "life", program);
+    life.output.wait_for_line("step 1");
+    let store = life.store();
+    (life, store)
+}
+
 fn next_step(life: &Life<'_>, step: u32) {
     processes::send(life.pid, Signal::SIGUSR2);
     life.output.wait_for_line(&format!("step {step}"));
+}
+
+#[track_caller]
+fn ends_well(mut life: Life<'_>) {
+    processes::send(life.pid, Signal::SIGUSR2);
+    assert_eq!(code_of(life.wait()), 0, "{}", life.output.text());
 }
 
 fn moved(scene: &Scene, store: &Store, id: u64, way: &str) -> u64 {
@@ -92,16 +105,13 @@ fn moved(scene: &Scene, store: &Store, id: u64, way: &str) -> u64 {
 
 fn each_step_is_exact(program: &Program) {
     let scene = Scene::of_at_most(Duration::from_secs(180));
-    let mut life = Life::preloaded(&scene, "life", program);
-    life.output.wait_for_line("step 1");
-    let store = life.store();
+    let (life, store) = at_step_1(&scene, program);
     let mut ids = vec![data_checkpoint(&scene, life.pid)];
     for step in 2..=6 {
         next_step(&life, step);
         ids.push(data_checkpoint(&scene, life.pid));
     }
-    processes::send(life.pid, Signal::SIGUSR2);
-    assert_eq!(code_of(life.wait()), 0, "{}", life.output.text());
+    ends_well(life);
     for (step, id) in (1..).zip(ids) {
         check_step(&scene, &store, id, step);
     }
@@ -126,9 +136,7 @@ fn whoever_fears_equal_digests_has_all_of_it_stored() {
 fn no_more_leaves_a_device_than_what_is_new_and_where_it_belongs() {
     let program = cuda::program("stepped");
     let scene = Scene::of_at_most(Duration::from_secs(120));
-    let mut life = Life::preloaded(&scene, "life", &program);
-    life.output.wait_for_line("step 1");
-    let store = life.store();
+    let (mut life, store) = at_step_1(&scene, &program);
     let first = data_checkpoint(&scene, life.pid);
     next_step(&life, 2);
     let second = data_checkpoint(&scene, life.pid);
@@ -152,9 +160,7 @@ fn no_more_leaves_a_device_than_what_is_new_and_where_it_belongs() {
 fn what_is_no_plain_memory_is_left_out_by_name() {
     let program = cuda::program("stepped");
     let scene = Scene::new();
-    let mut life = Life::preloaded(&scene, "life", &program);
-    life.output.wait_for_line("step 1");
-    let store = life.store();
+    let (mut life, store) = at_step_1(&scene, &program);
     let data = data_checkpoint(&scene, life.pid);
     life.kill();
     let shown = store.show(&scene, data);
@@ -168,12 +174,11 @@ fn what_is_no_plain_memory_is_left_out_by_name() {
 fn devices_stand_still_while_they_are_read() {
     let program = cuda::program("in_step");
     let scene = Scene::of_at_most(Duration::from_secs(180));
-    let mut life = Life::preloaded(&scene, "life", &program);
+    let life = Life::preloaded(&scene, "life", &program);
     life.output.wait_for_line("running");
     let answer = take_data(&scene, life.pid, &["--every", "10ms", "--count", "20"]).succeeded();
-    processes::send(life.pid, Signal::SIGUSR2);
-    assert_eq!(code_of(life.wait()), 0, "{}", life.output.text());
     let store = life.store();
+    ends_well(life);
     for id in answer.stdout.lines().map(|line| line.parse::<u64>().expect("an id")) {
         let shown = store.show(&scene, id);
         let buffers = shown["allocations"].as_array().expect("a list").iter();
@@ -196,7 +201,7 @@ fn devices_stand_still_while_they_are_read() {
 fn an_agent_that_dies_lets_the_devices_go_on() {
     let program = cuda::program("in_step");
     let scene = Scene::of_at_most(Duration::from_secs(120));
-    let mut life = Life::preloaded(&scene, "life", &program);
+    let life = Life::preloaded(&scene, "life", &program);
     life.output.wait_for_line("running");
     let store = life.store();
     data_checkpoint(&scene, life.pid);
@@ -210,8 +215,7 @@ fn an_agent_that_dies_lets_the_devices_go_on() {
         });
         data_checkpoint(&scene, life.pid);
     }
-    processes::send(life.pid, Signal::SIGUSR2);
-    assert_eq!(code_of(life.wait()), 0, "{}", life.output.text());
+    ends_well(life);
 }
 
 fn unasked() -> Program {
@@ -256,9 +260,7 @@ const AT_STEP_1: &Counts =
 fn variables_that_only_kernels_use_are_found_wherever_their_code_was_loaded_from() {
     let program = unasked();
     let scene = Scene::of_at_most(Duration::from_secs(120));
-    let mut life = Life::preloaded(&scene, "life", &program);
-    life.output.wait_for_line("step 1");
-    let store = life.store();
+    let (life, store) = at_step_1(&scene, &program);
     let first = data_checkpoint(&scene, life.pid);
     next_step(&life, 2);
     let second = data_checkpoint(&scene, life.pid);
@@ -268,8 +270,7 @@ fn variables_that_only_kernels_use_are_found_wherever_their_code_was_loaded_from
     next_step(&life, 4);
     let fourth = data_checkpoint(&scene, life.pid);
     let log = std::fs::read_to_string(store.path().join("log")).expect("a log");
-    processes::send(life.pid, Signal::SIGUSR2);
-    assert_eq!(code_of(life.wait()), 0, "{}", life.output.text());
+    ends_well(life);
 
     assert!(!log.contains("in no checkpoint"), "all code can be read: {log}");
     assert_eq!(
@@ -316,9 +317,7 @@ fn counts_of_library(scene: &Scene, store: &Store, id: u64) -> Vec<u32> {
 fn code_that_cannot_be_read_keeps_no_variable_of_other_code_out_of_a_checkpoint() {
     let program = unasked().argument("hostile");
     let scene = Scene::of_at_most(Duration::from_secs(120));
-    let mut life = Life::preloaded(&scene, "life", &program);
-    life.output.wait_for_line("step 1");
-    let store = life.store();
+    let (mut life, store) = at_step_1(&scene, &program);
     let ids = [(); 2].map(|()| data_checkpoint(&scene, life.pid));
     let log = std::fs::read_to_string(store.path().join("log")).expect("a log");
     life.kill();

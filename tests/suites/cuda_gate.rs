@@ -39,6 +39,26 @@ fn ends_well(mut life: Life<'_>) {
     assert!(life.output.text().ends_with("done\n"), "{}", life.output.text());
 }
 
+/// A program that is to be held, and has said this line.
+fn started<'a>(scene: &'a Scene, program: &Program, line: &str) -> (Life<'a>, Holder) {
+    let life = Life::preloaded(scene, "life", program);
+    let holder = Holder::of(scene, &life);
+    life.output.wait_for_line(line);
+    (life, holder)
+}
+
+/// What was stuck goes on; then the program can be held, and ends well.
+#[track_caller]
+fn comes_free(life: Life<'_>, holder: &mut Holder) {
+    go_on(&life);
+    life.output.wait_for_line("goes on");
+    go_on(&life);
+    life.output.wait_for_line("free");
+    holder.begin().open();
+    go_on(&life);
+    ends_well(life);
+}
+
 /// How often each of the program's threads has come round.
 fn rounds(life: &Life<'_>) -> [u64; 4] {
     let mut bytes = [0; 32];
@@ -101,9 +121,7 @@ fn descriptors(pid: i32) -> Vec<(i32, String)> {
 fn a_program_stands_still_until_the_gate_is_opened() {
     let program = held("traffic");
     let scene = Scene::new();
-    let life = Life::preloaded(&scene, "life", &program);
-    let mut holder = Holder::of(&scene, &life);
-    life.output.wait_for_line("ready");
+    let (life, mut holder) = started(&scene, &program, "ready");
     goes_on(&life);
     for _ in 0..3 {
         let line = holder.begin();
@@ -119,9 +137,7 @@ fn a_program_stands_still_until_the_gate_is_opened() {
 fn a_program_goes_on_when_the_agent_hangs_up_or_says_nonsense() {
     let program = held("traffic");
     let scene = Scene::new();
-    let life = Life::preloaded(&scene, "life", &program);
-    let mut holder = Holder::of(&scene, &life);
-    life.output.wait_for_line("ready");
+    let (life, mut holder) = started(&scene, &program, "ready");
     let line = holder.begin();
     stands_still(&life);
     drop(line);
@@ -140,9 +156,7 @@ fn a_program_goes_on_when_the_agent_hangs_up_or_says_nonsense() {
 fn a_program_goes_on_when_the_agent_is_killed() {
     let program = held("traffic");
     let scene = Scene::new();
-    let life = Life::preloaded(&scene, "life", &program);
-    let mut holder = Holder::of(&scene, &life);
-    life.output.wait_for_line("ready");
+    let (life, mut holder) = started(&scene, &program, "ready");
     // A process that has the agent's side of the line, and alone.
     let socket = holder.begin().socket;
     let number = socket.as_raw_fd();
@@ -189,18 +203,10 @@ fn devices_are_not_held_while_a_stream_is_captured() {
 fn a_call_that_goes_on_is_not_waited_for_for_ever() {
     let program = held("stuck in a call");
     let scene = Scene::new();
-    let life = Life::preloaded(&scene, "life", &program);
-    let mut holder = Holder::of(&scene, &life);
-    life.output.wait_for_line("stuck");
+    let (life, mut holder) = started(&scene, &program, "stuck");
     wait_until("the call begins", PATIENCE, || rounds(&life)[0] == 1);
     assert_eq!(holder.outcome(300), HELD_CALL_GOES_ON);
-    go_on(&life);
-    life.output.wait_for_line("goes on");
-    go_on(&life);
-    life.output.wait_for_line("free");
-    holder.begin().open();
-    go_on(&life);
-    ends_well(life);
+    comes_free(life, &mut holder);
 }
 
 /// The keeper is in a call of the driver's then.
@@ -208,36 +214,20 @@ fn a_call_that_goes_on_is_not_waited_for_for_ever() {
 fn work_that_goes_on_is_not_waited_for_for_ever() {
     let program = held("stuck");
     let scene = Scene::new();
-    let life = Life::preloaded(&scene, "life", &program);
-    let mut holder = Holder::of(&scene, &life);
-    life.output.wait_for_line("stuck");
+    let (life, mut holder) = started(&scene, &program, "stuck");
     assert_eq!(holder.outcome(300), HELD_WORK_GOES_ON);
-    go_on(&life);
-    life.output.wait_for_line("goes on");
-    go_on(&life);
-    life.output.wait_for_line("free");
-    holder.begin().open();
-    go_on(&life);
-    ends_well(life);
+    comes_free(life, &mut holder);
 }
 
 #[test]
 fn the_agent_may_end_a_hold_while_the_keeper_waits() {
     let program = held("stuck");
     let scene = Scene::new();
-    let life = Life::preloaded(&scene, "life", &program);
-    let mut holder = Holder::of(&scene, &life);
-    life.output.wait_for_line("stuck");
+    let (life, mut holder) = started(&scene, &program, "stuck");
     holder.ask(60_000);
     let line = holder.accept();
     line.open();
-    go_on(&life);
-    life.output.wait_for_line("goes on");
-    go_on(&life);
-    life.output.wait_for_line("free");
-    holder.begin().open();
-    go_on(&life);
-    ends_well(life);
+    comes_free(life, &mut holder);
 }
 
 #[test]
@@ -360,9 +350,7 @@ fn no_descriptor_of_the_program_is_used_and_none_is_left() {
 fn a_program_may_close_all_its_descriptors_meanwhile() {
     let program = held("closing");
     let scene = Scene::new();
-    let life = Life::preloaded(&scene, "life", &program);
-    let mut holder = Holder::of(&scene, &life);
-    life.output.wait_for_line("ready");
+    let (life, mut holder) = started(&scene, &program, "ready");
     let line = holder.begin();
     assert_eq!(threads_named(life.pid, "ckpt-line"), 1);
     go_on(&life);
@@ -387,9 +375,7 @@ fn waits_in_futex(pid: i32) -> bool {
 fn a_child_of_fork_is_not_held() {
     let program = held("forking");
     let scene = Scene::new();
-    let life = Life::preloaded(&scene, "life", &program);
-    let mut holder = Holder::of(&scene, &life);
-    life.output.wait_for_line("ready");
+    let (life, mut holder) = started(&scene, &program, "ready");
     let line = holder.begin();
     go_on(&life);
     life.output.wait_for_line("forked");

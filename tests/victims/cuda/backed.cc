@@ -5,7 +5,7 @@
 // Each case holds for both, so it says what "the same" means; the second argument is which one it is, which is checked, too.
 // It ends with the status 0 if all is as it should be.
 #include "controls.h"
-#include "trace.h"
+#include "expect.h"
 
 #include <dlfcn.h>
 #include <semaphore.h>
@@ -23,17 +23,6 @@ namespace {
 constexpr size_t MIB = 1 << 20;
 CUcontext context;
 bool is_mapped;
-
-#define EXPECT(holds)                                                                                                           \
-    do {                                                                                                                        \
-        if (!(holds)) fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #holds), _exit(1);                             \
-    } while (0)
-#define EXPECT_RESULT(wanted, call)                                                                                             \
-    do {                                                                                                                        \
-        CUresult result = call;                                                                                                 \
-        if (result != wanted) fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, name_of(result)), _exit(1);         \
-    } while (0)
-#define EXPECT_OK(call) EXPECT_RESULT(CUDA_SUCCESS, call)
 
 void begin_with_device() {
     EXPECT_OK(cuInit(0));

@@ -1,7 +1,7 @@
 // What only the double can show, because a real driver cannot be brought there or must not be: one case by name. It ends with
 // the status 0 if all is as it should be.
 #include "controls.h"
-#include "trace.h"
+#include "expect.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -20,17 +20,6 @@ namespace {
 constexpr size_t MIB = 1 << 20;
 CUcontext context;
 std::string ptx_path;
-
-#define EXPECT(holds)                                                                                                           \
-    do {                                                                                                                        \
-        if (!(holds)) fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #holds), _exit(1);                             \
-    } while (0)
-#define EXPECT_RESULT(wanted, call)                                                                                             \
-    do {                                                                                                                        \
-        CUresult result = call;                                                                                                 \
-        if (result != wanted) fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, name_of(result)), _exit(1);         \
-    } while (0)
-#define EXPECT_OK(call) EXPECT_RESULT(CUDA_SUCCESS, call)
 
 CUdeviceptr allocated(size_t bytes) {
     CUdeviceptr address = 0;
