@@ -5,7 +5,7 @@
 
 use core::ffi::c_char;
 
-use ckpt_wire::{Control, ENV_AGENT, ENV_DIR, ENV_JOB, ENV_LOG};
+use ckpt_wire::{Control, ENV_AGENT, ENV_DIR, ENV_JOB, ENV_LOG, ENV_WITH_DIR};
 
 use crate::settings::Entries;
 use crate::shared::Shared;
@@ -40,7 +40,7 @@ impl AgentEnvironment {
     /// Copies what the agent needs. Paths and the job's id are taken from the control block, where they are
     /// resolved.
     pub fn fill(&mut self, entries: Entries<'_>, control: &Control) -> Result<(), TooLarge> {
-        let resolved = [ENV_DIR, ENV_LOG, ENV_AGENT, ENV_JOB];
+        let resolved = [ENV_DIR, ENV_LOG, ENV_AGENT, ENV_JOB, ENV_WITH_DIR];
         for entry in entries {
             let ours = entry.starts_with(b"CKPT_") && !resolved.iter().any(|name| is_variable(entry, name.as_bytes()));
             if ours || is_variable(entry, b"PATH") {

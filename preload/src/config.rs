@@ -8,8 +8,8 @@ use core::ffi::{CStr, c_char};
 
 use ckpt_wire::allocations::{GRANULE_BYTES, RECORD_NOTHING};
 use ckpt_wire::{
-    CHUNK_BYTES_DEFAULT, Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1, METHOD_PAGES, METHOD_TREE, PATH_BYTES,
-    TEXT_BYTES, TREE_MIN_BYTES_DEFAULT, is_chunk_length,
+    CHUNK_BYTES_DEFAULT, Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1, FILES_MAX_BYTES_DEFAULT, FILES_NONE,
+    METHOD_PAGES, METHOD_TREE, PATH_BYTES, TEXT_BYTES, TREE_MIN_BYTES_DEFAULT, is_chunk_length,
 };
 
 use crate::hooks::{cuda, recorded};
@@ -79,6 +79,15 @@ pub fn apply(settings: &Settings<'_>, control: &mut Control) -> Result<(), Reaso
         Some(b"native") => false,
         Some(text) => return Err(unreadable(b"CKPT_DEVICE_BACKING", text, b"mapped or native")),
     });
+    control.files_max_bytes = match settings.files {
+        None => FILES_MAX_BYTES_DEFAULT,
+        Some(b"none") => FILES_NONE,
+        Some(b"all") => FILES_NONE - 1,
+        Some(text) => parse_bytes(text).ok_or_else(|| unreadable(b"CKPT_FILES", text, b"1G, bytes, all or none"))?,
+    };
+    if let Some(paths) = settings.with_dir {
+        write_absolute_list(b"CKPT_WITH_DIR", &mut control.with_dirs, paths)?;
+    }
     write_absolute(b"CKPT_DIR", &mut control.dir, settings.dir.unwrap_or(DIR_DEFAULT))?;
     if let Some(path) = settings.log {
         write_absolute(b"CKPT_LOG", &mut control.log, path)?;
@@ -155,6 +164,24 @@ fn write_absolute(variable: &[u8], field: &mut [u8; PATH_BYTES], path: &[u8]) ->
     }
     reason.push(variable).push(b": the path is longer than ").push_decimal(PATH_BYTES as u64 - 1, 1).push(b" bytes");
     Err(reason)
+}
+
+/// Writes `paths`, which colons separate, into `field`, each as [`write_absolute`] does.
+fn write_absolute_list(variable: &[u8], field: &mut [u8; PATH_BYTES], paths: &[u8]) -> Result<(), Reason> {
+    let mut end = 0;
+    for path in paths.split(|&byte| byte == b':').filter(|path| !path.is_empty()) {
+        let mut absolute = [0; PATH_BYTES];
+        write_absolute(variable, &mut absolute, path)?;
+        let (path, separator): (_, &[u8]) = (ckpt_wire::text(&absolute), if end == 0 { b"" } else { b":" });
+        if !field.get_mut(end..).is_some_and(|rest| write_field(rest, &[separator, path])) {
+            let mut reason = Reason::new();
+            reason.push(variable).push(b": the paths are longer than ").push_decimal(PATH_BYTES as u64 - 1, 1);
+            reason.push(b" bytes together");
+            return Err(reason);
+        }
+        end += separator.len() + path.len();
+    }
+    Ok(())
 }
 
 /// The `ckpt` in the directory that libckpt.so was loaded from.

@@ -3,8 +3,9 @@
 use core::ffi::c_char;
 
 use ckpt_wire::{
-    ENV_AGENT, ENV_AGENT_PID, ENV_CHUNK, ENV_DEVICE_BACKING, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_JOB, ENV_KEEP,
-    ENV_LOG, ENV_MEMORY, ENV_METHOD, ENV_NAME, ENV_SIGNAL, ENV_TRACK_MIN, ENV_TREE_MIN, ENV_VERIFY_MATCHES,
+    ENV_AGENT, ENV_AGENT_PID, ENV_CHUNK, ENV_DEVICE_BACKING, ENV_DIGEST, ENV_DIR, ENV_FILES, ENV_INTERVAL, ENV_JOB,
+    ENV_KEEP, ENV_LOG, ENV_MEMORY, ENV_METHOD, ENV_NAME, ENV_SIGNAL, ENV_TRACK_MIN, ENV_TREE_MIN, ENV_VERIFY_MATCHES,
+    ENV_WITH_DIR,
 };
 
 /// The values of our variables, each field the one of its name; an empty value counts as none.
@@ -27,6 +28,8 @@ pub struct Settings<'a> {
     pub verify_matches: Option<&'a [u8]>,
     pub track_min: Option<&'a [u8]>,
     pub device_backing: Option<&'a [u8]>,
+    pub files: Option<&'a [u8]>,
+    pub with_dir: Option<&'a [u8]>,
 }
 
 impl<'a> Settings<'a> {
@@ -65,6 +68,8 @@ impl<'a> Settings<'a> {
             (ENV_VERIFY_MATCHES, &mut self.verify_matches),
             (ENV_TRACK_MIN, &mut self.track_min),
             (ENV_DEVICE_BACKING, &mut self.device_backing),
+            (ENV_FILES, &mut self.files),
+            (ENV_WITH_DIR, &mut self.with_dir),
         ]
         .into_iter()
         .find_map(|(known, slot)| (known.as_bytes() == name).then_some(slot))

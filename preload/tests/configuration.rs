@@ -106,6 +106,25 @@ fn relative_paths_are_resolved_against_the_directory_of_the_start() {
 }
 
 #[test]
+fn files_are_captured_up_to_a_length_and_directories_by_their_absolute_paths() {
+    let of = |value: &str| control_with(&[("CKPT_FILES", value)])["files_max_bytes"].clone();
+    assert_eq!(control_with(&[])["files_max_bytes"], (1 << 30).to_string());
+    assert_eq!([of("64M"), of("none")], [(64 << 20).to_string(), u64::MAX.to_string()]);
+    assert_eq!(of("all"), (u64::MAX - 1).to_string());
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().canonicalize().unwrap();
+    let program = support::compile(&root, "control");
+    let mut command = support::preloaded(&program);
+    let control = control_of(command.current_dir(&root).env("CKPT_WITH_DIR", "./data:/var/x::y"));
+    let root = root.display();
+    assert_eq!(control["with_dirs"], format!("{root}/data:/var/x:{root}/y"));
+    let long = "d".repeat(3000);
+    assert!(
+        refusal_with("CKPT_WITH_DIR", &format!("/{long}:/{long}")).contains("the paths are longer than 4095 bytes")
+    );
+}
+
+#[test]
 fn what_is_kept_is_a_number_from_one_on() {
     assert_eq!(control_with(&[("CKPT_KEEP", "3")])["keep"], "3");
     for wrong in ["0", "-1", "all", "3x"] {
@@ -133,6 +152,8 @@ fn the_method_is_one_of_two_with_chunks_of_a_length_that_an_engine_takes() {
         ("CKPT_TRACK_MIN", "32K"),
         ("CKPT_TRACK_MIN", "some"),
         ("CKPT_DEVICE_BACKING", "managed"),
+        ("CKPT_FILES", "some"),
+        ("CKPT_FILES", "0"),
         ("CKPT_VERIFY_MATCHES", "1"),
     ] {
         assert!(refusal_with(name, wrong).starts_with(&format!("{name}: cannot read")), "{name} {wrong}");

@@ -22,6 +22,7 @@ pub mod parent;
 pub mod proc;
 pub mod ptrace;
 pub mod restore;
+pub mod saved_name;
 pub mod stored_content;
 pub mod stored_memory;
 pub mod units;

@@ -41,6 +41,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < 4; i++)
         printf("%s %lu\n", method[i], *(const uint64_t *)(control + 96 + 256 + 3 * 4096 + 24 + 8 * i));
     printf("memory_bytes %lu\n", *(const uint64_t *)(control + 96 + 256 + 3 * 4096 + 16));
+    printf("files_max_bytes %lu\n", *(const uint64_t *)(control + 96 + 256 + 3 * 4096 + 72));
+    printf("with_dirs %s\n", control + 96 + 256 + 3 * 4096 + 80);
     printf("end\n");
     fflush(stdout);
     while (getchar() != EOF)

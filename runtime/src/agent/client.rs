@@ -72,8 +72,8 @@ pub(super) fn converse(
     store: &Path,
 ) -> Result<u64> {
     let failed = |source| Error::io("talk to the agent of", store, source);
-    let &CheckpointRequest { trigger, kill, method, depth, .. } = request;
-    send(&mut stream, &Request { trigger, kill, method, depth }).map_err(failed)?;
+    let CheckpointRequest { trigger, wait_for_seal: _, kill, method, depth, with_dirs } = request.clone();
+    send(&mut stream, &Request { trigger, kill, method, depth, with_dirs }).map_err(failed)?;
     let mut reader = BufReader::new(stream);
     while let Some(reply) = receive(&mut reader).map_err(failed)? {
         match reply {

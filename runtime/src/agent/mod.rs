@@ -18,11 +18,13 @@ pub use client::{AwaitingProgram, request_checkpoint, start};
 pub use server::serve;
 pub use store_options::digest_warning;
 
+use std::path::PathBuf;
+
 use ckpt_store::Depth;
 use serde::{Deserialize, Serialize};
 
 /// What a checkpoint is asked to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointRequest {
     /// Why.
     pub trigger: Trigger,
@@ -34,6 +36,16 @@ pub struct CheckpointRequest {
     pub method: Option<Method>,
     /// How much of the program.
     pub depth: Depth,
+    /// Directories to be captured with all that is in them, beside those that the program's environment names.
+    pub with_dirs: Vec<PathBuf>,
+}
+
+impl CheckpointRequest {
+    /// A full checkpoint as a cause alone asks for it, without waiting until it is sealed.
+    pub fn by(trigger: Trigger) -> CheckpointRequest {
+        let (depth, with_dirs) = (Depth::Full, Vec::new());
+        CheckpointRequest { trigger, wait_for_seal: false, kill: false, method: None, depth, with_dirs }
+    }
 }
 
 /// How large private memory is stored.

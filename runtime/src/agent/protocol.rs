@@ -3,6 +3,7 @@
 //! JSON because a line can be read in a log and a field can be added; nothing here is in a hot path.
 
 use std::io::{BufRead, Write};
+use std::path::PathBuf;
 
 use ckpt_store::Depth;
 use serde::de::DeserializeOwned;
@@ -26,6 +27,9 @@ pub struct Request {
     /// How much of the program.
     #[serde(default)]
     pub depth: Depth,
+    /// Directories to be captured with all that is in them, beside those that the program's environment names.
+    #[serde(default)]
+    pub with_dirs: Vec<PathBuf>,
 }
 
 /// From the agent, several; `Sealed` or `Failed` is the last.
@@ -84,12 +88,19 @@ mod tests {
     #[test]
     fn messages_go_through_as_lines() {
         let mut wire = Vec::new();
-        let request = Request { trigger: Trigger::Command, kill: true, method: Some(Method::Tree), depth: Depth::Data };
+        let request = Request {
+            trigger: Trigger::Command,
+            kill: true,
+            method: Some(Method::Tree),
+            depth: Depth::Data,
+            with_dirs: vec!["/a b".into()],
+        };
         send(&mut wire, &request).unwrap();
         send(&mut wire, &Reply::Sealed { id: 7 }).unwrap();
         let mut reader = wire.as_slice();
         let request: Request = receive(&mut reader).unwrap().unwrap();
         assert!(request.kill && request.method == Some(Method::Tree) && request.depth == Depth::Data);
+        assert_eq!(request.with_dirs, [PathBuf::from("/a b")]);
         assert!(matches!(receive(&mut reader).unwrap(), Some(Reply::Sealed { id: 7 })));
         assert!(receive::<Reply>(&mut reader).unwrap().is_none());
     }

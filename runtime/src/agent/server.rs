@@ -89,7 +89,7 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     match options.first_trigger {
         // The interval begins with the program: the first checkpoint is due one interval from now.
         None | Some(Trigger::Interval) => {}
-        Some(trigger) => agent.checkpoint(trigger, Depth::Full, false, &mut |_, _| {}),
+        Some(trigger) => agent.checkpoint(Depth::Full, &by(trigger), &mut |_, _| {}),
     }
     agent.run(&listener)
 }
@@ -152,8 +152,13 @@ fn hand_over(address: &Address, trigger: Option<Trigger>, directory: &Path) -> R
             }
         }
     };
-    let request = CheckpointRequest { trigger, wait_for_seal: false, kill: false, method: None, depth: Depth::Full };
+    let request = CheckpointRequest::by(trigger);
     client::converse(stream, &request, &mut |_| {}, directory).map(drop)
+}
+
+/// What a cause alone asks for.
+fn by(trigger: Trigger) -> capture::Request {
+    capture::Request { trigger: trigger.name().to_owned(), kill: false, with_dirs: Vec::new() }
 }
 
 impl Agent {
@@ -183,7 +188,7 @@ impl Agent {
             if let (Some(interval), Some(time)) = (self.interval, due)
                 && Instant::now() >= time
             {
-                self.checkpoint(Trigger::Interval, Depth::Full, false, &mut |_, _| {});
+                self.checkpoint(Depth::Full, &by(Trigger::Interval), &mut |_, _| {});
                 // Skipped rather than queued when a checkpoint takes longer than the interval.
                 due = Some((time + interval).max(Instant::now()));
             }
@@ -211,7 +216,8 @@ impl Agent {
         }
         let mut client = Some(stream);
         let mut last_progress = Instant::now();
-        self.checkpoint(request.trigger, request.depth, request.kill, &mut |reply, urgent| {
+        let Request { trigger, depth, kill, with_dirs, .. } = request;
+        self.checkpoint(depth, &capture::Request { kill, with_dirs, ..by(trigger) }, &mut |reply, urgent| {
             if !urgent && last_progress.elapsed() < Duration::from_millis(50) {
                 return;
             }
@@ -247,12 +253,11 @@ impl Agent {
     }
 
     /// Takes a checkpoint and reports; `reply` gets each message and whether it must not be left out.
-    fn checkpoint(&mut self, trigger: Trigger, depth: Depth, kill: bool, reply: &mut (dyn FnMut(&Reply, bool) + Send)) {
+    fn checkpoint(&mut self, depth: Depth, request: &capture::Request, reply: &mut (dyn FnMut(&Reply, bool) + Send)) {
         if let Err(error) = self.follow_exec() {
-            log::error!("checkpoint by {} failed: {error}", trigger.name());
+            log::error!("checkpoint by {} failed: {error}", request.trigger);
             return reply(&Reply::Failed { message: error.to_string(), exit_code: error.exit_code() }, true);
         }
-        let request = capture::Request { trigger: trigger.name().to_owned(), kill };
         let mut events = |event| match event {
             Event::Resumed { stop_ms, id } => reply(&Reply::Resumed { stop_ms, id }, true),
             Event::Writing { done_bytes, total_bytes } => {
@@ -261,10 +266,10 @@ impl Agent {
         };
         let Agent { program, store, lineage, tree, keeper_socket, .. } = self;
         let outcome = match depth {
-            Depth::Full => capture::checkpoint(program, store, lineage, &request, &mut events),
+            Depth::Full => capture::checkpoint(program, store, lineage, request, &mut events),
             Depth::Data => {
                 let options = DataOptions { tree, socket: keeper_socket };
-                capture::data_checkpoint(program, store, lineage, &options, &request, &mut events)
+                capture::data_checkpoint(program, store, lineage, &options, request, &mut events)
             }
         };
         match outcome {
@@ -286,7 +291,7 @@ impl Agent {
                 reply(&Reply::Sealed { id: row.id }, true);
             }
             Err(error) => {
-                log::error!("checkpoint by {} failed: {error}", trigger.name());
+                log::error!("checkpoint by {} failed: {error}", request.trigger);
                 reply(&Reply::Failed { message: error.to_string(), exit_code: error.exit_code() }, true);
             }
         }

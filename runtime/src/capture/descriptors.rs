@@ -11,19 +11,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use ckpt_store::PageListRef;
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, tee};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{SFlag, major};
+use nix::sys::statfs::{HUGETLBFS_MAGIC, fstatfs};
 use nix::unistd::{pipe2, read};
 
 use super::syscalls::{pidfd_getfd, same_open_file};
 use crate::error::{Error, Result};
-use crate::image::{Descriptor, EpollTarget, FileKind, OpenFile, PipeContent};
+use crate::image::{Descriptor, EpollTarget, FileContent, FileKind, OpenFile, PipeContent, UnlinkedFile};
 use crate::proc::fdinfo::{self, FdInfo};
 
 /// Major number of /dev/null, /dev/zero, /dev/full, /dev/random, /dev/urandom.
 const MEMORY_DEVICES: u64 = 1;
 const DELETED: &[u8] = b" (deleted)";
+const MEMFD: &[u8] = b"/memfd:";
 /// Status flags that come back by reopening; the rest of the flags word is the kernel's.
 const KEPT_FLAGS: i32 = libc::O_ACCMODE
     | libc::O_APPEND
@@ -44,6 +47,21 @@ pub struct Table {
     pub descriptors: Vec<Descriptor>,
     /// Pipes within the process.
     pub pipes: Vec<PipeContent>,
+    /// Files that no path leads to.
+    pub unlinked: Vec<Unlinked>,
+}
+
+/// A file that no path leads to, and where it can be read.
+#[derive(Debug)]
+pub struct Unlinked {
+    /// The record, without its content.
+    pub file: UnlinkedFile,
+    /// Its name as /proc shows it.
+    pub target: Vec<u8>,
+    /// Device and inode.
+    pub place: (u64, u64),
+    /// A descriptor that leads to it.
+    pub number: i32,
 }
 
 /// Captures the descriptors of the stopped process `pid`.
@@ -56,7 +74,10 @@ pub fn capture(pid: i32, pidfd: BorrowedFd<'_>) -> Result<Table> {
         let file = match same_description(pid, info, &representatives)? {
             Some(file) => file,
             None => {
-                let kind = kind(info, &infos, &mut pipes, &mut table.pipes)?;
+                let kind = match is_unlinked(info) {
+                    true => unlinked(info, pidfd, &mut table.unlinked)?,
+                    false => kind(info, &infos, &mut pipes, &mut table.pipes)?,
+                };
                 let file = table.files.len() as u32;
                 table.files.push(OpenFile { kind, flags: info.flags & KEPT_FLAGS });
                 representatives.push((info, file));
@@ -88,12 +109,7 @@ fn refused(info: &FdInfo, why: &str, advice: &str) -> Error {
 }
 
 fn kind(info: &FdInfo, all: &[FdInfo], pipes: &mut Pipes<'_>, contents: &mut Vec<PipeContent>) -> Result<FileKind> {
-    if info.field("lock").is_some() {
-        return Err(refused(info, "it holds a file lock", "release the lock before the checkpoint"));
-    }
-    if info.flags & libc::O_ASYNC != 0 {
-        return Err(refused(info, "signal-driven I/O (O_ASYNC) is not captured yet", "turn O_ASYNC off"));
-    }
+    refuse_state(info)?;
     let format = SFlag::from_bits_truncate(info.metadata.mode) & SFlag::S_IFMT;
     if format == SFlag::S_IFREG {
         regular(info)
@@ -112,11 +128,59 @@ fn kind(info: &FdInfo, all: &[FdInfo], pipes: &mut Pipes<'_>, contents: &mut Vec
     }
 }
 
+/// State of an open file description that is not captured.
+fn refuse_state(info: &FdInfo) -> Result<()> {
+    if info.field("lock").is_some() {
+        return Err(refused(info, "it holds a file lock", "release the lock before the checkpoint"));
+    }
+    if info.flags & libc::O_ASYNC != 0 {
+        return Err(refused(info, "signal-driven I/O (O_ASYNC) is not captured yet", "turn O_ASYNC off"));
+    }
+    Ok(())
+}
+
+/// Whether it is a regular file that has been deleted, or never had a name.
+fn is_unlinked(info: &FdInfo) -> bool {
+    let is_regular = SFlag::from_bits_truncate(info.metadata.mode) & SFlag::S_IFMT == SFlag::S_IFREG;
+    is_regular && (info.metadata.links == 0 || info.target.starts_with(MEMFD))
+}
+
+/// The record of a file that no path leads to, which others may have open as well.
+fn unlinked(info: &FdInfo, pidfd: BorrowedFd<'_>, all: &mut Vec<Unlinked>) -> Result<FileKind> {
+    refuse_state(info)?;
+    let place = (info.metadata.device, info.metadata.inode);
+    let known = all.iter().position(|other| other.place == place);
+    let index = match known {
+        Some(index) => index,
+        None => {
+            let name = info.target.strip_suffix(DELETED).unwrap_or(&info.target);
+            let memory_name = name.strip_prefix(MEMFD);
+            let memory_seals = memory_name.map(|_| seals(info, pidfd)).transpose()?;
+            let content = FileContent { bytes: info.metadata.size, pages: PageListRef::EMPTY };
+            let path = memory_name.unwrap_or(name).to_vec();
+            let file = UnlinkedFile { path, memory_seals, mode: info.metadata.mode & 0o7777, content, object: None };
+            all.push(Unlinked { file, target: info.target.clone(), place, number: info.number });
+            all.len() - 1
+        }
+    };
+    Ok(FileKind::Unlinked { file: index as u32, offset: info.position })
+}
+
+/// The seals of a memory file in ordinary pages.
+fn seals(info: &FdInfo, pidfd: BorrowedFd<'_>) -> Result<i32> {
+    let file = pidfd_getfd(pidfd, info.number)?;
+    let failed = |source| Error::io("examine", info.shown(), source);
+    if fstatfs(&file).map_err(failed)?.filesystem_type() == HUGETLBFS_MAGIC {
+        return Err(refused(info, "huge pages of hugetlbfs are not captured yet", "use transparent huge pages"));
+    }
+    fcntl(&file, FcntlArg::F_GET_SEALS).map_err(failed)
+}
+
 /// The path of a file that can be opened again by it.
 fn living_path(info: &FdInfo) -> Result<Vec<u8>> {
     if info.metadata.links == 0 || info.target.ends_with(DELETED) {
-        let why = "the file has been deleted, and its content would not be found again";
-        return Err(refused(info, why, "keep the file, or close it before the checkpoint"));
+        let why = "it has been deleted, and would not be found again";
+        return Err(refused(info, why, "keep it, or close it before the checkpoint"));
     }
     let path = Path::new(OsStr::from_bytes(&info.target));
     let leads_there = std::fs::metadata(path)
@@ -129,13 +193,6 @@ fn living_path(info: &FdInfo) -> Result<Vec<u8>> {
 }
 
 fn regular(info: &FdInfo) -> Result<FileKind> {
-    if info.target.starts_with(b"/memfd:") {
-        return Err(refused(
-            info,
-            "memory files (memfd_create) are not captured yet",
-            "close it, its mappings may stay",
-        ));
-    }
     Ok(FileKind::Regular {
         path: living_path(info)?,
         device: (

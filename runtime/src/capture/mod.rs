@@ -9,6 +9,7 @@
 mod allocations;
 mod data;
 mod descriptors;
+mod files;
 mod guest;
 mod page_set;
 mod pages;
@@ -29,6 +30,7 @@ mod unseen;
 mod write;
 
 use std::cell::Cell;
+use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ckpt_store::{Attempt, AttemptEnd, AttemptRow, AttemptStart, Depth, Store};
@@ -51,10 +53,17 @@ pub use program::Program;
 pub use syscalls::pidfd_open;
 pub use tree::Options as TreeOptions;
 
+/// What the last sealed checkpoint holds, as far as the next one may build on it.
+#[derive(Debug, Default)]
+pub struct LastSealed {
+    memory: Base,
+    files: files::Known,
+}
+
 /// What is remembered between two checkpoints of one program.
 #[derive(Default)]
 pub struct Lineage {
-    base: Base,
+    base: LastSealed,
     tracker: Option<Tracker>,
     tracking_was_tried: bool,
     unseen: Unseen,
@@ -82,6 +91,8 @@ pub struct Request {
     pub trigger: String,
     /// End the program once the checkpoint is sealed, without letting it run on.
     pub kill: bool,
+    /// Directories to be captured with all that is in them, beside those that the program's environment names.
+    pub with_dirs: Vec<PathBuf>,
 }
 
 /// What happens while a checkpoint is taken.

@@ -51,6 +51,8 @@ pub struct AddressSpace {
     pub special: Vec<SpecialMapping>,
     /// Objects behind shared mappings without a path.
     pub objects: Vec<SharedObject>,
+    /// Their names as /proc shows them, and their inodes.
+    pub object_places: Vec<(Vec<u8>, u64)>,
 }
 
 /// Sorts `mappings` of process `pid`.
@@ -65,6 +67,9 @@ pub fn sort(pid: i32, mappings: Vec<Mapping>) -> Result<AddressSpace> {
         refuse_unsupported(&mapping)?;
         let stat = stat(&mapping);
         let backing = backing(&mapping, stat.as_ref(), &mut space.objects, &mut object_of_inode);
+        if space.objects.len() > space.object_places.len() {
+            space.object_places.push((mapping.name.clone(), mapping.inode));
+        }
         space.drafts.push(Draft { advice: advice(&mapping), backing, file: stat.map(|(stamp, _)| stamp), mapping });
     }
     Ok(space)

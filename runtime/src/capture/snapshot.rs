@@ -9,6 +9,7 @@ use std::time::Instant;
 use ckpt_store::{Depth, PageList};
 use ckpt_wire::Control;
 
+use super::files::{self, HeldFiles, Wishes};
 use super::guest::Guest;
 use super::page_set::PageSet;
 use super::pages::{PageSource, Place};
@@ -18,7 +19,7 @@ use super::tracking::{Census, Scanner, Tracker};
 use super::tree::{Chooser, Series};
 use super::twin::Twin;
 use super::unseen::Unseen;
-use super::{Event, Lineage, Program, Request, allocations, descriptors, process, refusals, stop, threads};
+use super::{Event, LastSealed, Lineage, Program, Request, allocations, descriptors, process, refusals, stop, threads};
 use crate::error::Result;
 use crate::host;
 use crate::image::{self, Backing, ProcessImage};
@@ -68,6 +69,8 @@ pub struct Snapshot {
     pub image: ProcessImage,
     /// Its regions.
     pub parts: Vec<Part>,
+    /// Its files.
+    pub files: HeldFiles,
     /// Where their pages are.
     pub still: Still,
 }
@@ -92,7 +95,7 @@ pub fn capture(
     program: &Program,
     control: &Control,
     lineage: &mut Lineage,
-    base: Base,
+    base: LastSealed,
     request: &Request,
     id: u64,
     events: &mut dyn FnMut(Event),
@@ -112,7 +115,7 @@ pub fn capture(
         threads.push(image);
         homes.push(home);
     }
-    let table = descriptors::capture(pid, program.pidfd.as_fd())?;
+    let mut table = descriptors::capture(pid, program.pidfd.as_fd())?;
 
     let mut guest = Guest::enter(pid, &mut stopped[0], control, homes[0].home, &homes[0].reissued)?;
     let own = process::own_facts(pid, &mut guest)?;
@@ -123,13 +126,20 @@ pub fn capture(
     }
     let chooser = lineage.series.as_mut().map(Series::begin).transpose()?;
     let tracker = lineage.tracker.as_ref().map(|tracker| (tracker, &mut lineage.unseen));
-    let parts = take_census(pid, space.drafts, tracker, &base, chooser)?;
+    for unlinked in &mut table.unlinked {
+        let is_mapped = |(name, inode): &(Vec<u8>, u64)| (name, *inode) == (&unlinked.target, unlinked.place.1);
+        unlinked.file.object = space.object_places.iter().position(is_mapped).map(|object| object as u32);
+    }
+    let parts = take_census(pid, space.drafts, tracker, &base.memory, chooser)?;
     let twin = if request.kill { None } else { Twin::create(&mut guest)? };
     let signal_actions = match twin {
         Some(_) => Vec::new(),
         None => process::signal_actions(pid, control.scratch, |number, arguments| guest.try_call(number, arguments))?,
     };
     guest.leave()?;
+    let wishes = Wishes::of(control, &request.with_dirs);
+    let drafts: Vec<&Draft> = parts.iter().map(|part| &part.draft).collect();
+    let files = files::hold(pid, &table, &drafts, &wishes, &base.files, twin.is_some())?;
 
     let mut image = ProcessImage {
         version: image::IMAGE_VERSION,
@@ -162,6 +172,9 @@ pub fn capture(
         allocations: Vec::new(),
         shared_objects: space.objects,
         files: table.files,
+        captured_files: Vec::new(),
+        captured_trees: Vec::new(),
+        unlinked_files: table.unlinked.into_iter().map(|unlinked| unlinked.file).collect(),
         descriptors: table.descriptors,
         pipes: table.pipes,
         threads,
@@ -189,7 +202,7 @@ pub fn capture(
             Vec::new()
         }
     };
-    Ok(Snapshot { image, parts, still })
+    Ok(Snapshot { image, parts, files, still })
 }
 
 /// Finds out what each region holds and what must be read of it; copies what a clone would not freeze.

@@ -2,12 +2,13 @@
 
 use ckpt_store::{Attempt, PAGE_BYTES, Store};
 
-use super::Event;
+use super::files;
 use super::page_set::PageSet;
 use super::pages::{self, PageSource};
 use super::plan::{Base, Known, Plan};
 use super::snapshot::{Part, Snapshot, Still, place};
 use super::tree::Series;
+use super::{Event, LastSealed};
 use crate::error::Result;
 use crate::image::{Backing, PageRange, ProcessImage, Region};
 use crate::ptrace::read_memory;
@@ -18,7 +19,7 @@ pub struct Written {
     /// The complete image.
     pub image: ProcessImage,
     /// What the next checkpoint builds on.
-    pub base: Base,
+    pub base: LastSealed,
     /// Bytes of all pages that are not zero.
     pub memory_bytes: u64,
     /// The program, if it has been stopped all the time.
@@ -33,11 +34,12 @@ pub fn write(
     attempt: &mut Attempt,
     events: &mut dyn FnMut(Event),
 ) -> Result<Written> {
-    let Snapshot { mut image, parts, still } = snapshot;
+    let Snapshot { mut image, parts, files, still } = snapshot;
     let holder = still.holder();
     let source = PageSource::open(holder)?;
     let page_bytes = PAGE_BYTES as u64;
     let mut total_bytes = parts.iter().map(|part| part.plan.read.len()).sum::<u64>() * page_bytes;
+    total_bytes += files.bytes_to_read();
     let mut done_bytes = 0;
     let mut base = Base::new();
     let mut memory_bytes = 0;
@@ -85,7 +87,11 @@ pub fn write(
             Known { list, pages: (draft.mapping.end - draft.mapping.start) / page_bytes, own: census.own, file },
         );
     }
+    let files = files::store(files, attempt, &mut image, &mut |bytes| {
+        done_bytes += bytes;
+        events(Event::Writing { done_bytes: done_bytes.min(total_bytes), total_bytes });
+    })?;
     // A page that cannot be read counts as behind the end of its file, which is true unless its process was killed.
     read_memory(holder, image.control, &mut [0; 8])?;
-    Ok(Written { image, base, memory_bytes, still })
+    Ok(Written { image, base: LastSealed { memory: base, files }, memory_bytes, still })
 }

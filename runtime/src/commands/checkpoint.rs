@@ -1,5 +1,6 @@
 //! `ckpt checkpoint`: takes one now.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ckpt_store::Depth;
@@ -9,6 +10,7 @@ use super::interval::parse_time;
 use super::method::check_method;
 use super::print;
 use super::progress_bar::{Progress as Bar, Unit};
+use super::with_dir::with_dirs;
 use crate::agent::{CheckpointRequest, Method, Progress, Trigger, request_checkpoint};
 use crate::error::{Error, Result, exit_code};
 
@@ -48,6 +50,9 @@ pub struct Arguments {
     /// finer than a page) [default: as before]
     #[arg(long, value_parser = check_method)]
     method: Option<Method>,
+    /// Capture a directory with all that is in it, as well, to be there again after a restart; may be given several times
+    #[arg(long, value_name = "DIR", conflicts_with = "data")]
+    with_dir: Vec<PathBuf>,
 }
 
 /// Runs the command.
@@ -62,7 +67,9 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
 fn take(arguments: &Arguments) -> Result<()> {
     let &Arguments { no_wait, kill, method, .. } = arguments;
     let depth = if arguments.data { Depth::Data } else { Depth::Full };
-    let request = CheckpointRequest { trigger: Trigger::Command, wait_for_seal: !no_wait, kill, method, depth };
+    let with_dirs = with_dirs(&arguments.with_dir)?;
+    let by_command = CheckpointRequest::by(Trigger::Command);
+    let request = CheckpointRequest { wait_for_seal: !no_wait, kill, method, depth, with_dirs, ..by_command };
     let mut bar = Bar::start();
     let id = request_checkpoint(arguments.pid, &request, &mut |progress| match progress {
         Progress::Resumed { stop_ms } => log::info!("process {} was stopped for {stop_ms:.1} ms", arguments.pid),

@@ -20,15 +20,29 @@ pub fn check_memory(text: &str) -> Result<String, String> {
     }
 }
 
+/// The same for how much of a file is captured, with `all` and `none`.
+pub fn check_files(text: &str) -> Result<String, String> {
+    match text {
+        "all" | "none" => Ok(text.to_owned()),
+        _ => check_memory(text).map_err(|_| "write 64M, 1G, a number of bytes, all or none".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::check_memory;
+    use super::{check_files, check_memory};
 
     #[test]
     fn bytes_and_their_multiples_are_amounts_of_memory() {
         for text in ["64M", "1G", "65536K", "268435456"] {
             assert_eq!(check_memory(text).as_deref(), Ok(text));
         }
+    }
+
+    #[test]
+    fn files_are_captured_up_to_an_amount_or_all_or_none() {
+        assert!(["64M", "1", "all", "none"].into_iter().all(|text| check_files(text).is_ok()));
+        assert!(["0", "some", ""].into_iter().all(|text| check_files(text).is_err()));
     }
 
     #[test]

@@ -8,15 +8,15 @@ use std::process::Command;
 
 use ckpt_store::{Digest, Store};
 use ckpt_wire::{
-    ENV_AGENT_PID, ENV_CHUNK, ENV_DIGEST, ENV_DIR, ENV_INTERVAL, ENV_KEEP, ENV_MEMORY, ENV_METHOD, ENV_NAME,
-    ENV_VERIFY_MATCHES, TEXT_BYTES,
+    ENV_AGENT_PID, ENV_CHUNK, ENV_DIGEST, ENV_DIR, ENV_FILES, ENV_INTERVAL, ENV_KEEP, ENV_MEMORY, ENV_METHOD, ENV_NAME,
+    ENV_VERIFY_MATCHES, ENV_WITH_DIR, TEXT_BYTES,
 };
 use clap::Args;
 
 use super::interval::check_interval;
-use super::memory::check_memory;
+use super::memory::{check_files, check_memory};
 use super::method::{check_chunk, check_method};
-use super::{absolute, executable, installation};
+use super::{absolute, executable, installation, with_dir};
 use crate::agent::{AwaitingProgram, Method, digest_warning};
 use crate::error::{Error, Result};
 use crate::location::Location;
@@ -63,6 +63,14 @@ pub struct Arguments {
     /// Compare every byte with what tree would restore, at each checkpoint
     #[arg(long)]
     verify_matches: bool,
+    /// The largest file whose content is captured when the program may write to it: 64M, 1G; a bare number is bytes; all;
+    /// none [default: $CKPT_FILES or 1G]
+    #[arg(long, value_parser = check_files)]
+    files: Option<String>,
+    /// Capture a directory with all that is in it, to be there again after a restart; may be given several times
+    /// [default: $CKPT_WITH_DIR]
+    #[arg(long, value_name = "DIR")]
+    with_dir: Vec<PathBuf>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -86,6 +94,7 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     let program = &arguments.command[0];
     executable::check(program)?;
     let dir = store_dir(arguments.dir.as_deref())?;
+    let dirs = (!arguments.with_dir.is_empty()).then(|| with_dir::joined(&arguments.with_dir)).transpose()?;
     let mut command = Command::new(program);
     command.args(&arguments.command[1..]);
     command.env("LD_PRELOAD", preload_list(&installation::library()?, std::env::var_os("LD_PRELOAD")));
@@ -116,6 +125,12 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     }
     if arguments.verify_matches {
         command.env(ENV_VERIFY_MATCHES, "yes");
+    }
+    if let Some(files) = &arguments.files {
+        command.env(ENV_FILES, files);
+    }
+    if let Some(dirs) = dirs {
+        command.env(ENV_WITH_DIR, dirs);
     }
     start(command, program, agent)
 }

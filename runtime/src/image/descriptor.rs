@@ -22,6 +22,18 @@ pub struct OpenFile {
     pub flags: i32,
 }
 
+impl OpenFile {
+    /// Whether it could write.
+    pub fn is_writable(&self) -> bool {
+        self.flags & libc::O_ACCMODE != libc::O_RDONLY && !self.is_path_only()
+    }
+
+    /// Whether it only names a place (`O_PATH`).
+    pub fn is_path_only(&self) -> bool {
+        self.flags & libc::O_PATH != 0
+    }
+}
+
 /// What an open file description leads to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -41,6 +53,13 @@ pub enum FileKind {
         offset: u64,
         /// Last change of the content, ns since the epoch.
         modified_ns: i64,
+    },
+    /// A regular file that no path leads to.
+    Unlinked {
+        /// Index into `ProcessImage::unlinked_files`.
+        file: u32,
+        /// Offset of the next read or write.
+        offset: u64,
     },
     /// A directory.
     Directory {

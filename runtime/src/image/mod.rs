@@ -8,17 +8,21 @@
 mod allocation;
 mod data;
 mod descriptor;
+mod file;
 mod memory;
+mod path;
 mod process;
 mod thread;
 
 pub use allocation::{Allocation, AllocationKind};
 pub use data::{CodeMapping, DataImage, LeftOut, Moved};
 pub use descriptor::{Descriptor, EpollTarget, FileKind, OpenFile, PipeContent};
+pub use file::{CapturedFile, CapturedKind, FileContent, UnlinkedFile};
 pub use memory::{
     Advice, Backing, FileIdentity, PageRange, Protection, Region, SharedObject, SpecialMapping, StoredDifference,
     blocks,
 };
+pub use path::{PathMap, path_of};
 pub use process::{Capabilities, Host, IntervalTimer, Layout, Limit, ProcessImage, Role, SignalAction};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};
 

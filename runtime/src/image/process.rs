@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Allocation, Descriptor, OpenFile, PipeContent, Region, SharedObject, SpecialMapping, StoredDifference, ThreadImage,
+    Allocation, CapturedFile, Descriptor, OpenFile, PipeContent, Region, SharedObject, SpecialMapping,
+    StoredDifference, ThreadImage, UnlinkedFile,
 };
 
 /// One process at one moment.
@@ -75,6 +76,15 @@ pub struct ProcessImage {
     pub shared_objects: Vec<SharedObject>,
     /// Open file descriptions.
     pub files: Vec<OpenFile>,
+    /// Files whose content is in the checkpoint, each path once.
+    #[serde(default)]
+    pub captured_files: Vec<CapturedFile>,
+    /// Directories that `captured_files` has all of, in bytes of a path each: what else is there was not, at the checkpoint.
+    #[serde(default)]
+    pub captured_trees: Vec<serde_bytes::ByteBuf>,
+    /// Open files that no path leads to.
+    #[serde(default)]
+    pub unlinked_files: Vec<UnlinkedFile>,
     /// The descriptor table.
     pub descriptors: Vec<Descriptor>,
     /// Pipes that lie within the process.

@@ -7,3 +7,10 @@
 pub mod fdinfo;
 pub mod maps;
 pub mod task;
+
+use std::path::Path;
+
+/// Whether a path leads to a file of the kernel's own, which has no content to capture or compare.
+pub fn is_the_kernels(path: &Path) -> bool {
+    path.starts_with("/proc") || path.starts_with("/sys")
+}

@@ -9,18 +9,17 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{OpenOptionsExt, fchown};
 use std::path::Path;
 
 use ckpt_store::Store;
-use nix::errno::Errno;
 use nix::unistd::geteuid;
 
 use super::file_comparison::first_difference;
-use super::paths::{c_path, path_of};
+use super::unlinked_files;
 use crate::error::{Error, Result};
-use crate::image::{Backing, FileIdentity, ProcessImage, Region, SharedObject};
+use crate::image::{Backing, FileIdentity, ProcessImage, Region, SharedObject, UnlinkedFile, path_of};
 
 /// What is put behind a region. `file` is an index into [`MappingPlan::files`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +43,8 @@ pub struct MappingPlan {
     pub sources: Vec<Source>,
     /// Files and memory objects to be mapped.
     pub files: Vec<File>,
+    /// Index in `files` of each of the image's unlinked files.
+    pub unlinked: Vec<usize>,
     /// Index of the executable in `files`, for the link /proc/PID/exe.
     pub executable: Option<usize>,
     opened: Vec<(Vec<u8>, bool, usize)>,
@@ -51,9 +52,20 @@ pub struct MappingPlan {
 }
 
 impl MappingPlan {
-    /// Decides for all regions. `compared` is told the bytes of each region that has been dealt with.
-    pub fn new(image: &ProcessImage, store: &Store, compared: &mut dyn FnMut(u64)) -> Result<MappingPlan> {
+    /// Decides for all regions. `compared` is told the bytes of each region that has been dealt with. Unlinked files that cannot
+    /// be made where they were are made in `spare_directory`.
+    pub fn new(
+        image: &ProcessImage,
+        store: &Store,
+        spare_directory: &Path,
+        compared: &mut dyn FnMut(u64),
+    ) -> Result<MappingPlan> {
         let mut plan = MappingPlan { objects: vec![None; image.shared_objects.len()], ..MappingPlan::default() };
+        for unlinked in &image.unlinked_files {
+            let file = unlinked_files::make(unlinked, store, spare_directory)?;
+            let file = plan.keep(file);
+            plan.unlinked.push(file);
+        }
         for region in &image.regions {
             let source = plan.decide(image, region, store)?;
             plan.sources.push(source);
@@ -147,6 +159,11 @@ impl MappingPlan {
     }
 
     fn object(&mut self, image: &ProcessImage, region: &Region, object: usize, offset: u64) -> Result<Source> {
+        let is_it = |unlinked: &UnlinkedFile| unlinked.object == Some(object as u32);
+        if let Some(unlinked) = image.unlinked_files.iter().position(is_it) {
+            // It has its content already.
+            return Ok(Source::SharedFile { file: self.unlinked[unlinked], offset, may_write: true });
+        }
         let shared = &image.shared_objects[object];
         let uses =
             |other: &Region| matches!(other.backing, Backing::SharedObject { object: o, .. } if o as usize == object);
@@ -184,13 +201,7 @@ fn recreate(image: &ProcessImage, identity: &FileIdentity, path: &Path) -> io::R
 }
 
 fn memory_object(object: &SharedObject) -> Result<File> {
-    let failed = |source: io::Error| Error::io("make the shared memory", path_of(&object.name), source);
-    let name = c_path(&object.name)?;
-    // SAFETY: `name` ends with a zero and outlives the call.
-    let number = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
-    let number = Errno::result(number).map_err(|errno| failed(errno.into()))?;
-    // SAFETY: the descriptor is new and nobody else's.
-    let file = File::from(unsafe { OwnedFd::from_raw_fd(number) });
-    file.set_len(object.bytes).map_err(failed)?;
+    let file = unlinked_files::memory_file(&object.name, false)?;
+    file.set_len(object.bytes).map_err(|source| Error::io("make the shared memory", path_of(&object.name), source))?;
     Ok(file)
 }

@@ -12,12 +12,14 @@
 //! Tracing belongs to a thread, so all of this happens in the caller's.
 
 mod address_space;
+mod captured_files;
 mod child;
 mod content;
 mod control;
 mod credentials;
 mod file_comparison;
 mod file_mappings;
+mod grown_files;
 mod host;
 mod limits;
 mod paths;
@@ -26,19 +28,22 @@ mod process;
 mod ranges;
 #[cfg(test)]
 mod sample;
+mod saved_copy;
 mod scheduling;
 mod settle;
+mod shared_pages;
 mod signals;
 mod spawn;
 #[cfg(test)]
 mod tests;
 mod threads;
 mod tiles;
+mod unlinked_files;
 mod xstate;
 
 pub use preflight::shape::check as check_shape;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ckpt_store::Store;
 use nix::sys::signal::{Signal, kill};
@@ -46,12 +51,12 @@ use nix::unistd::Pid;
 
 use crate::differences::Differences;
 use crate::error::{Error, Result};
-use crate::image::{self, ProcessImage};
+use crate::image::{self, PathMap, ProcessImage};
 use crate::ptrace::{Pinned, Registers};
 use file_mappings::MappingPlan;
 use host::Machine;
 use process::HalfBuilt;
-use settle::SharedPages;
+use settle::Changes;
 use spawn::Spawned;
 
 /// How to restart.
@@ -61,6 +66,8 @@ pub struct RestoreOptions {
     pub store_dir: PathBuf,
     /// Accept files that have changed since the checkpoint.
     pub force: bool,
+    /// Which directories are elsewhere now.
+    pub paths: PathMap,
 }
 
 /// What is being done, for the progress callback.
@@ -114,16 +121,18 @@ impl Rebuilt {
 pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut Progress) -> Result<Rebuilt> {
     progress(Stage::Reading, 0, 0);
     let manifest = store.manifest(id)?;
-    let image = image::process_of(&manifest)?;
+    let mut image = image::process_of(&manifest)?;
+    image.map_paths(&options.paths);
 
     let machine = Machine::this()?;
     preflight::check(id, &image, &machine, options.force)?;
     let differences = Differences::of(&image, store)?;
-    let plan = plan_mappings(&image, store, progress)?;
-    let shared = SharedPages::find(&image, &plan, store)?;
+    let plan = plan_mappings(&image, store, &options.store_dir, progress)?;
+    let changes = Changes::find(&image, &plan, store)?;
+    let prepared = changes.prepare(&image)?;
 
     let pinned = Pinned::here();
-    let Spawned { mut process, first_kept, first_file } = spawn::spawn(&image, &plan.numbers(), machine.syscall())?;
+    let Spawned { mut process, first_kept, first_file } = spawn::spawn(&image, &plan, machine.syscall())?;
     address_space::exchange(&mut process, &image, &machine, &plan, first_file)?;
     address_space::close_kept(&mut process, first_kept)?;
     drop(pinned);
@@ -135,15 +144,21 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     progress(Stage::Threads, 0, 0);
     address_space::complete(&mut process, &image)?;
     make_threads(&mut process, &image, id)?;
-    settle::settle(id, &image, &plan, store, &shared)?;
+    prepared.keep();
+    changes.settle(id, &image, &plan, store)?;
     Ok(Rebuilt { process, image })
 }
 
-fn plan_mappings(image: &ProcessImage, store: &Store, progress: &mut Progress) -> Result<MappingPlan> {
+fn plan_mappings(
+    image: &ProcessImage,
+    store: &Store,
+    spare_directory: &Path,
+    progress: &mut Progress,
+) -> Result<MappingPlan> {
     let total = image.regions.iter().map(|region| region.bytes).sum();
     let mut done = 0;
     progress(Stage::Verifying, 0, total);
-    MappingPlan::new(image, store, &mut |bytes| {
+    MappingPlan::new(image, store, spare_directory, &mut |bytes| {
         done += bytes;
         progress(Stage::Verifying, done, total);
     })

@@ -1,40 +1,24 @@
 //! Paths and open flags of an image, as the system takes them.
 
-use std::ffi::{CString, OsStr};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::ffi::CString;
 
 use crate::error::{Error, Result};
-use crate::image::{FileKind, OpenFile};
+use crate::image::{FileKind, OpenFile, path_of};
 
 /// Flags that do something at `open` and are not state of the open file.
 const OPENING_FLAGS: i32 = libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-
-/// The bytes of an image as a path.
-pub fn path_of(bytes: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(bytes))
-}
 
 /// The bytes of an image as a path for a system call.
 pub fn c_path(bytes: &[u8]) -> Result<CString> {
     CString::new(bytes).map_err(|_| Error::io("open", path_of(bytes), std::io::ErrorKind::InvalidInput))
 }
 
-/// Whether the description could write.
-pub fn is_writable(file: &OpenFile) -> bool {
-    file.flags & libc::O_ACCMODE != libc::O_RDONLY && !is_path_only(file)
-}
-
-/// Whether the description only names a place (`O_PATH`).
-pub fn is_path_only(file: &OpenFile) -> bool {
-    file.flags & libc::O_PATH != 0
-}
-
 /// The path by which the description is reopened, if it is.
 pub fn reopened_path(file: &OpenFile) -> Option<&[u8]> {
     match &file.kind {
         FileKind::Regular { path, .. } | FileKind::Directory { path, .. } | FileKind::Device { path } => Some(path),
-        FileKind::Standard { .. } | FileKind::Pipe { .. } | FileKind::EventFd { .. } | FileKind::Epoll { .. } => None,
+        FileKind::Unlinked { .. } | FileKind::Standard { .. } | FileKind::Pipe { .. } => None,
+        FileKind::EventFd { .. } | FileKind::Epoll { .. } => None,
     }
 }
 
@@ -43,7 +27,7 @@ pub fn reopened_path(file: &OpenFile) -> Option<&[u8]> {
 pub fn reopening_flags(file: &OpenFile) -> i32 {
     let kept = file.flags & !OPENING_FLAGS | libc::O_NOCTTY;
     match &file.kind {
-        FileKind::Regular { size: 0, .. } if is_writable(file) => {
+        FileKind::Regular { size: 0, .. } if file.is_writable() => {
             kept & !(libc::O_TMPFILE & !libc::O_DIRECTORY) | libc::O_CREAT
         }
         FileKind::Directory { .. } => kept | libc::O_DIRECTORY,

@@ -14,7 +14,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 
-use super::child::{self, CHANNEL, Plan, REPORT_BYTES, Report, Verdict};
+use super::child::{self, CHANNEL, FILES, Plan, REPORT_BYTES, Report, Verdict};
+use super::file_mappings::MappingPlan;
 use super::process::{Expendable, HalfBuilt};
 use crate::error::{Error, Result};
 use crate::image::ProcessImage;
@@ -37,17 +38,16 @@ pub struct Spawned {
     pub first_file: RawFd,
 }
 
-/// Makes the child and lets it do its own part. `syscall` is the address of a `syscall` instruction in the vdso,
-/// `files` are the descriptors it needs for the mappings.
-pub fn spawn(image: &ProcessImage, files: &[RawFd], syscall: u64) -> Result<Spawned> {
+/// Makes the child and lets it do its own part. `syscall` is the address of a `syscall` instruction in the vdso; the files of
+/// `mappings` are open in the child.
+pub fn spawn(image: &ProcessImage, mappings: &MappingPlan, syscall: u64) -> Result<Spawned> {
     let (parent_end, child_end) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
         .map_err(|source| Error::io("make the channel to", "the rebuilt process", source))?;
     let streams = Streams::of_the_restarter()?;
     let mut kept = vec![child_end.as_raw_fd()];
     kept.extend(streams.numbers);
-    let first_file = kept.len() as i32;
-    kept.extend(files);
-    let mut plan = Plan::new(image, parent_end.as_raw_fd(), kept)?;
+    kept.extend(mappings.numbers());
+    let mut plan = Plan::new(image, parent_end.as_raw_fd(), kept, &mappings.unlinked)?;
 
     fork_with_pid(&mut plan, image)?;
     drop(child_end);
@@ -59,7 +59,7 @@ pub fn spawn(image: &ProcessImage, files: &[RawFd], syscall: u64) -> Result<Spaw
     running.interrupt()?;
     let main = running.wait_for_trap(Instant::now() + STOP_TIMEOUT)?;
     process.stopped_at(main, syscall)?;
-    Ok(Spawned { process, first_kept: plan.number_of(CHANNEL), first_file: plan.number_of(first_file) })
+    Ok(Spawned { process, first_kept: plan.number_of(CHANNEL), first_file: plan.number_of(FILES) })
 }
 
 /// The restarter's standard streams; /dev/null for those it does not have.

@@ -53,7 +53,7 @@ impl Digest {
     }
 
     /// The key of every page in `pages`, in order.
-    pub(crate) fn keys_of(self, pages: &[u8]) -> Vec<PageKey> {
+    pub fn keys_of(self, pages: &[u8]) -> Vec<PageKey> {
         let of_group = |group: &[Page]| self.keys_of_each(&group.iter().collect::<Vec<_>>());
         let (pages, _) = pages.as_chunks();
         if pages.len() <= GROUP_PAGES {

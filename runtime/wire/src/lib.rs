@@ -76,6 +76,17 @@ pub const ENV_TRACK_MIN: &str = "CKPT_TRACK_MIN";
 /// `native` (by the driver).
 pub const ENV_DEVICE_BACKING: &str = "CKPT_DEVICE_BACKING";
 
+/// Environment variable: the largest file whose content is captured when the program may write to it (`1G` by default; a bare
+/// number is bytes; `all`; `none`).
+pub const ENV_FILES: &str = "CKPT_FILES";
+/// Environment variable: directories that are captured with all that is in them, separated by colons.
+pub const ENV_WITH_DIR: &str = "CKPT_WITH_DIR";
+
+/// [`Control::files_max_bytes`] when the user names no number.
+pub const FILES_MAX_BYTES_DEFAULT: u64 = 1 << 30;
+/// [`Control::files_max_bytes`]: no file is captured.
+pub const FILES_NONE: u64 = u64::MAX;
+
 /// [`Control::method`]: as pages.
 pub const METHOD_PAGES: u64 = 0;
 /// [`Control::method`]: large private mappings as differences finer than a page.
@@ -171,6 +182,11 @@ pub struct Control {
     pub allocations: u64,
     /// Address of the [`device::Hold`].
     pub hold: u64,
+    /// Bytes of the largest file whose content is captured when the program may write to it; [`FILES_NONE`] for none; 0, as in
+    /// an older libckpt.so, for the default.
+    pub files_max_bytes: u64,
+    /// Absolute paths of the directories that are captured with all that is in them, separated by colons.
+    pub with_dirs: [u8; PATH_BYTES],
 }
 
 /// The registers and signal mask with which a thread goes on if its agent disappears during an injected call.
@@ -223,7 +239,7 @@ mod tests {
         assert_eq!(offset_of!(Control, stub_start), 32);
         assert_eq!(offset_of!(Control, reason), 96);
         assert_eq!(CONTROL_BYTES_MIN, 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
-        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 72);
+        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 80 + PATH_BYTES);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 mod detach;
 
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
 use ckpt_store::{Store, StoreOptions};
 use ckpt_wire::ENV_DIR;
@@ -12,6 +13,7 @@ use super::progress_bar::{Progress, Unit};
 use super::run::store_dir;
 use super::{absolute, which_checkpoint};
 use crate::error::{Error, Result, exit_code};
+use crate::image::PathMap;
 use crate::location::Location;
 use crate::parent::Parent;
 use crate::restore::{Rebuilt, RestoreOptions, Stage, rebuild};
@@ -32,6 +34,7 @@ Examples:
   ckpt restart ckpt-store
   ckpt restart ckpt-store --id 3
   ckpt restart ckpt-store --job heat
+  ckpt restart ckpt-store --map /home/me/run=/scratch/run
   ckpt restart s3://bucket/heat --dir /scratch/heat
   pid=$(ckpt restart ckpt-store --detach)")]
 pub struct Arguments {
@@ -53,6 +56,10 @@ pub struct Arguments {
     /// Restart even if files have changed that were not captured
     #[arg(long)]
     force: bool,
+    /// OLD=NEW: what was in directory OLD is in NEW now; may be given several times. Paths that the program itself
+    /// remembers stay as they are
+    #[arg(long = "map", value_name = "OLD=NEW", value_parser = parse_pair)]
+    maps: Vec<(PathBuf, PathBuf)>,
     /// Restart from a store that belongs to another user, who decides what runs
     #[arg(long)]
     trust_owner: bool,
@@ -85,7 +92,7 @@ fn rebuild_selected(arguments: &Arguments) -> Result<Rebuilt> {
     let dir = &arguments.dir;
     let id = which_checkpoint::to_restart(dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
     log::info!("restarting checkpoint {id} of {}", dir.display());
-    let options = RestoreOptions { store_dir, force: arguments.force };
+    let options = RestoreOptions { store_dir, force: arguments.force, paths: path_map(&arguments.maps)? };
     rebuild_with_progress(&store, id, &options)
 }
 
@@ -106,6 +113,19 @@ fn next_store_dir(arguments: &Arguments, location: &Location) -> Result<PathBuf>
             Ok(dir)
         }
     }
+}
+
+fn parse_pair(text: &str) -> std::result::Result<(PathBuf, PathBuf), String> {
+    match text.split_once('=') {
+        Some((old, new)) if !old.is_empty() && !new.is_empty() => Ok((old.into(), new.into())),
+        _ => Err("write OLD=NEW, two directories".to_owned()),
+    }
+}
+
+fn path_map(pairs: &[(PathBuf, PathBuf)]) -> Result<PathMap> {
+    let bytes = |path: &Path| absolute(path).map(|path| path.into_os_string().into_vec());
+    let pairs: Vec<_> = pairs.iter().map(|(old, new)| Ok((bytes(old)?, bytes(new)?))).collect::<Result<_>>()?;
+    Ok(PathMap::new(pairs))
 }
 
 fn rebuild_with_progress(store: &Store, id: u64, options: &RestoreOptions) -> Result<Rebuilt> {

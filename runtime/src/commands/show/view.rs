@@ -239,16 +239,20 @@ pub fn descriptors(image: &ProcessImage) -> Vec<DescriptorView> {
         if descriptor.close_on_exec {
             flags.push("O_CLOEXEC");
         }
-        let (kind, target, offset) = target(file);
+        let (kind, target, offset) = target(file, image);
         Some(DescriptorView { number: descriptor.number, kind, target, flags, offset })
     });
     known.collect()
 }
 
 /// Kind, target and offset of an open file.
-fn target(file: &OpenFile) -> (&'static str, String, Option<u64>) {
+fn target(file: &OpenFile, image: &ProcessImage) -> (&'static str, String, Option<u64>) {
     match &file.kind {
         FileKind::Regular { path, offset, .. } => ("regular", lossy(path), Some(*offset)),
+        FileKind::Unlinked { file, offset } => {
+            let unlinked = image.unlinked_files.get(*file as usize);
+            ("unlinked", unlinked.map(|file| lossy(&file.path)).unwrap_or_default(), Some(*offset))
+        }
         FileKind::Directory { path, offset } => ("directory", lossy(path), Some(*offset)),
         FileKind::Device { path } => ("device", lossy(path), None),
         FileKind::Standard { stream, was } => ("standard", format!("{stream} (was {})", lossy(was)), None),

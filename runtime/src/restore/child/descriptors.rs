@@ -14,10 +14,10 @@ use nix::errno::Errno;
 
 use super::calls;
 use super::report::{At, Failed, Report, Step};
-use super::{CHANNEL, Plan, STANDARD};
+use super::{CHANNEL, FILES, Plan, STANDARD};
 use crate::error::Result as CkptResult;
 use crate::image::{FileKind, OpenFile, ProcessImage};
-use crate::restore::paths::{c_path, is_path_only, reopened_path, reopening_flags};
+use crate::restore::paths::{c_path, reopened_path, reopening_flags};
 
 type Result<T> = std::result::Result<T, Failed>;
 
@@ -93,7 +93,15 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
     match &file.kind {
         FileKind::Regular { offset, .. } | FileKind::Directory { offset, .. } => {
             let number = open_path(plan, index)?;
-            if !is_path_only(file) {
+            if !file.is_path_only() {
+                calls::seek(number, *offset)?;
+            }
+            Ok(number)
+        }
+        FileKind::Unlinked { file: unlinked, offset } => {
+            let made = plan.number_of(FILES + plan.unlinked[*unlinked as usize] as i32);
+            let number = calls::move_above(calls::reopen(made, reopening_flags(file))?, lowest)?;
+            if !file.is_path_only() {
                 calls::seek(number, *offset)?;
             }
             Ok(number)
@@ -116,7 +124,7 @@ fn open_path(plan: &Plan, index: usize) -> std::result::Result<RawFd, Errno> {
     let file = &plan.image.files[index];
     let number = calls::open(&plan.files.paths[index], reopening_flags(file))?;
     let number = calls::move_above(number, plan.kept_end())?;
-    if file.flags & libc::O_ASYNC != 0 && !is_path_only(file) {
+    if file.flags & libc::O_ASYNC != 0 && !file.is_path_only() {
         return with_flags(number, file.flags);
     }
     Ok(number)

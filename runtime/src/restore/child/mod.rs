@@ -33,6 +33,8 @@ pub struct Plan<'a> {
     parent_end: RawFd,
     /// Descriptors to keep; number `i` is moved to `base + i`. First the channel, then the standard streams.
     kept: Vec<RawFd>,
+    /// Which of the files for the mappings is which of the image's unlinked files.
+    unlinked: &'a [usize],
     /// Above every number of the program and every number in `kept`.
     base: RawFd,
     working_directory: CString,
@@ -46,11 +48,18 @@ pub struct Plan<'a> {
 pub const CHANNEL: i32 = 0;
 /// The first standard stream in `kept`.
 pub const STANDARD: i32 = 1;
+/// The first of the files for the mappings in `kept`.
+pub const FILES: i32 = STANDARD + 3;
 
 impl<'a> Plan<'a> {
     /// A plan for `image`. `kept` begins with the channel and the three standard streams; what follows is for the
     /// mappings.
-    pub fn new(image: &'a ProcessImage, parent_end: RawFd, kept: Vec<RawFd>) -> crate::error::Result<Plan<'a>> {
+    pub fn new(
+        image: &'a ProcessImage,
+        parent_end: RawFd,
+        kept: Vec<RawFd>,
+        unlinked: &'a [usize],
+    ) -> crate::error::Result<Plan<'a>> {
         let mut actions = vec![KernelAction::default(); SIGNALS];
         for action in &image.signal_actions {
             if let Some(slot) = actions.get_mut(action.signal as usize - 1) {
@@ -62,6 +71,7 @@ impl<'a> Plan<'a> {
             parent_end,
             base: base(image, &kept),
             kept,
+            unlinked,
             working_directory: super::paths::c_path(&image.working_directory)?,
             oom_score_adj: image.oom_score_adj.to_string(),
             actions,

@@ -3,8 +3,8 @@
 use nix::errno::Errno;
 
 use crate::error::Error;
-use crate::image::{FileKind, ProcessImage};
-use crate::restore::paths::{path_of, reopened_path};
+use crate::image::{FileKind, ProcessImage, path_of};
+use crate::restore::paths::reopened_path;
 
 /// Bytes of a report on the channel.
 pub const REPORT_BYTES: usize = 16;
@@ -157,6 +157,7 @@ impl Report {
 fn shown(kind: &FileKind) -> String {
     match kind {
         FileKind::Standard { stream, was } => format!("stream {stream} (was {})", String::from_utf8_lossy(was)),
+        FileKind::Unlinked { file, .. } => format!("file {file} of those without a path"),
         FileKind::Pipe { pipe } => format!("an end of pipe {pipe}"),
         FileKind::EventFd { .. } => "an eventfd".into(),
         FileKind::Epoll { .. } => "an epoll instance".into(),

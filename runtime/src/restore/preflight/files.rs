@@ -1,6 +1,6 @@
 //! Are the files what the memory remembers.
 //!
-//! A file that was open for writing may have grown since (the program ran on): it is cut back when the restart is
+//! A file whose content is in the checkpoint may be as it likes: it is put back. Of all others: one that was open for writing may have grown since (the program ran on): it is cut back when the restart is
 //! certain to succeed. It must not have shrunk. A file that was open for reading only must be unchanged, unless the
 //! program itself had it open for writing as well. A missing file is made again only if it was empty.
 
@@ -10,35 +10,37 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::image::{FileKind, OpenFile, ProcessImage};
-use crate::restore::paths::{is_path_only, is_writable, path_of};
+use crate::image::{FileKind, OpenFile, ProcessImage, path_of};
+use crate::proc::is_the_kernels;
+use crate::restore::paths::reopened_path;
 
 const WHAT: &str = "restart";
 const RESTORE_IT: &str = "put the file back as it was at the checkpoint";
 
 /// Checks the working directory and every file that is reopened by its path.
 pub fn check(image: &ProcessImage, force: bool) -> Result<()> {
-    check_directory(path_of(&image.working_directory))?;
-    image.files.iter().try_for_each(|file| check_file(image, file, force))
+    let is_captured = |path: &[u8]| image.captured_files.iter().any(|file| file.path == path);
+    if !is_captured(&image.working_directory) {
+        check_directory(path_of(&image.working_directory))?;
+    }
+    let reopened = image.files.iter().filter(|file| !reopened_path(file).is_some_and(is_captured));
+    reopened.into_iter().try_for_each(|file| check_file(image, file, force))
 }
 
 fn check_file(image: &ProcessImage, file: &OpenFile, force: bool) -> Result<()> {
     match &file.kind {
+        // The program's own directory in /proc comes with it.
         FileKind::Regular { path, .. } | FileKind::Directory { path, .. } if is_the_kernels(path_of(path)) => Ok(()),
         FileKind::Regular { path, size, modified_ns, .. } => {
-            let written = image.files.iter().any(|other| is_writable(other) && same_file(other, file));
+            let written = image.files.iter().any(|other| other.is_writable() && same_file(other, file));
             let captured = Captured { size: *size, modified_ns: *modified_ns, written };
-            check_regular(path_of(path), captured, force || is_path_only(file))
+            check_regular(path_of(path), captured, force || file.is_path_only())
         }
         FileKind::Directory { path, .. } => check_directory(path_of(path)),
         FileKind::Device { path } => check_device(path_of(path)),
-        FileKind::Standard { .. } | FileKind::Pipe { .. } | FileKind::EventFd { .. } | FileKind::Epoll { .. } => Ok(()),
+        FileKind::Unlinked { .. } | FileKind::Standard { .. } | FileKind::Pipe { .. } => Ok(()),
+        FileKind::EventFd { .. } | FileKind::Epoll { .. } => Ok(()),
     }
-}
-
-/// A file of /proc or /sys has no content to compare, and the program's own directory in /proc comes with it.
-fn is_the_kernels(path: &Path) -> bool {
-    path.starts_with("/proc") || path.starts_with("/sys")
 }
 
 fn same_file(one: &OpenFile, other: &OpenFile) -> bool {

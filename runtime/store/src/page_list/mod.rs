@@ -31,6 +31,9 @@ pub struct PageListRef {
 }
 
 impl PageListRef {
+    /// A list without pages that no attempt has written: for a record that gets its list later.
+    pub const EMPTY: PageListRef = PageListRef { root: PageKey::ZERO, level: 0, pages: 0 };
+
     /// Pages in the list that are not zero.
     pub fn page_count(&self) -> u64 {
         self.pages

@@ -1,0 +1,153 @@
+//! Which files are captured: what the program may write to, what only it can still reach, and what its user names.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+
+use ckpt_store::PageListRef;
+use nix::sys::stat::{major, minor};
+
+use super::hold::{Holder, bytes_there};
+use super::{Held, HeldFiles, Known, Wishes, trees};
+use crate::capture::descriptors::Table;
+use crate::capture::regions::Draft;
+use crate::error::{Error, Result};
+use crate::image::{Backing, CapturedFile, CapturedKind, FileContent, FileKind, path_of};
+use crate::proc::is_the_kernels;
+
+/// Makes the content of all files that are to be captured hold still. The program `pid` stands still, and `runs_on` before the
+/// content is read, or does not.
+///
+/// # Errors
+/// When a file that no path leads to cannot be captured, or a directory that the user has named.
+pub fn hold(
+    pid: i32,
+    table: &Table,
+    drafts: &[&Draft],
+    wishes: &Wishes,
+    known: &Known,
+    runs_on: bool,
+) -> Result<HeldFiles> {
+    let mut held = HeldFiles::default();
+    let mut holder = Holder::new(known, runs_on, &wishes.store);
+    if let Some(max_bytes) = wishes.max_bytes {
+        for written in written_files(pid, table, drafts) {
+            hold_written(&written, drafts, max_bytes, &mut holder, &mut held);
+        }
+    }
+    for unlinked in &table.unlinked {
+        let shown = || format!("descriptor {} ({})", unlinked.number, path_of(&unlinked.file.path).display());
+        let mut hold = || {
+            let file = open(&descriptor(pid, unlinked.number))?;
+            within(&file, wishes.max_bytes)?;
+            holder.hold(file, unlinked.file.object.is_some())
+        };
+        held.unlinked.push(hold().map_err(|error| {
+            let why = format!("no path leads to the file, and its content cannot be captured: {error}");
+            Error::unsupported(shown(), why, "close it before the checkpoint, or see CKPT_FILES")
+        })?);
+    }
+    trees::hold(wishes, &mut holder, &mut held)?;
+    Ok(held)
+}
+
+/// A file with a path that the program may write to.
+struct Written<'a> {
+    path: &'a [u8],
+    inode: u64,
+    /// Where it can be opened.
+    place: String,
+}
+
+fn descriptor(pid: i32, number: i32) -> String {
+    format!("/proc/{pid}/fd/{number}")
+}
+
+fn written_files<'a>(pid: i32, table: &'a Table, drafts: &'a [&'a Draft]) -> Vec<Written<'a>> {
+    let mut found: Vec<Written<'a>> = Vec::new();
+    let mut add = |written: Written<'a>| {
+        let is_known = found.iter().any(|other| other.path == written.path);
+        if !is_known && !is_the_kernels(path_of(written.path)) {
+            found.push(written);
+        }
+    };
+    for (index, file) in (0..).zip(&table.files) {
+        let number = table.descriptors.iter().find(|descriptor| descriptor.file == index);
+        if let (FileKind::Regular { path, inode, .. }, true, Some(number)) = (&file.kind, file.is_writable(), number) {
+            add(Written { path, inode: *inode, place: descriptor(pid, number.number) });
+        }
+    }
+    for draft in drafts {
+        if let Backing::SharedFile { file, may_write: true } = &draft.backing {
+            let place = path_of(&file.path).display().to_string();
+            add(Written { path: &file.path, inode: file.inode, place });
+        }
+    }
+    found
+}
+
+/// A file that cannot be captured is as one that is not: a restart refuses it if it has become shorter.
+fn hold_written(
+    written: &Written<'_>,
+    drafts: &[&Draft],
+    max_bytes: u64,
+    holder: &mut Holder<'_>,
+    held: &mut HeldFiles,
+) {
+    let is_mapped = drafts.iter().any(
+        |draft| matches!(&draft.backing, Backing::SharedFile { file, may_write: true } if file.inode == written.inode),
+    );
+    let mut hold = || {
+        let file = open(&written.place)?;
+        let metadata = file.metadata()?;
+        if metadata.ino() != written.inode {
+            return Err(io::Error::other("its path leads to another file by now"));
+        }
+        within(&file, Some(max_bytes))?;
+        Ok((about(written.path.to_vec(), &metadata, regular(&metadata)), holder.hold(file, is_mapped)?))
+    };
+    match hold() {
+        Ok((file, content)) => held.add(file, Some(content)),
+        Err(error) => log::warn!("the content of {} is not captured: {error}", path_of(written.path).display()),
+    }
+}
+
+fn within(file: &File, max_bytes: Option<u64>) -> io::Result<()> {
+    match (bytes_there(file)?, max_bytes) {
+        (bytes, Some(max)) if bytes > max => {
+            Err(io::Error::other(format!("it has {bytes} bytes, and CKPT_FILES allows {max}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn open(path: &str) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
+}
+
+/// The record of what `path` leads to.
+pub fn about(path: Vec<u8>, metadata: &Metadata, kind: CapturedKind) -> CapturedFile {
+    CapturedFile {
+        path,
+        kind,
+        mode: metadata.mode() & 0o7777,
+        owner: (metadata.uid(), metadata.gid()),
+        modified_ns: metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec(),
+    }
+}
+
+/// A regular file whose content is not in the store yet.
+pub fn regular(metadata: &Metadata) -> CapturedKind {
+    let device = (major(metadata.dev()) as u32, minor(metadata.dev()) as u32);
+    let content = FileContent { bytes: metadata.len(), pages: PageListRef::EMPTY };
+    CapturedKind::Regular { device, inode: metadata.ino(), content }
+}
+
+impl HeldFiles {
+    /// Adds what a path leads to, unless it is there.
+    pub(super) fn add(&mut self, file: CapturedFile, content: Option<Held>) {
+        if self.paths.insert(file.path.clone()) {
+            self.captured.push((file, content));
+        }
+    }
+}

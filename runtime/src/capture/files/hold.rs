@@ -1,0 +1,83 @@
+//! Making the content of a file hold still.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use ckpt_store::PageList;
+
+use super::stamp::Stamp;
+use super::{Held, Known, sparse};
+
+/// Bytes of files that are copied into memory, together.
+const IN_MEMORY_BYTES_MAX: u64 = 32 << 20;
+
+/// Content that holds still.
+#[derive(Debug)]
+pub enum Content {
+    /// It is in the store already.
+    Known(PageList),
+    /// A copy in memory.
+    Copy(Vec<u8>),
+    /// A file that nobody writes to: a copy, or the file itself while the program stands still.
+    File(File),
+}
+
+/// Copies files, the small ones into memory.
+#[derive(Debug)]
+pub struct Holder<'a> {
+    /// What the last checkpoint has.
+    pub known: &'a Known,
+    /// Whether the program runs on before the content has been read.
+    pub runs_on: bool,
+    /// Where copies may be.
+    pub store: &'a Path,
+    in_memory_bytes: u64,
+}
+
+impl<'a> Holder<'a> {
+    /// Has copied nothing.
+    pub fn new(known: &'a Known, runs_on: bool, store: &'a Path) -> Holder<'a> {
+        Holder { known, runs_on, store, in_memory_bytes: 0 }
+    }
+
+    /// Makes the content of `file`, opened for reading, hold still. `unseen`: it may be written to in a way that leaves no time.
+    pub fn hold(&mut self, file: File, unseen: bool) -> io::Result<Held> {
+        let metadata = file.metadata()?;
+        let bytes = metadata.len();
+        let stamp = if unseen { None } else { Stamp::of(&metadata) };
+        let known = stamp.and_then(|stamp| self.known.get(&stamp.place()).filter(|known| known.stamp == stamp));
+        let content = match known {
+            Some(known) => Content::Known(known.content.clone()),
+            None if !self.runs_on => Content::File(file),
+            None if bytes <= IN_MEMORY_BYTES_MAX.saturating_sub(self.in_memory_bytes) => {
+                self.in_memory_bytes += bytes;
+                Content::Copy(read(&file, bytes)?)
+            }
+            None => Content::File(copied(&file, bytes, self.store)?),
+        };
+        Ok(Held { bytes, content, stamp })
+    }
+}
+
+fn read(mut file: &File, bytes: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::with_capacity(bytes as usize);
+    file.seek(SeekFrom::Start(0))?;
+    file.take(bytes).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// A copy without a name.
+fn copied(file: &File, bytes: u64, directory: &Path) -> io::Result<File> {
+    let options = || OpenOptions::new().read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE).clone();
+    let copy = options().open(directory)?;
+    sparse::copy(file, &copy, bytes)?;
+    Ok(copy)
+}
+
+/// Bytes that the file takes on its file system: a hole takes none.
+pub fn bytes_there(file: &File) -> io::Result<u64> {
+    let metadata = file.metadata()?;
+    Ok(metadata.len().min(metadata.blocks().saturating_mul(512)))
+}

@@ -1,0 +1,62 @@
+//! Telling without reading it that a file has not changed.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How old the last change must be for the next one to have another time: file systems count in ticks of the kernel's clock
+/// (10 ms at most), and some in steps of their own.
+const SETTLED_NS: i64 = 2_000_000_000;
+
+/// What a file system says of a file's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified_ns: i64,
+    changed_ns: i64,
+}
+
+impl Stamp {
+    /// That of a file, unless a change right after it could go unseen.
+    pub fn of(metadata: &Metadata) -> Option<Stamp> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_nanos() as i64;
+        let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
+        let stamp = Stamp {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.size(),
+            modified_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
+            changed_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
+        };
+        (stamp.changed_ns.max(stamp.modified_ns) < now - SETTLED_NS).then_some(stamp)
+    }
+
+    /// Device and inode.
+    pub fn place(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{File, FileTimes};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_just_written_has_no_stamp_and_an_old_one_another_after_each_change() {
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(Stamp::of(&file.metadata().unwrap()), None);
+        // The time of the last change of anything cannot be set: an old file of the system's has to do.
+        let old = File::open("/proc/self/exe").unwrap().metadata().unwrap();
+        if let Some(stamp) = Stamp::of(&old) {
+            assert_eq!((Stamp::of(&old), stamp.place()), (Some(stamp), (old.dev(), old.ino())));
+        }
+        let long_ago = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(1));
+        file.set_times(long_ago).unwrap();
+        assert_eq!(Stamp::of(&file.metadata().unwrap()), None, "whoever sets the time of a change is seen, too");
+    }
+}

@@ -1,0 +1,81 @@
+//! All that is in a directory.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use walkdir::{DirEntry, WalkDir};
+
+use super::choice::{about, regular};
+use super::hold::Holder;
+use super::{HeldFiles, Wishes};
+use crate::error::{Error, Result};
+use crate::image::CapturedKind;
+use crate::saved_name::is_saved_name;
+
+/// Captures the directories that are wished for. What is in the store, and what earlier restarts have saved, stays out.
+pub fn hold(wishes: &Wishes, holder: &mut Holder<'_>, held: &mut HeldFiles) -> Result<()> {
+    for named in &wishes.trees {
+        let tree = match fs::canonicalize(named) {
+            Ok(tree) => tree,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                log::warn!("{}: the directory is not there, and in no checkpoint", named.display());
+                continue;
+            }
+            Err(source) => return Err(Error::io("find the directory", named, source)),
+        };
+        hold_tree(&tree, wishes, holder, held)?;
+        held.trees.push(tree);
+    }
+    Ok(())
+}
+
+fn hold_tree(tree: &Path, wishes: &Wishes, holder: &mut Holder<'_>, held: &mut HeldFiles) -> Result<()> {
+    let store = fs::canonicalize(&wishes.store).unwrap_or_else(|_| wishes.store.clone());
+    let stays_out = |entry: &DirEntry| entry.path() == store || entry.depth() > 0 && is_saved_name(entry.file_name());
+    for entry in WalkDir::new(tree).sort_by_file_name().into_iter().filter_entry(|entry| !stays_out(entry)) {
+        let outcome = entry.map_err(io::Error::from).and_then(|entry| hold_entry(&entry, holder, held));
+        match outcome {
+            Ok(()) => {}
+            // Another process has removed it meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(Error::io("capture the directory", tree, source)),
+        }
+    }
+    Ok(())
+}
+
+fn hold_entry(entry: &DirEntry, holder: &mut Holder<'_>, held: &mut HeldFiles) -> io::Result<()> {
+    let path = entry.path();
+    let bytes = path.as_os_str().as_bytes();
+    if held.paths.contains(bytes) {
+        return Ok(()); // the program may write to it
+    }
+    let metadata = entry.metadata()?;
+    let of_kind = |kind| about(bytes.to_vec(), &metadata, kind);
+    if metadata.is_file() {
+        let file = open(path)?;
+        let metadata = file.metadata()?;
+        let content = holder.hold(file, false)?;
+        held.add(about(bytes.to_vec(), &metadata, regular(&metadata)), Some(content));
+    } else if metadata.is_dir() {
+        held.add(of_kind(CapturedKind::Directory), None);
+    } else if metadata.is_symlink() {
+        let target = fs::read_link(path)?.into_os_string().into_vec();
+        held.add(of_kind(CapturedKind::SymbolicLink { target }), None);
+    } else {
+        log::warn!("{}: neither file, directory nor symbolic link, and in no checkpoint", path.display());
+    }
+    Ok(())
+}
+
+/// Opens a file that may have become something else meanwhile.
+fn open(path: &Path) -> io::Result<File> {
+    let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::NotFound.into()),
+    }
+}

@@ -1,0 +1,158 @@
+//! Finding out what differs, without changing anything.
+
+use std::collections::HashSet;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use ckpt_store::{PAGE_BYTES, PageKey, Store};
+use walkdir::WalkDir;
+
+use super::{CapturedFiles, Difference};
+use crate::error::{Error, Result};
+use crate::image::{CapturedFile, CapturedKind, FileContent, ProcessImage, path_of};
+use crate::restore::file_comparison::read_padded;
+use crate::saved_name::is_saved_name;
+
+/// Pages compared, or verified, at a time.
+const BATCH_PAGES: u64 = 2048;
+const PAGE: u64 = PAGE_BYTES as u64;
+
+impl CapturedFiles {
+    /// Compares the files of today with the captured ones, and verifies in the store what is to be written.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or cannot be written although it differs, or the store is damaged.
+    pub fn compare(image: &ProcessImage, store: &Store) -> Result<CapturedFiles> {
+        let mut found = CapturedFiles::default();
+        for (index, file) in image.captured_files.iter().enumerate() {
+            found.differences.extend(difference(file, store)?.map(|difference| (index, difference)));
+        }
+        let known: HashSet<&[u8]> = image.captured_files.iter().map(|file| file.path.as_slice()).collect();
+        for tree in &image.captured_trees {
+            found.additions.extend(additions(path_of(tree), &known, store)?);
+        }
+        Ok(found)
+    }
+}
+
+fn difference(file: &CapturedFile, store: &Store) -> Result<Option<Difference>> {
+    let path = path_of(&file.path);
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if let CapturedKind::Regular { content, .. } = &file.kind {
+                verify(&pages_of(content, store)?, store)?;
+            }
+            return Ok(Some(Difference::Missing));
+        }
+        Err(source) => return Err(Error::io("examine", path, source)),
+    };
+    match &file.kind {
+        CapturedKind::Directory => Ok((!metadata.is_dir()).then_some(Difference::Other)),
+        CapturedKind::SymbolicLink { target } => {
+            let is_same = fs::read_link(path).is_ok_and(|now| now.as_os_str().as_bytes() == target);
+            Ok((!is_same).then_some(Difference::Other))
+        }
+        CapturedKind::Regular { content, .. } if metadata.is_file() => content_difference(path, content, store),
+        CapturedKind::Regular { content, .. } => {
+            verify(&pages_of(content, store)?, store)?;
+            Ok(Some(Difference::Other))
+        }
+    }
+}
+
+fn content_difference(path: &Path, content: &FileContent, store: &Store) -> Result<Option<Difference>> {
+    let failed = |source| Error::io("compare with the checkpoint", path, source);
+    let file = open(path, false).map_err(failed)?;
+    let bytes_now = file.metadata().map_err(failed)?.len();
+    let list = store.page_list(&content.pages)?;
+    let mut pages = Vec::new();
+    let mut buffer = vec![0; (BATCH_PAGES.min(content.bytes.div_ceil(PAGE)) * PAGE) as usize];
+    let mut at = 0;
+    while at < content.bytes {
+        let wanted = (content.bytes - at).min(buffer.len() as u64) as usize;
+        let (now, padding) = buffer[..wanted.next_multiple_of(PAGE_BYTES)].split_at_mut(wanted);
+        read_padded(&file, at, now).map_err(failed)?;
+        padding.fill(0);
+        let keys = store.digest().keys_of(&buffer[..wanted.next_multiple_of(PAGE_BYTES)]);
+        let different = (at / PAGE..).zip(keys).filter(|(page, key)| list.get(*page) != *key);
+        pages.extend(different.map(|(page, _)| (page, list.get(page))));
+        at += wanted as u64;
+    }
+    if pages.is_empty() && bytes_now == content.bytes {
+        return Ok(None);
+    }
+    open(path, true).map_err(|source| Error::io("write, as it was at the checkpoint,", path, source))?;
+    verify(&pages, store)?;
+    let has_only_grown = pages.is_empty() && bytes_now > content.bytes;
+    Ok(Some(Difference::Content { pages, has_only_grown }))
+}
+
+/// Opens a regular file, whatever the path may have come to lead to meanwhile.
+pub fn open(path: &Path, write: bool) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
+/// The pages of a content that are not zero.
+pub fn pages_of(content: &FileContent, store: &Store) -> Result<Vec<(u64, PageKey)>> {
+    let list = store.page_list(&content.pages)?;
+    Ok(list.iter().filter(|(page, key)| *page < content.bytes.div_ceil(PAGE) && !key.is_zero()).collect())
+}
+
+fn verify(pages: &[(u64, PageKey)], store: &Store) -> Result<()> {
+    read_batches(pages, store, &mut |_, _| Ok(()))
+}
+
+/// Reads pages from the store, which verifies them; `take` gets each batch with its content.
+pub fn read_batches(
+    pages: &[(u64, PageKey)],
+    store: &Store,
+    take: &mut dyn FnMut(&[(u64, PageKey)], &[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut buffer = Vec::new();
+    for batch in pages.chunks(BATCH_PAGES as usize) {
+        buffer.resize(batch.len() * PAGE_BYTES, 0);
+        let keys: Vec<PageKey> = batch.iter().map(|(_, key)| *key).collect();
+        store.read_pages(&keys, &mut buffer)?;
+        take(batch, &buffer)?;
+    }
+    Ok(())
+}
+
+/// What is in `tree` and not known; nothing within a directory that is not known itself.
+fn additions(tree: &Path, known: &HashSet<&[u8]>, store: &Store) -> Result<Vec<PathBuf>> {
+    let store_dir = fs::canonicalize(store.dir()).unwrap_or_else(|_| store.dir().to_owned());
+    let mut additions = Vec::new();
+    let mut walk = WalkDir::new(tree).sort_by_file_name().into_iter();
+    while let Some(entry) = walk.next() {
+        let entry = match entry.map_err(io::Error::from) {
+            Ok(entry) => entry,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(source) => return Err(Error::io("compare with the checkpoint", tree, source)),
+        };
+        let (path, is_dir) = (entry.path(), entry.file_type().is_dir());
+        let stays = path == store_dir || entry.depth() > 0 && is_saved_name(entry.file_name());
+        let is_known = known.contains(path.as_os_str().as_bytes());
+        if !is_known && !stays && has_content(&entry) {
+            additions.push(path.to_owned());
+        }
+        if is_dir && (stays || !is_known) {
+            walk.skip_current_dir();
+        }
+    }
+    Ok(additions)
+}
+
+/// Sockets, pipes and devices are in no checkpoint, and stay where they are.
+fn has_content(entry: &walkdir::DirEntry) -> bool {
+    let kind = entry.file_type();
+    kind.is_file() || kind.is_dir() || kind.is_symlink()
+}

@@ -1,0 +1,42 @@
+//! Files whose content is in the checkpoint: they get it back.
+//!
+//! What differs is found, and verified in the store, before anything is built ([`compare`]). When the restart is certain to
+//! succeed, the content of today is saved beside each file that differs, as `NAME.ckpt-ID`, and then changed in place, so that
+//! the file stays the one that others have open or linked. Of a file that has only grown, the part behind its end is saved
+//! alone.
+
+mod compare;
+mod missing;
+mod put_back;
+
+use std::path::PathBuf;
+
+use ckpt_store::PageKey;
+
+pub use missing::Prepared;
+pub use put_back::write_content;
+
+/// How the files of today differ from the captured ones.
+#[derive(Debug, Default)]
+pub struct CapturedFiles {
+    /// By the index in `ProcessImage::captured_files`, ascending: directories come before what is in them.
+    differences: Vec<(usize, Difference)>,
+    /// What is in captured directories and was not there at the checkpoint.
+    additions: Vec<PathBuf>,
+}
+
+/// How a path of today differs from what it was.
+#[derive(Debug)]
+enum Difference {
+    /// It leads nowhere.
+    Missing,
+    /// It leads to something of another kind, or a symbolic link leads elsewhere.
+    Other,
+    /// A regular file has another content.
+    Content {
+        /// Pages to be written, and what they are to hold.
+        pages: Vec<(u64, PageKey)>,
+        /// Whether all that the file had is there, and more behind it.
+        has_only_grown: bool,
+    },
+}

@@ -1,0 +1,57 @@
+//! Files that were open for writing, have grown since the checkpoint, and are not captured: each is cut back to its size then,
+//! or the program would append its output a second time. What is cut off is saved beside it, so that nothing is lost; where
+//! that is impossible, a warning says so.
+
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+
+use super::saved_copy::save;
+use crate::error::{Error, Result};
+use crate::saved_name::Saved;
+
+/// Cuts the file at `path` back to `size` bytes, for checkpoint `id`.
+pub fn cut_back(path: &Path, size: u64, id: u64) -> Result<()> {
+    let failed = |source| Error::io("cut back to its size at the checkpoint", path, source);
+    if fs::metadata(path).map_err(failed)?.len() <= size {
+        return Ok(());
+    }
+    let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
+    match save(&mut file, path, size, id, Saved::Tail) {
+        Ok(tail) => log::info!("{}: what was written after the checkpoint is in {}", path.display(), tail.display()),
+        Err(error) => {
+            log::warn!("{}: what was written after the checkpoint could not be saved: {error}", path.display());
+        }
+    }
+    file.set_len(size).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::restore::sample::ScratchDir;
+
+    #[test]
+    fn what_is_cut_off_is_saved_beside_the_file() {
+        let dir = ScratchDir::new();
+        let path = dir.file("log", b"before|after");
+        cut_back(&path, 7, 3).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"before|");
+        assert_eq!(fs::read(dir.path().join("log.ckpt-3.tail")).unwrap(), b"after");
+        cut_back(&path, 7, 3).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_second_tail_gets_a_name_of_its_own_unless_it_is_the_same() {
+        let dir = ScratchDir::new();
+        let path = dir.file("log", b"");
+        for (run, content) in ["x1", "x2", "x1"].iter().enumerate() {
+            fs::write(&path, content).unwrap();
+            cut_back(&path, 1, 9).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"x", "run {run}");
+        }
+        assert_eq!(fs::read(dir.path().join("log.ckpt-9.tail")).unwrap(), b"1");
+        assert_eq!(fs::read(dir.path().join("log.ckpt-9.tail.1")).unwrap(), b"2");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
+    }
+}

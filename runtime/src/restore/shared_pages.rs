@@ -1,0 +1,88 @@
+//! The pages of files that the program maps shared and writable, where their files are not captured as a whole: those that
+//! differ are put back, and the size if the file is shorter.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use ckpt_store::{PAGE_BYTES, PageKey, Store};
+
+use super::file_comparison::read_padded;
+use super::file_mappings::{MappingPlan, Source};
+use crate::error::{Error, Result};
+use crate::image::{Backing, FileIdentity, ProcessImage, Region, path_of};
+
+const PAGE: u64 = PAGE_BYTES as u64;
+
+/// Pages of the shared files that must be written, found and verified before anything is written.
+#[derive(Debug)]
+pub struct SharedPages {
+    /// Region, page in it, key.
+    pages: Vec<(usize, u64, PageKey)>,
+}
+
+impl SharedPages {
+    /// Finds the pages in which the mapped files differ from the checkpoint, and verifies them in the store.
+    pub fn find(image: &ProcessImage, plan: &MappingPlan, store: &Store) -> Result<SharedPages> {
+        let mut found = Vec::new();
+        for (index, region, identity, file) in writable_mappings(image, plan) {
+            let list = store.page_list(&region.pages)?;
+            let mut content = [0; PAGE_BYTES];
+            for page in 0..pages_within(region, identity) {
+                read_padded(file, identity.offset + page * PAGE, &mut content)
+                    .map_err(|source| Error::io("read", path_of(&identity.path), source))?;
+                let key = list.get(page);
+                if store.digest().key_of(&content) != key {
+                    read_page(store, key, &mut content)?;
+                    found.push((index, page, key));
+                }
+            }
+        }
+        Ok(SharedPages { pages: found })
+    }
+
+    /// Writes them.
+    pub fn write(&self, image: &ProcessImage, plan: &MappingPlan, store: &Store) -> Result<()> {
+        for (index, region, identity, file) in writable_mappings(image, plan) {
+            let failed = |source| Error::io("write the mapped pages of", path_of(&identity.path), source);
+            if file.metadata().map_err(failed)?.len() < identity.size {
+                file.set_len(identity.size).map_err(failed)?;
+            }
+            for &(_, page, key) in self.pages.iter().filter(|(of, ..)| *of == index) {
+                let mut content = [0; PAGE_BYTES];
+                read_page(store, key, &mut content)?;
+                let start = identity.offset + page * PAGE;
+                let bytes = identity.size.saturating_sub(start).min(PAGE) as usize;
+                debug_assert!(page < region.bytes / PAGE);
+                file.write_all_at(&content[..bytes], start).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads one page.
+pub fn read_page(store: &Store, key: PageKey, into: &mut [u8; PAGE_BYTES]) -> Result<()> {
+    if key.is_zero() {
+        into.fill(0);
+        return Ok(());
+    }
+    Ok(store.read_pages(&[key], into)?)
+}
+
+/// Pages of the region that lie within the file as it was.
+fn pages_within(region: &Region, identity: &FileIdentity) -> u64 {
+    (region.bytes / PAGE).min(identity.size.saturating_sub(identity.offset).div_ceil(PAGE))
+}
+
+fn writable_mappings<'a>(
+    image: &'a ProcessImage,
+    plan: &'a MappingPlan,
+) -> impl Iterator<Item = (usize, &'a Region, &'a FileIdentity, &'a File)> {
+    let sources = image.regions.iter().zip(&plan.sources).enumerate();
+    sources.filter_map(|(index, (region, source))| match (&region.backing, source) {
+        (Backing::SharedFile { file: identity, .. }, &Source::SharedFile { file, may_write: true, .. }) => {
+            Some((index, region, identity, plan.files.get(file)?))
+        }
+        _ => None,
+    })
+}
