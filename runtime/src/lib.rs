@@ -23,6 +23,7 @@ pub mod proc;
 pub mod ptrace;
 pub mod restore;
 pub mod saved_name;
+pub mod sparse;
 pub mod stored_content;
 pub mod stored_memory;
 pub mod units;

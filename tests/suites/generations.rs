@@ -184,20 +184,3 @@ fn a_store_named_by_a_relative_path_is_found() {
     let life = Restart::of(Path::new("../life/store")).begin(&scene, &directory, pid);
     ends_like(life, &reference);
 }
-
-#[test]
-fn a_file_that_shrank_since_the_checkpoint_is_refused_by_name() {
-    let scene = Scene::new();
-    let program = Program::victim("files");
-    let mut life = Life::preloaded(&scene, "life", &program);
-    life.output.wait_for_lines(10);
-    let id = checkpoint(&scene, life.pid);
-    life.kill();
-    std::fs::write(life.directory.join("append"), "short").unwrap();
-    let store = life.directory.join("store");
-    let id = id.to_string();
-    let arguments = ["restart".as_ref(), store.as_os_str(), "--id".as_ref(), id.as_ref()];
-    let answer = Ckpt::new(&scene, arguments).call().failed_with(125);
-    assert!(answer.stderr.contains("append") && answer.stderr.contains("5 bytes"), "{answer:?}");
-    assert_eq!(std::fs::read_to_string(life.directory.join("append")).unwrap(), "short", "the file is left alone");
-}

@@ -67,12 +67,10 @@ refused! {
     a_signalfd_is_refused: "signalfd", "this kind of object is not captured yet";
     a_pidfd_is_refused: "pidfd", "this kind of object is not captured yet";
     a_userfaultfd_is_refused: "userfaultfd", "this kind of object is not captured yet";
-    a_memfd_descriptor_is_refused: "memfd", "memory files (memfd_create) are not captured yet";
     a_posix_timer_is_refused: "posix_timer", "its remaining time is not captured yet";
     a_flood_of_queued_signals_is_refused: "flood", "more than 8192 queued signals";
     system_v_shared_memory_is_refused: "shm", "System V shared memory is not captured yet";
     a_locked_file_is_refused: "flock", "it holds a file lock";
-    a_deleted_file_is_refused: "deleted", "the file has been deleted";
     an_io_uring_is_refused: "io_uring", "this kind of object is not captured yet";
     a_fifo_is_refused: "fifo", "named pipes are not captured yet";
     the_master_side_of_a_terminal_is_refused: "terminal", "the device keeps state of its own";

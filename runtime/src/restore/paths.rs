@@ -26,12 +26,13 @@ pub fn reopened_path(file: &OpenFile) -> Option<&[u8]> {
 /// a description that could write makes it again.
 pub fn reopening_flags(file: &OpenFile) -> i32 {
     let kept = file.flags & !OPENING_FLAGS | libc::O_NOCTTY;
+    // O_TMPFILE contains O_DIRECTORY, and stays in the flags of a file that got its name later.
+    let of_file = kept & !libc::O_TMPFILE;
     match &file.kind {
-        FileKind::Regular { size: 0, .. } if file.is_writable() => {
-            kept & !(libc::O_TMPFILE & !libc::O_DIRECTORY) | libc::O_CREAT
-        }
+        FileKind::Regular { size: 0, .. } if file.is_writable() => of_file | libc::O_CREAT,
+        FileKind::Regular { .. } | FileKind::Unlinked { .. } => of_file,
         FileKind::Directory { .. } => kept | libc::O_DIRECTORY,
-        _ => kept & !(libc::O_TMPFILE & !libc::O_DIRECTORY),
+        _ => kept,
     }
 }
 
@@ -52,6 +53,7 @@ mod tests {
         assert_eq!(reopening_flags(&regular(flags, 5)), expected);
         assert_eq!(reopening_flags(&regular(flags, 0)), expected | libc::O_CREAT);
         assert_eq!(reopening_flags(&regular(libc::O_RDONLY | libc::O_TRUNC, 0)), libc::O_NOCTTY);
+        assert_eq!(reopening_flags(&regular(libc::O_RDWR | libc::O_TMPFILE, 5)), libc::O_RDWR | libc::O_NOCTTY);
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::path::Path;
 use ckpt_store::PageList;
 
 use super::stamp::Stamp;
-use super::{Held, Known, sparse};
+use super::{Held, Known};
+use crate::sparse;
 
 /// Bytes of files that are copied into memory, together.
 const IN_MEMORY_BYTES_MAX: u64 = 32 << 20;

@@ -7,7 +7,6 @@
 
 mod choice;
 mod hold;
-mod sparse;
 mod stamp;
 mod store;
 mod trees;

@@ -10,9 +10,10 @@ use ckpt_store::{Attempt, PAGE_BYTES, PageList};
 use serde_bytes::ByteBuf;
 
 use super::hold::Content;
-use super::{Held, HeldFiles, Known, KnownFile, sparse};
+use super::{Held, HeldFiles, Known, KnownFile};
 use crate::error::{Error, Result};
 use crate::image::{CapturedKind, FileContent, ProcessImage, path_of};
+use crate::sparse;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 

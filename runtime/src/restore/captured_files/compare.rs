@@ -1,6 +1,6 @@
 //! Finding out what differs, without changing anything.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use ckpt_store::{PAGE_BYTES, PageKey, Store};
 use walkdir::WalkDir;
 
-use super::{CapturedFiles, Difference};
+use super::{CapturedFiles, Difference, NumberedPage};
 use crate::error::{Error, Result};
 use crate::image::{CapturedFile, CapturedKind, FileContent, ProcessImage, path_of};
 use crate::restore::file_comparison::read_padded;
 use crate::saved_name::is_saved_name;
+use crate::sparse;
 
 /// Pages compared, or verified, at a time.
 const BATCH_PAGES: u64 = 2048;
@@ -30,7 +31,8 @@ impl CapturedFiles {
         for (index, file) in image.captured_files.iter().enumerate() {
             found.differences.extend(difference(file, store)?.map(|difference| (index, difference)));
         }
-        let known: HashSet<&[u8]> = image.captured_files.iter().map(|file| file.path.as_slice()).collect();
+        let is_directory = |file: &CapturedFile| matches!(file.kind, CapturedKind::Directory);
+        let known = image.captured_files.iter().map(|file| (file.path.as_slice(), is_directory(file))).collect();
         for tree in &image.captured_trees {
             found.additions.extend(additions(path_of(tree), &known, store)?);
         }
@@ -68,20 +70,7 @@ fn content_difference(path: &Path, content: &FileContent, store: &Store) -> Resu
     let failed = |source| Error::io("compare with the checkpoint", path, source);
     let file = open(path, false).map_err(failed)?;
     let bytes_now = file.metadata().map_err(failed)?.len();
-    let list = store.page_list(&content.pages)?;
-    let mut pages = Vec::new();
-    let mut buffer = vec![0; (BATCH_PAGES.min(content.bytes.div_ceil(PAGE)) * PAGE) as usize];
-    let mut at = 0;
-    while at < content.bytes {
-        let wanted = (content.bytes - at).min(buffer.len() as u64) as usize;
-        let (now, padding) = buffer[..wanted.next_multiple_of(PAGE_BYTES)].split_at_mut(wanted);
-        read_padded(&file, at, now).map_err(failed)?;
-        padding.fill(0);
-        let keys = store.digest().keys_of(&buffer[..wanted.next_multiple_of(PAGE_BYTES)]);
-        let different = (at / PAGE..).zip(keys).filter(|(page, key)| list.get(*page) != *key);
-        pages.extend(different.map(|(page, _)| (page, list.get(page))));
-        at += wanted as u64;
-    }
+    let pages = different_pages(&file, content, store, &failed)?;
     if pages.is_empty() && bytes_now == content.bytes {
         return Ok(None);
     }
@@ -89,6 +78,42 @@ fn content_difference(path: &Path, content: &FileContent, store: &Store) -> Resu
     verify(&pages, store)?;
     let has_only_grown = pages.is_empty() && bytes_now > content.bytes;
     Ok(Some(Difference::Content { pages, has_only_grown }))
+}
+
+/// The pages in which a file differs from a content, ascending, each with what it should hold.
+fn different_pages(
+    file: &File,
+    content: &FileContent,
+    store: &Store,
+    failed: &dyn Fn(io::Error) -> Error,
+) -> Result<Vec<NumberedPage>> {
+    let list = store.page_list(&content.pages)?;
+    let mut pages = Vec::new();
+    let mut buffer = vec![0; (BATCH_PAGES.min(content.bytes.div_ceil(PAGE)) * PAGE) as usize];
+    // Pages below this one have been dealt with.
+    let mut done = 0;
+    let missing = |from: u64, to: u64| {
+        list.slice(from, to.saturating_sub(from)).iter().map(|(page, key)| (from + page, key)).collect::<Vec<_>>()
+    };
+    for range in sparse::data(file, content.bytes).map_err(failed)? {
+        let first = (range.start / PAGE).max(done);
+        pages.extend(missing(done, first));
+        let mut at = first * PAGE;
+        while at < range.end {
+            let wanted =
+                (content.bytes - at).min(buffer.len() as u64).min(range.end.next_multiple_of(PAGE) - at) as usize;
+            let (now, padding) = buffer[..wanted.next_multiple_of(PAGE_BYTES)].split_at_mut(wanted);
+            read_padded(file, at, now).map_err(failed)?;
+            padding.fill(0);
+            let keys = store.digest().keys_of(&buffer[..wanted.next_multiple_of(PAGE_BYTES)]);
+            let different = (at / PAGE..).zip(keys).filter(|(page, key)| list.get(*page) != *key);
+            pages.extend(different.map(|(page, _)| (page, list.get(page))));
+            at += wanted as u64;
+        }
+        done = at.div_ceil(PAGE).max(done);
+    }
+    pages.extend(missing(done, content.bytes.div_ceil(PAGE)));
+    Ok(pages)
 }
 
 /// Opens a regular file, whatever the path may have come to lead to meanwhile.
@@ -102,21 +127,20 @@ pub fn open(path: &Path, write: bool) -> io::Result<File> {
 }
 
 /// The pages of a content that are not zero.
-pub fn pages_of(content: &FileContent, store: &Store) -> Result<Vec<(u64, PageKey)>> {
+pub fn pages_of(content: &FileContent, store: &Store) -> Result<Vec<NumberedPage>> {
     let list = store.page_list(&content.pages)?;
     Ok(list.iter().filter(|(page, key)| *page < content.bytes.div_ceil(PAGE) && !key.is_zero()).collect())
 }
 
-fn verify(pages: &[(u64, PageKey)], store: &Store) -> Result<()> {
+fn verify(pages: &[NumberedPage], store: &Store) -> Result<()> {
     read_batches(pages, store, &mut |_, _| Ok(()))
 }
 
+/// Gets some pages and their content.
+type TakePages<'a> = dyn FnMut(&[NumberedPage], &[u8]) -> Result<()> + 'a;
+
 /// Reads pages from the store, which verifies them; `take` gets each batch with its content.
-pub fn read_batches(
-    pages: &[(u64, PageKey)],
-    store: &Store,
-    take: &mut dyn FnMut(&[(u64, PageKey)], &[u8]) -> Result<()>,
-) -> Result<()> {
+pub fn read_batches(pages: &[NumberedPage], store: &Store, take: &mut TakePages<'_>) -> Result<()> {
     let mut buffer = Vec::new();
     for batch in pages.chunks(BATCH_PAGES as usize) {
         buffer.resize(batch.len() * PAGE_BYTES, 0);
@@ -127,8 +151,9 @@ pub fn read_batches(
     Ok(())
 }
 
-/// What is in `tree` and not known; nothing within a directory that is not known itself.
-fn additions(tree: &Path, known: &HashSet<&[u8]>, store: &Store) -> Result<Vec<PathBuf>> {
+/// What is in `tree` and not known; nothing within a directory that was none, or was not there. `known` says by its path what
+/// was a directory.
+fn additions(tree: &Path, known: &HashMap<&[u8], bool>, store: &Store) -> Result<Vec<PathBuf>> {
     let store_dir = fs::canonicalize(store.dir()).unwrap_or_else(|_| store.dir().to_owned());
     let mut additions = Vec::new();
     let mut walk = WalkDir::new(tree).sort_by_file_name().into_iter();
@@ -140,11 +165,11 @@ fn additions(tree: &Path, known: &HashSet<&[u8]>, store: &Store) -> Result<Vec<P
         };
         let (path, is_dir) = (entry.path(), entry.file_type().is_dir());
         let stays = path == store_dir || entry.depth() > 0 && is_saved_name(entry.file_name());
-        let is_known = known.contains(path.as_os_str().as_bytes());
-        if !is_known && !stays && has_content(&entry) {
+        let known = known.get(path.as_os_str().as_bytes());
+        if known.is_none() && !stays && has_content(&entry) {
             additions.push(path.to_owned());
         }
-        if is_dir && (stays || !is_known) {
+        if is_dir && (stays || known != Some(&true)) {
             walk.skip_current_dir();
         }
     }

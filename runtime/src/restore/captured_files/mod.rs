@@ -16,6 +16,9 @@ use ckpt_store::PageKey;
 pub use missing::Prepared;
 pub use put_back::write_content;
 
+/// The number of a page in its file, and what it holds.
+type NumberedPage = (u64, PageKey);
+
 /// How the files of today differ from the captured ones.
 #[derive(Debug, Default)]
 pub struct CapturedFiles {
@@ -35,7 +38,7 @@ enum Difference {
     /// A regular file has another content.
     Content {
         /// Pages to be written, and what they are to hold.
-        pages: Vec<(u64, PageKey)>,
+        pages: Vec<NumberedPage>,
         /// Whether all that the file had is there, and more behind it.
         has_only_grown: bool,
     },

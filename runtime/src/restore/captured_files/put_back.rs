@@ -6,11 +6,11 @@ use std::os::unix::fs::{FileExt, PermissionsExt, fchown, lchown, symlink};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use ckpt_store::{PAGE_BYTES, PageKey, Store};
+use ckpt_store::{PAGE_BYTES, Store};
 use nix::unistd::geteuid;
 
 use super::compare::{open, pages_of, read_batches};
-use super::{CapturedFiles, Difference};
+use super::{CapturedFiles, Difference, NumberedPage};
 use crate::error::{Error, Result};
 use crate::image::{CapturedFile, CapturedKind, FileContent, ProcessImage, path_of};
 use crate::restore::saved_copy::{move_aside, save};
@@ -92,7 +92,7 @@ fn save_content(path: &Path, content: &FileContent, has_only_grown: bool, id: u6
     Ok(!has_only_grown)
 }
 
-fn fill(path: &Path, content: &FileContent, pages: &[(u64, PageKey)], store: &Store) -> Result<()> {
+fn fill(path: &Path, content: &FileContent, pages: &[NumberedPage], store: &Store) -> Result<()> {
     let failed = |source| Error::io("put back", path, source);
     let file = open(path, true).map_err(failed)?;
     write(&file, content, pages, store, &|source| failed(source))
@@ -102,7 +102,7 @@ fn fill(path: &Path, content: &FileContent, pages: &[(u64, PageKey)], store: &St
 pub fn write(
     file: &File,
     content: &FileContent,
-    pages: &[(u64, PageKey)],
+    pages: &[NumberedPage],
     store: &Store,
     failed: &dyn Fn(io::Error) -> Error,
 ) -> Result<()> {

@@ -1,0 +1,303 @@
+//! Files as of the checkpoint: what the program may write to, what only it can reach, and whole directories.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::time::Duration;
+
+use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives};
+use ckpt_tests::{Ckpt, Life, Program, Restart, Scene, checkpoint, code_of, processes};
+use nix::sys::signal::Signal;
+
+fn contents() -> Program {
+    Program::victim("contents").writes("plain").writes("write_only").writes("mapped")
+}
+
+#[test]
+fn content_survives_in_files_with_and_without_names_whatever_is_done_to_it_afterwards() {
+    let scene = Scene::of_at_most(Duration::from_secs(180));
+    let reference = reference(&scene, &contents());
+    for (line, trigger) in [(3, Trigger::Signal), (20, Trigger::Command), (45, Trigger::Signal)] {
+        survives(&scene, &contents(), How { trigger, ..How::usual() }, line, &reference);
+    }
+}
+
+#[test]
+fn content_survives_five_generations_and_several_restarts_of_each() {
+    let scene = Scene::of_at_most(Duration::from_secs(180));
+    let program = contents().argument("400");
+    let whole = reference(&scene, &program);
+    let mut life = Life::preloaded(&scene, "life", &program);
+    let (directory, store, pid) = (life.directory.clone(), life.store(), life.pid);
+    for _ in 0..4 {
+        for _ in 0..2 {
+            life.output.wait_for_more_lines(10);
+            checkpoint(&scene, life.pid);
+            life.output.wait_for_more_lines(5);
+        }
+        for _ in 0..2 {
+            // A life that is dropped later would end the next one, which has its pid.
+            life.kill();
+            drop(life);
+            life = Restart::of(&store).begin(&scene, &directory, pid);
+            life.output.wait_for_more_lines(5);
+        }
+    }
+    assert_eq!(code_of(life.wait()), 7, "{}{}", life.output.text(), life.errors());
+    assert_same(&life.output.bytes(), &whole.stdout, "the output of five generations");
+}
+
+/// A program that runs until it is killed, in a directory with a tree, and is checkpointed with that.
+fn with_tree<'a>(scene: &'a Scene, fill: impl FnOnce(&Path), option: &[&str]) -> (Life<'a>, std::path::PathBuf) {
+    let program = Program::victim("threads8").argument("100000");
+    let life = Life::preloaded(scene, "life", &program);
+    life.output.wait_for_lines(3);
+    let tree = life.directory.join("tree");
+    fs::create_dir(&tree).expect("a directory");
+    fill(&tree);
+    let pid = life.pid.to_string();
+    let arguments = ["checkpoint", &pid, "--with-dir", &tree.to_string_lossy()].map(str::to_owned);
+    let more = option.iter().map(|&word| word.to_owned());
+    Ckpt::new(scene, arguments.into_iter().chain(more)).call().succeeded();
+    (life, tree)
+}
+
+fn written(path: &Path, content: &[u8]) {
+    fs::write(path, content).expect("a file");
+}
+
+/// Names in a directory, sorted.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").file_name());
+    let mut names: Vec<String> = entries.map(|name| name.into_string().expect("UTF-8")).collect();
+    names.sort();
+    names
+}
+
+fn restart_and_kill(scene: &Scene, life: &Life<'_>) -> String {
+    let mut second = Restart::of(life.store()).begin(scene, &life.directory, life.pid);
+    second.kill();
+    second.errors()
+}
+
+#[test]
+fn a_directory_is_as_it_was_with_all_that_is_in_it_and_nothing_is_lost() {
+    let scene = Scene::of_at_most(Duration::from_secs(120));
+    let old: Vec<u8> = (0..20_000_u32).flat_map(u32::to_le_bytes).collect();
+    let fill = |tree: &Path| {
+        written(&tree.join("same"), b"same");
+        written(&tree.join("changed"), &old);
+        written(&tree.join("cut"), b"before");
+        written(&tree.join("grown"), b"before");
+        written(&tree.join("removed"), b"removed");
+        written(&tree.join("becomes a directory"), b"file");
+        fs::create_dir_all(tree.join("below/deeper")).expect("directories");
+        written(&tree.join("below/deeper/file"), b"deep");
+        fs::create_dir(tree.join("empty")).expect("a directory");
+        symlink("same", tree.join("link")).expect("a link");
+        fs::set_permissions(tree.join("removed"), fs::Permissions::from_mode(0o751)).expect("its mode");
+    };
+    let (mut life, tree) = with_tree(&scene, fill, &[]);
+    let time = |name: &str| fs::metadata(tree.join(name)).expect("a file").modified().expect("a time");
+    let (time_of_changed, time_of_removed) = (time("changed"), time("removed"));
+    life.kill();
+    let at_checkpoint = names(&tree);
+
+    let mut new = old.clone();
+    new[40_000] ^= 1;
+    written(&tree.join("changed"), &new);
+    written(&tree.join("cut"), b"");
+    written(&tree.join("grown"), b"before|after");
+    fs::remove_file(tree.join("removed")).expect("removed");
+    fs::remove_file(tree.join("becomes a directory")).expect("removed");
+    fs::create_dir(tree.join("becomes a directory")).expect("a directory");
+    written(&tree.join("becomes a directory/inside"), b"inside");
+    fs::remove_dir_all(tree.join("below")).expect("removed");
+    fs::remove_dir(tree.join("empty")).expect("removed");
+    fs::remove_file(tree.join("link")).expect("removed");
+    symlink("changed", tree.join("link")).expect("a link");
+    written(&tree.join("added"), b"added");
+
+    let said = restart_and_kill(&scene, &life);
+    assert!(said.contains("are again as they were at checkpoint 1"), "{said}");
+    let saved = ["added.ckpt-1", "becomes a directory.ckpt-1", "changed.ckpt-1", "cut.ckpt-1", "grown.ckpt-1.tail"];
+    let mut expected: Vec<String> = at_checkpoint.iter().cloned().chain(saved.map(str::to_owned)).collect();
+    expected.push("link.ckpt-1".to_owned());
+    expected.sort();
+    assert_eq!(names(&tree), expected);
+    let content = |name: &str| fs::read(tree.join(name)).expect("a file");
+    assert!(content("changed") == old && content("changed.ckpt-1") == new);
+    assert_eq!([content("cut"), content("cut.ckpt-1")], [b"before".to_vec(), Vec::new()]);
+    assert_eq!([content("grown"), content("grown.ckpt-1.tail")], [b"before".to_vec(), b"|after".to_vec()]);
+    assert_eq!([content("removed"), content("becomes a directory")], [b"removed".to_vec(), b"file".to_vec()]);
+    assert_eq!(
+        [content("added.ckpt-1"), content("becomes a directory.ckpt-1/inside")],
+        [b"added".to_vec(), b"inside".to_vec()]
+    );
+    assert_eq!(content("below/deeper/file"), b"deep");
+    assert_eq!(fs::read_link(tree.join("link")).expect("a link"), Path::new("same"));
+    assert_eq!(fs::metadata(tree.join("removed")).expect("a file").permissions().mode() & 0o777, 0o751);
+    assert_eq!((time("changed"), time("removed")), (time_of_changed, time_of_removed));
+
+    // Again: nothing differs, so nothing is saved, nor are the saved ones anybody's to move.
+    restart_and_kill(&scene, &life);
+    assert_eq!(names(&tree), expected);
+    // Another change gets another name.
+    written(&tree.join("cut"), b"xxxxxx");
+    restart_and_kill(&scene, &life);
+    assert_eq!([content("cut.ckpt-1.1"), content("cut")], [b"xxxxxx".to_vec(), b"before".to_vec()]);
+}
+
+#[test]
+fn the_store_and_what_restarts_have_saved_are_part_of_no_directory() {
+    let scene = Scene::new();
+    let program = Program::victim("threads8").argument("100000").variable("CKPT_WITH_DIR", ".");
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_lines(3);
+    written(&life.directory.join("mine"), b"mine");
+    written(&life.directory.join("mine.ckpt-4"), b"saved");
+    let first = checkpoint(&scene, life.pid);
+    let second = checkpoint(&scene, life.pid);
+    life.kill();
+    fs::remove_file(life.directory.join("mine")).expect("removed");
+    written(&life.directory.join("mine.ckpt-4"), b"saved again");
+    restart_and_kill(&scene, &life);
+    assert_eq!(fs::read(life.directory.join("mine")).expect("a file"), b"mine");
+    assert_eq!(fs::read(life.directory.join("mine.ckpt-4")).expect("a file"), b"saved again");
+    let ids: Vec<u64> = life.store().sealed(&scene).iter().map(|row| row.id).collect();
+    assert!(ids.contains(&first) && ids.contains(&second), "{ids:?}");
+}
+
+#[test]
+fn of_a_file_that_has_hardly_changed_hardly_anything_is_stored() {
+    let scene = Scene::of_at_most(Duration::from_secs(120));
+    let bytes: u64 = 48 << 20;
+    let fill = |tree: &Path| {
+        let words: Vec<u8> =
+            (0..bytes / 8).flat_map(|word| (word.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes()).collect();
+        written(&tree.join("large"), &words);
+        File::create(tree.join("hole")).and_then(|hole| hole.set_len(1 << 40)).expect("a file with a hole");
+    };
+    let (mut life, tree) = with_tree(&scene, fill, &[]);
+    let again = || {
+        let arguments = ["checkpoint", &life.pid.to_string(), "--with-dir", &tree.to_string_lossy()].map(str::to_owned);
+        let id = Ckpt::new(&scene, arguments).call().succeeded().number();
+        let rows = life.store().rows(&scene);
+        rows.iter().find(|row| row.id == id).expect("a row").new_bytes
+    };
+    let unchanged = again();
+    assert!(unchanged < 2 << 20, "{unchanged}");
+    let large = File::options().write(true).open(tree.join("large")).expect("a file");
+    large.write_all_at(b"changed", 30 << 20).expect("written");
+    let changed = again();
+    assert!(changed < 2 << 20, "{changed}");
+    life.kill();
+    large.write_all_at(b"again...", 30 << 20).expect("written");
+    restart_and_kill(&scene, &life);
+    let mut found = [0; 7];
+    File::open(tree.join("large")).and_then(|file| file.read_exact_at(&mut found, 30 << 20)).expect("read");
+    assert_eq!(&found, b"changed");
+}
+
+#[test]
+fn a_file_that_is_not_captured_and_has_shrunk_is_refused_by_name() {
+    let scene = Scene::new();
+    let program = Program::victim("files").variable("CKPT_FILES", "none");
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_lines(10);
+    checkpoint(&scene, life.pid);
+    life.kill();
+    let path = life.directory.join("append");
+    written(&path, b"short");
+    let arguments = ["restart".as_ref(), life.store().path().as_os_str()].map(|word| word.to_owned());
+    let answer = Ckpt::new(&scene, arguments).call().failed_with(125);
+    assert!(answer.stderr.contains("append") && answer.stderr.contains("5 bytes"), "{answer:?}");
+    assert_eq!(fs::read(&path).expect("a file"), b"short", "the file is left alone");
+}
+
+#[test]
+fn what_is_larger_than_allowed_is_not_captured_and_an_unlinked_one_refused() {
+    let scene = Scene::new();
+    let program = contents().argument("100000").variable("CKPT_FILES", "4K");
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_lines(3);
+    let answer = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).call().failed_with(4);
+    assert!(answer.stderr.contains("CKPT_FILES allows 4096"), "{answer:?}");
+    let lines = life.output.lines();
+    life.output.wait_for_more_lines(3);
+    assert!(life.output.lines() >= lines + 3, "it runs on");
+    life.kill();
+}
+
+#[test]
+fn a_refused_restart_changes_no_file_and_leaves_none_behind() {
+    let scene = Scene::new();
+    let fill = |tree: &Path| {
+        fs::create_dir(tree.join("below")).expect("a directory");
+        written(&tree.join("below/file"), b"file");
+        written(&tree.join("changed"), b"before");
+    };
+    let (mut life, tree) = with_tree(&scene, fill, &[]);
+    fs::remove_dir_all(tree.join("below")).expect("removed");
+    written(&tree.join("changed"), b"after!");
+    // The first life has the pid.
+    let arguments = ["restart".as_ref(), life.store().path().as_os_str()].map(|word| word.to_owned());
+    Ckpt::new(&scene, arguments.clone()).call().failed_with(125);
+    assert_eq!(
+        (names(&tree), fs::read(tree.join("changed")).expect("a file")),
+        (vec!["changed".into()], b"after!".to_vec())
+    );
+    life.kill();
+    restart_and_kill(&scene, &life);
+    assert_eq!(names(&tree), ["below", "changed", "changed.ckpt-1"]);
+}
+
+#[test]
+fn a_restart_that_is_killed_at_any_moment_can_be_made_again() {
+    let scene = Scene::of_at_most(Duration::from_secs(240));
+    let old: Vec<u8> = (0..4 << 20_u32).map(|n: u32| (n * 7 + (n >> 9)) as u8).collect();
+    let (mut life, tree) = with_tree(&scene, |tree| written(&tree.join("file"), &old), &[]);
+    life.kill();
+    let new: Vec<u8> = old.iter().map(|byte| byte ^ 0x55).collect();
+    for round in 0..12_u64 {
+        written(&tree.join("file"), &new);
+        let mut restart = Restart::of(life.store()).spawn(&scene, &life.directory);
+        std::thread::sleep(Duration::from_millis(round * 12));
+        restart.kill();
+        processes::wait_until("the pid is free", Duration::from_secs(20), || {
+            // Where it was released already, the program lives.
+            if processes::executable(life.pid).is_some() {
+                processes::send(life.pid, Signal::SIGKILL);
+            }
+            !Path::new(&format!("/proc/{}", life.pid)).exists()
+        });
+        restart_and_kill(&scene, &life);
+        assert!(fs::read(tree.join("file")).expect("a file") == old, "round {round}");
+        let saved = names(&tree).into_iter().filter(|name| name.starts_with("file.ckpt-1"));
+        let has_new = saved.map(|name| fs::read(tree.join(name)).expect("a file")).any(|content| content == new);
+        assert!(has_new, "what was there is saved whole, round {round}");
+    }
+}
+
+#[test]
+fn a_program_goes_on_in_another_directory() {
+    let scene = Scene::of_at_most(Duration::from_secs(120));
+    let program = contents();
+    let whole = reference(&scene, &program);
+    let taken = scene.path().join("taken");
+    let mut life = Life::preloaded(&scene, "life", &program.clone().waiting(40, &taken));
+    life.output.wait_for_lines(20);
+    checkpoint(&scene, life.pid);
+    life.kill();
+    written(&taken, b"");
+    let moved = scene.path().join("moved");
+    fs::rename(&life.directory, &moved).expect("renamed");
+    let map = format!("{}={}", life.directory.display(), moved.display());
+    let restart = Restart::of(moved.join("store")).option("--map").option(&map);
+    let mut second = restart.begin(&scene, &moved, life.pid);
+    assert_eq!(code_of(second.wait()), whole.code, "{}", second.errors());
+    for (name, expected) in program.files.iter().zip(&whole.files) {
+        assert_same(&fs::read(moved.join(name)).expect("a file"), expected, name);
+    }
+    assert!(!life.directory.exists(), "nothing is made where it was");
+}
