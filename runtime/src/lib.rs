@@ -25,5 +25,6 @@ pub mod restore;
 pub mod saved_name;
 pub mod sparse;
 pub mod stored_content;
+pub mod stored_file;
 pub mod stored_memory;
 pub mod units;

@@ -74,7 +74,8 @@ mod tests {
         at(0, b"begin\0");
         at(32 << 20, &[0; 100]);
         at(bytes - 4, b"\0end");
-        assert_eq!(data(&file, 3).unwrap(), [0..3], "no more than is asked for");
+        let ranges = data(&file, 3).unwrap();
+        assert_eq!((ranges.len(), ranges[0].clone()), (1, 0..3), "no more than is asked for");
         file.set_len(0).unwrap();
         assert!(data(&file, bytes).unwrap().is_empty(), "a file that has become shorter meanwhile");
     }

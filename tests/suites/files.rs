@@ -192,6 +192,15 @@ fn of_a_file_that_has_hardly_changed_hardly_anything_is_stored() {
     let changed = again();
     assert!(changed < 2 << 20, "{changed}");
     life.kill();
+    let shown = life.store().show(&scene, 3);
+    let files = shown["files"].as_array().expect("a list");
+    let hole = files.iter().find(|file| file["bytes"] == 1_u64 << 40).expect("the file with a hole");
+    assert!(hole["path"].as_str().is_some_and(|path| path.ends_with("tree/hole")), "{hole}");
+    let of_large = files.iter().find(|file| file["bytes"] == bytes).expect("the large file")["id"].clone();
+    let (dir, id) = (life.store().path().to_string_lossy().into_owned(), of_large.as_str().expect("an id").to_owned());
+    Ckpt::new(&scene, ["extract", &dir, "3", "--region", &id, "-o", "extracted"]).call().succeeded();
+    let extracted = fs::read(scene.path().join("extracted")).expect("a file");
+    assert!(extracted == fs::read(tree.join("large")).expect("a file"), "the content at the checkpoint");
     large.write_all_at(b"again...", 30 << 20).expect("written");
     restart_and_kill(&scene, &life);
     let mut found = [0; 7];

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ckpt_tests::exact::{Reference, assert_same, reference};
-use ckpt_tests::{Ckpt, Life, Program, Restart, Scene, checkpoint, code_of, processes};
+use ckpt_tests::{Life, Program, Restart, Scene, checkpoint, code_of, processes};
 
 fn program() -> Program {
     Program::victim("threads8").argument("120")

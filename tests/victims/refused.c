@@ -101,12 +101,6 @@ static void make_lock(void)
 	CHECK(number >= 0 && flock(number, LOCK_EX) == 0);
 }
 
-static void make_deleted_file(void)
-{
-	number = open("deleted", O_RDWR | O_CREAT, 0600);
-	CHECK(number >= 0 && write(number, "x", 1) == 1 && unlink("deleted") == 0);
-}
-
 static void make_io_uring(void)
 {
 	struct io_uring_params parameters = { 0 };
@@ -292,9 +286,7 @@ static void set_up(void)
 		number = (int)syscall(SYS_userfaultfd, UFFD_USER_MODE_ONLY);
 		if (number < 0)
 			skip("no userfaultfd");
-	} else if (is("memfd"))
-		number = memfd_create("held", 0);
-	else if (is("posix_timer"))
+	} else if (is("posix_timer"))
 		make_posix_timer();
 	else if (is("flood"))
 		queue_many_signals();
@@ -302,8 +294,6 @@ static void set_up(void)
 		make_shm();
 	else if (is("flock"))
 		make_lock();
-	else if (is("deleted"))
-		make_deleted_file();
 	else if (is("io_uring"))
 		make_io_uring();
 	else if (is("fifo")) {

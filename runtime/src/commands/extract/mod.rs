@@ -1,4 +1,4 @@
-//! `ckpt extract`: the bytes of a mapping or an allocation, out of a checkpoint.
+//! `ckpt extract`: the bytes of a mapping, an allocation or a captured file, out of a checkpoint.
 
 mod named;
 mod npy;
@@ -16,17 +16,18 @@ use crate::error::{Error, Result, exit_code};
 use crate::image::Image;
 use crate::location;
 use crate::stored_content::StoredContent;
-use named::Extent;
+use named::{Extent, Source};
 
-/// Write the content of a region of a checkpoint, a mapping or an allocation, to a file
+/// Write the content of a region of a checkpoint (a mapping, an allocation, a captured file) to a file
 #[derive(Args)]
 #[command(after_help = "\
-R is an id or an address as `ckpt show --json` prints it: 17 is an allocation, m4 a mapping, 0x7f1c2e000010 the
-allocation that begins there, or else the mapping.
+R is an id or an address as `ckpt show --json` prints it: 17 is an allocation, m4 a mapping, f2 a file whose
+content was captured, 0x7f1c2e000010 the allocation that begins there, or else the mapping.
 
 Examples:
   ckpt extract ckpt-store 3 --region 17 -o grid.bin
   ckpt extract ckpt-store 3 --region 0x7f1c2e000010 -o grid.npy --dtype f8    for numpy.load
+  ckpt extract ckpt-store 3 --region f2 -o log.txt
   ckpt extract ckpt-store 3 --region m4 -o - | xxd | less")]
 pub struct Arguments {
     /// The store: a directory, or s3://BUCKET/PREFIX
@@ -50,24 +51,25 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     let id = which_checkpoint::select(&arguments.dir, &store.attempts()?, Some(arguments.id), None)?;
     let image = Image::of(&store.manifest(id)?)?;
     let content = StoredContent::of(&image, &store)?;
-    let extent = named::find(&image, &content, &arguments.region)?;
+    let extent = named::find(&image, &content, &store, &arguments.region)?;
     let is_array = arguments.output.extension().is_some_and(|extension| extension == "npy");
     let head = if is_array { npy::head(&arguments.dtype, extent.bytes())? } else { Vec::new() };
+    let source = Source { content: &content, store: &store };
     if arguments.output == Path::new("-") {
-        write(&mut std::io::stdout().lock(), &head, &extent, &content, &arguments.output)?;
+        write(&mut std::io::stdout().lock(), &head, &extent, &source, &arguments.output)?;
     } else {
-        write_file(&arguments.output, &head, &extent, &content)?;
+        write_file(&arguments.output, &head, &extent, &source)?;
     }
     Ok(exit_code::DONE)
 }
 
 /// Writes a file that is there whole or not at all.
-fn write_file(path: &Path, head: &[u8], extent: &Extent, content: &StoredContent<'_>) -> Result<()> {
+fn write_file(path: &Path, head: &[u8], extent: &Extent, source: &Source<'_>) -> Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".ckpt-partial");
     let partial = path.with_file_name(name);
     let file = File::create(&partial).map_err(|source| Error::io("create", &partial, source))?;
-    let written = write(&mut BufWriter::new(&file), head, extent, content, &partial)
+    let written = write(&mut BufWriter::new(&file), head, extent, source, &partial)
         .and_then(|()| file.sync_all().map_err(|source| Error::io("sync", &partial, source)))
         .and_then(|()| std::fs::rename(&partial, path).map_err(|source| Error::io("rename to", path, source)));
     if written.is_err() {
@@ -77,7 +79,7 @@ fn write_file(path: &Path, head: &[u8], extent: &Extent, content: &StoredContent
     written
 }
 
-fn write(to: &mut dyn Write, head: &[u8], extent: &Extent, content: &StoredContent<'_>, path: &Path) -> Result<()> {
+fn write(to: &mut dyn Write, head: &[u8], extent: &Extent, source: &Source<'_>, path: &Path) -> Result<()> {
     let failed = |source| Error::io("write", path, source);
     let mut bar = Progress::start();
     let mut window = vec![0; WINDOW_BYTES];
@@ -85,7 +87,7 @@ fn write(to: &mut dyn Write, head: &[u8], extent: &Extent, content: &StoredConte
     let mut done = 0;
     while done < extent.bytes() {
         let part = &mut window[..(extent.bytes() - done).min(WINDOW_BYTES as u64) as usize];
-        extent.read(content, done, part)?;
+        extent.read(source, done, part)?;
         to.write_all(part).map_err(failed)?;
         done += part.len() as u64;
         bar.update("extracting", done, extent.bytes(), Unit::Bytes);

@@ -1,8 +1,19 @@
 //! Which region a person means.
 
+use ckpt_store::Store;
+
 use crate::error::{Error, Result};
-use crate::image::{Allocation, Image, Region};
+use crate::image::{Allocation, CapturedKind, FileContent, Image, Region};
 use crate::stored_content::StoredContent;
+use crate::stored_file::StoredFile;
+
+/// Where content comes from.
+pub struct Source<'a> {
+    /// That of allocations and mappings.
+    pub content: &'a StoredContent<'a>,
+    /// That of files.
+    pub store: &'a Store,
+}
 
 /// What a name means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +22,8 @@ pub enum Extent {
     Allocation(Allocation),
     /// A mapping: its first address, and its bytes.
     Mapping(u64, u64),
+    /// A captured file.
+    File(StoredFile),
 }
 
 impl Extent {
@@ -19,6 +32,7 @@ impl Extent {
         match self {
             Extent::Allocation(allocation) => allocation.bytes,
             Extent::Mapping(_, bytes) => *bytes,
+            Extent::File(file) => file.bytes(),
         }
     }
 
@@ -26,8 +40,9 @@ impl Extent {
     ///
     /// # Errors
     /// The store's.
-    pub fn read(&self, content: &StoredContent<'_>, offset: u64, to: &mut [u8]) -> Result<()> {
-        match (self, content) {
+    pub fn read(&self, source: &Source<'_>, offset: u64, to: &mut [u8]) -> Result<()> {
+        match (self, source.content) {
+            (Extent::File(file), _) => file.read(source.store, offset, to),
             (Extent::Allocation(allocation), content) => content.read(allocation, offset, to),
             (Extent::Mapping(address, _), StoredContent::Memory(memory)) => memory.read(address + offset, to),
             (Extent::Mapping(address, _), StoredContent::Data(_)) => {
@@ -37,11 +52,15 @@ impl Extent {
     }
 }
 
-/// What `name` means in this image: the id of an allocation, m and the id of a mapping, or an address with 0x.
+/// What `name` means in this image: the id of an allocation, m and the id of a mapping, f and the id of a
+/// captured file, or an address with 0x.
 ///
 /// # Errors
 /// When there is none, or its content is not in the checkpoint.
-pub fn find(image: &Image, content: &StoredContent<'_>, name: &str) -> Result<Extent> {
+pub fn find(image: &Image, content: &StoredContent<'_>, store: &Store, name: &str) -> Result<Extent> {
+    if let Some(content) = file(image, name) {
+        return Ok(Extent::File(StoredFile::of(content, store)?));
+    }
     let found = named(image.allocations(), regions_of(image), name)?;
     if let Extent::Allocation(allocation) = &found
         && let Some(why) = content.why_missing(allocation)
@@ -50,6 +69,19 @@ pub fn find(image: &Image, content: &StoredContent<'_>, name: &str) -> Result<Ex
         return Err(Error::unsupported(format!("--region {name}"), why, advice));
     }
     Ok(found)
+}
+
+fn file<'a>(image: &'a Image, name: &str) -> Option<&'a FileContent> {
+    let Image::Process(image) = image else { return None };
+    let index: usize = name.strip_prefix('f')?.parse().ok()?;
+    let unlinked = || image.unlinked_files.get(index - image.captured_files.len()).map(|file| &file.content);
+    match image.captured_files.get(index) {
+        Some(file) => match &file.kind {
+            CapturedKind::Regular { content, .. } => Some(content),
+            CapturedKind::Directory | CapturedKind::SymbolicLink { .. } => None,
+        },
+        None => unlinked(),
+    }
 }
 
 fn regions_of(image: &Image) -> &[Region] {

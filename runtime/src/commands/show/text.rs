@@ -21,6 +21,7 @@ pub fn render(view: &CheckpointView) -> String {
         full("\nRegions\n", regions(view).to_string()),
         Some(("\nAllocations\n", allocations::render(&view.allocations))),
         full("\nDescriptors\n", descriptors(view).to_string()),
+        full("\nFiles\n", files(view).to_string()),
         Some(("\nWhere the bytes went\n", bytes(&view.bytes))),
         view.moved.map(|moved| ("\nWhat was moved\n", self::moved(&moved))),
     ];
@@ -103,6 +104,22 @@ fn regions(view: &CheckpointView) -> Table {
             region.method.to_owned(),
             region.name.clone(),
         ]);
+    }
+    table
+}
+
+fn files(view: &CheckpointView) -> Table {
+    let columns = [
+        ("id", Align::Right),
+        ("size", Align::Right),
+        ("mode", Align::Left),
+        ("kind", Align::Left),
+        ("path", Align::Left),
+    ];
+    let mut table = Table::new(&columns);
+    for file in &view.files {
+        let (id, mode, path) = (file.id.clone(), file.mode.clone(), file.path.clone());
+        table.row([id, units::bytes(file.bytes), mode, file.kind.to_owned(), path]);
     }
     table
 }

@@ -9,7 +9,8 @@ use serde::Serialize;
 use super::allocations::{self, AllocationView};
 use super::names;
 use crate::image::{
-    Allocation, AllocationKind, Backing, FileKind, Image, Moved, OpenFile, ProcessImage, Region, ThreadImage,
+    Allocation, AllocationKind, Backing, CapturedKind, FileKind, Image, Moved, OpenFile, ProcessImage, Region,
+    ThreadImage,
 };
 
 /// Everything about a checkpoint.
@@ -38,6 +39,8 @@ pub struct CheckpointView {
     /// Large allocations of the heap, and all of GPUs.
     pub allocations: Vec<AllocationView>,
     pub descriptors: Vec<DescriptorView>,
+    /// What is put back by a restart, and files that no path leads to.
+    pub files: Vec<FileView>,
     /// Where the bytes went.
     pub bytes: BytesView,
     /// What had to be moved for a checkpoint of data, in bytes.
@@ -105,6 +108,19 @@ pub struct DescriptorView {
     pub offset: Option<u64>,
 }
 
+/// A file, directory or symbolic link whose content is in the checkpoint.
+#[derive(Serialize)]
+pub struct FileView {
+    /// f and its index in the image.
+    pub id: String,
+    pub path: String,
+    /// regular, directory, symbolic_link, deleted or memory.
+    pub kind: &'static str,
+    pub bytes: u64,
+    /// Permission bits, octal.
+    pub mode: String,
+}
+
 /// What became of the memory.
 #[derive(Clone, Copy, Serialize)]
 pub struct BytesView {
@@ -148,6 +164,7 @@ impl CheckpointView {
             },
             allocations: allocations::views(image.allocations(), allocations::code_of(image), |it| left_out(image, it)),
             descriptors: whole.map(|image| descriptors(image)).unwrap_or_default(),
+            files: whole.map(|image| files(image)).unwrap_or_default(),
             bytes: BytesView {
                 zero: written.zero_bytes,
                 duplicate: written.duplicate_bytes,
@@ -187,6 +204,29 @@ fn process(image: &Image) -> ProcessView {
 
 fn regions(image: &ProcessImage) -> Vec<RegionView> {
     image.regions.iter().enumerate().map(|(id, region)| region_view(id, region)).collect()
+}
+
+fn files(image: &ProcessImage) -> Vec<FileView> {
+    let captured = image.captured_files.iter().map(|file| {
+        let (kind, bytes) = match &file.kind {
+            CapturedKind::Regular { content, .. } => ("regular", content.bytes),
+            CapturedKind::Directory => ("directory", 0),
+            CapturedKind::SymbolicLink { target } => ("symbolic_link", target.len() as u64),
+        };
+        (&file.path, kind, bytes, file.mode)
+    });
+    let unlinked = image.unlinked_files.iter().map(|file| {
+        let kind = if file.memory_seals.is_some() { "memory" } else { "deleted" };
+        (&file.path, kind, file.content.bytes, file.mode)
+    });
+    let view = |(index, (path, kind, bytes, mode)): (usize, (&Vec<u8>, _, _, _))| FileView {
+        id: format!("f{index}"),
+        path: lossy(path),
+        kind,
+        bytes,
+        mode: format!("{mode:04o}"),
+    };
+    captured.chain(unlinked).enumerate().map(view).collect()
 }
 
 /// The threads of an image.
