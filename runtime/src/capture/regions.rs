@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use ckpt_kernels::page_digest;
+use serde_bytes::ByteBuf;
 
 use crate::error::{Error, Result};
 use crate::image::{Advice, Backing, FileIdentity, SharedObject, SpecialMapping};
@@ -76,15 +77,16 @@ pub fn sort(pid: i32, mappings: Vec<Mapping>) -> Result<AddressSpace> {
 }
 
 fn special(pid: i32, mapping: &Mapping) -> Result<SpecialMapping> {
-    let digest = if mapping.name == b"[vdso]" {
-        let mut image = vec![0; mapping.bytes() as usize];
-        read_memory(pid, mapping.start, &mut image)?;
-        Some(page_digest::sha1(&image))
+    let content = if mapping.name == b"[vdso]" {
+        let mut content = vec![0; mapping.bytes() as usize];
+        read_memory(pid, mapping.start, &mut content)?;
+        Some(ByteBuf::from(content))
     } else {
         None
     };
+    let digest = content.as_ref().map(|content| page_digest::sha1(content));
     let name = String::from_utf8_lossy(&mapping.name).into_owned();
-    Ok(SpecialMapping { name, address: mapping.start, bytes: mapping.bytes(), digest })
+    Ok(SpecialMapping { name, address: mapping.start, bytes: mapping.bytes(), digest, content })
 }
 
 fn refuse_unsupported(mapping: &Mapping) -> Result<()> {

@@ -167,8 +167,11 @@ pub struct SpecialMapping {
     pub address: u64,
     /// Length.
     pub bytes: u64,
-    /// SHA-1 of its bytes, for `[vdso]` alone: the code must be the same for the program's own pointers into it.
+    /// SHA-1 of its bytes, for `[vdso]` alone: the program has pointers into its code.
     pub digest: Option<[u8; 20]>,
+    /// Its bytes, for `[vdso]` alone.
+    #[serde(default)]
+    pub content: Option<serde_bytes::ByteBuf>,
 }
 
 #[cfg(test)]

@@ -34,6 +34,14 @@ pub struct ThreadImage {
     pub scheduling: Scheduling,
 }
 
+impl ThreadImage {
+    /// Address of the instruction that it executes next.
+    pub fn instruction_pointer(&self) -> u64 {
+        const RIP: usize = 16;
+        self.registers.get(RIP).copied().unwrap_or(0)
+    }
+}
+
 /// `stack_t`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlternateStack {

@@ -14,8 +14,10 @@ use super::file_mappings::{MappingPlan, Source};
 use super::host::Machine;
 use super::process::{Call, HalfBuilt, SCRATCH_BYTES};
 use super::ranges::{Span, gaps, moves, room};
+use super::vdso::VdsoPlan;
 use crate::error::{Error, Result};
 use crate::image::{Advice, Backing, ProcessImage, Region};
+use crate::ptrace::write_memory;
 
 const CLOSE_RANGE: Call = Call("close_range", libc::SYS_close_range);
 const MADVISE: Call = Call("madvise", libc::SYS_madvise);
@@ -34,14 +36,15 @@ const MAP_DROPPABLE: i32 = 0x8;
 pub fn exchange(
     process: &mut HalfBuilt,
     image: &ProcessImage,
-    machine: &Machine,
+    (machine, vdso): (&Machine, &VdsoPlan),
     plan: &MappingPlan,
     first_file: RawFd,
 ) -> Result<()> {
     unregister_rseq(process)?;
     unmap_all(process, machine)?;
-    move_special_mappings(process, image, machine)?;
-    process.map_scratch(scratch_address(image)?)?;
+    move_special_mappings(process, image, machine, vdso)?;
+    process.map_scratch(scratch_address(image, vdso)?)?;
+    map_old_vdso(process, vdso)?;
     for (region, &source) in image.regions.iter().zip(&plan.sources) {
         map(process, region, source, first_file)?;
         advise(process, region)?;
@@ -72,8 +75,13 @@ fn unmap_all(process: &mut HalfBuilt, machine: &Machine) -> Result<()> {
     Ok(())
 }
 
-fn move_special_mappings(process: &mut HalfBuilt, image: &ProcessImage, machine: &Machine) -> Result<()> {
-    let steps = moves(&machine.special_mappings, &image.special_mappings).ok_or_else(|| no_room(image))?;
+fn move_special_mappings(
+    process: &mut HalfBuilt,
+    image: &ProcessImage,
+    machine: &Machine,
+    vdso: &VdsoPlan,
+) -> Result<()> {
+    let steps = moves(&machine.special_mappings, &vdso.wanted).ok_or_else(|| no_room(image))?;
     for step in steps {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         let arguments = [step.from, step.bytes, step.bytes, flags as u64, step.to];
@@ -85,9 +93,22 @@ fn move_special_mappings(process: &mut HalfBuilt, image: &ProcessImage, machine:
     Ok(())
 }
 
-fn scratch_address(image: &ProcessImage) -> Result<u64> {
+/// Another kernel's vdso, in the place where the program looks for it.
+fn map_old_vdso(process: &mut HalfBuilt, vdso: &VdsoPlan) -> Result<()> {
+    let Some((address, content)) = &vdso.old else { return Ok(()) };
+    let (bytes, purpose) = (content.len() as u64, format_args!("the vdso of the other kernel at {address:#x}"));
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let writable = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+    process.call(0, MMAP, &[*address, bytes, writable, flags as u64, u64::MAX, 0], purpose)?;
+    write_memory(process.pid(), *address, content)?;
+    let executable = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+    process.call(0, MPROTECT, &[*address, bytes, executable], purpose).map(drop)
+}
+
+fn scratch_address(image: &ProcessImage, vdso: &VdsoPlan) -> Result<u64> {
     let regions = image.regions.iter().map(|region| Span::of(region.address, region.bytes));
-    let specials = image.special_mappings.iter().map(|mapping| Span::of(mapping.address, mapping.bytes));
+    let specials =
+        image.special_mappings.iter().chain(&vdso.wanted).map(|mapping| Span::of(mapping.address, mapping.bytes));
     room(regions.chain(specials).collect(), SCRATCH_BYTES).ok_or_else(|| no_room(image))
 }
 

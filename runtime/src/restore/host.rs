@@ -48,6 +48,7 @@ impl Machine {
             .windows(SYSCALL_CODE.len())
             .position(|window| window == SYSCALL_CODE)
             .ok_or_else(|| vdso_unusable("its vdso holds no `syscall` instruction"))?;
+        vdso.content = Some(code.into());
         Ok(Machine { host: host::this(), special_mappings, vdso_syscall_offset: offset as u64 })
     }
 }
@@ -73,7 +74,7 @@ fn special_mappings() -> Result<Vec<SpecialMapping>> {
 
 fn special_mapping(mapping: &Mapping) -> SpecialMapping {
     let name = String::from_utf8_lossy(&mapping.name).into_owned();
-    SpecialMapping { name, address: mapping.start, bytes: mapping.bytes(), digest: None }
+    SpecialMapping { name, address: mapping.start, bytes: mapping.bytes(), digest: None, content: None }
 }
 
 #[cfg(test)]

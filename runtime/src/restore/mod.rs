@@ -39,6 +39,7 @@ mod tests;
 mod threads;
 mod tiles;
 mod unlinked_files;
+mod vdso;
 mod xstate;
 
 pub use preflight::shape::check as check_shape;
@@ -58,6 +59,7 @@ use host::Machine;
 use process::HalfBuilt;
 use settle::Changes;
 use spawn::Spawned;
+use vdso::VdsoPlan;
 
 /// How to restart.
 #[derive(Clone, Debug, Default)]
@@ -126,6 +128,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
 
     let machine = Machine::this()?;
     preflight::check(id, &image, &machine, options.force)?;
+    let vdso = VdsoPlan::new(&image, &machine)?;
     let differences = Differences::of(&image, store)?;
     let plan = plan_mappings(&image, store, &options.store_dir, progress)?;
     let changes = Changes::find(&image, &plan, store)?;
@@ -133,7 +136,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
 
     let pinned = Pinned::here();
     let Spawned { mut process, first_kept, first_file } = spawn::spawn(&image, &plan, machine.syscall())?;
-    address_space::exchange(&mut process, &image, &machine, &plan, first_file)?;
+    address_space::exchange(&mut process, &image, (&machine, &vdso), &plan, first_file)?;
     address_space::close_kept(&mut process, first_kept)?;
     drop(pinned);
     fill(&process, &image, &plan, (store, &differences), progress)?;

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn special(name: &str, address: u64, bytes: u64) -> SpecialMapping {
-        SpecialMapping { name: name.into(), address, bytes, digest: None }
+        SpecialMapping { name: name.into(), address, bytes, digest: None, content: None }
     }
 
     /// Plays moves on a set of mappings and checks that none lands on another.

@@ -1,11 +1,11 @@
-//! Is this the machine for it: processor state, page size, vdso.
+//! Is this the machine for it: processor state, page size. What becomes of the vdso is for [`crate::restore::vdso`].
 //!
 //! A component of the processor state must be here when a thread's registers hold it, and AVX and AVX-512 also when
 //! the capturing host had them at all: the C library chose its routines by them at the program's start and would
 //! meet an illegal instruction. `force` waives the second rule.
 
 use crate::error::{Error, Result};
-use crate::image::{ProcessImage, SpecialMapping};
+use crate::image::ProcessImage;
 use crate::restore::host::Machine;
 use crate::restore::xstate;
 
@@ -18,8 +18,7 @@ pub fn check(image: &ProcessImage, machine: &Machine, force: bool) -> Result<()>
         return Err(Error::environment(WHAT, why, "restart on a host with the same page size"));
     }
     check_kernel()?;
-    check_processor(image, machine, force)?;
-    check_vdso(image, machine)
+    check_processor(image, machine, force)
 }
 
 /// `PR_SET_MM_MAP` is compiled in together with the other calls that a restart needs.
@@ -59,24 +58,6 @@ fn vendor(processor: &str) -> Option<&str> {
     processor.split_ascii_whitespace().next()
 }
 
-fn check_vdso(image: &ProcessImage, machine: &Machine) -> Result<()> {
-    let missing = |of: &[SpecialMapping], among: &[SpecialMapping]| {
-        of.iter().find(|mapping| !among.iter().any(|other| same(mapping, other))).map(|mapping| mapping.name.clone())
-    };
-    let differs = missing(&image.special_mappings, &machine.special_mappings)
-        .or_else(|| missing(&machine.special_mappings, &image.special_mappings));
-    let Some(name) = differs else { return Ok(()) };
-    let why = format!(
-        "it was captured under kernel {}, this is {}, and their {name} differ, which the program has pointers into",
-        image.host.kernel_release, machine.host.kernel_release
-    );
-    Err(Error::environment(WHAT, why, "restart on the same kernel"))
-}
-
-fn same(one: &SpecialMapping, other: &SpecialMapping) -> bool {
-    (&one.name, one.bytes, one.digest) == (&other.name, other.bytes, other.digest)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,18 +80,6 @@ mod tests {
         check(&image, &machine, true).unwrap();
         image.threads[0].extended_state[512] |= 0xe0;
         assert!(check(&image, &machine, true).unwrap_err().to_string().contains("AVX-512"));
-    }
-
-    #[test]
-    fn another_vdso_is_refused_with_both_kernels_named() {
-        let machine = Machine::this().unwrap();
-        let mut image = sample::image(&machine);
-        image.host.kernel_release = "5.10.0-old".into();
-        for mapping in &mut image.special_mappings {
-            mapping.digest = mapping.digest.map(|_| [7; 20]);
-        }
-        let message = check(&image, &machine, false).unwrap_err().to_string();
-        assert!(message.contains("5.10.0-old") && message.contains(&machine.host.kernel_release), "{message}");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod files;
 mod lab;
+mod other_kernel;
 
 use std::fs;
 use std::path::Path;
