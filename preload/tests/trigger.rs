@@ -266,3 +266,29 @@ fn a_fork_in_the_middle_of_a_trigger_does_not_disable_the_child() {
     });
     assert!(status.success(), "{status}");
 }
+
+/// Anybody, for `PR_SET_PTRACER`.
+const ANYBODY: &str = "names -1";
+
+#[test]
+fn the_agent_and_nobody_else_may_trace_the_program() {
+    let scene = Scene::new("ptracers");
+    let run = |variables: &[(&str, &str)]| {
+        let mut command = Command::new(&scene.program);
+        command.arg(support::library()).current_dir(scene.directory.path()).envs(variables.iter().copied());
+        command.env("CKPT_AGENT", scene.path("agent")).env("CKPT_TEST_RECORD", scene.path("record"));
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        assert!(!lines.iter().any(|line| line == ANYBODY), "{lines:?}");
+        lines
+    };
+    // Without an agent it names nobody, and then the one that the signal has started.
+    let lines = run(&[]);
+    let agent = scene.agent();
+    assert_eq!(lines, [format!("names {}", agent["pid"]), "ends 0".to_owned()], "{agent:?}");
+    // One that runs already is named at the start.
+    let own = std::process::id().to_string();
+    let lines = run(&[("CKPT_AGENT_PID", &own), ("CKPT_SIGNAL", "none")]);
+    assert_eq!(lines.first(), Some(&format!("names {own}")), "{lines:?}");
+}

@@ -154,4 +154,34 @@ mod tests {
         let _held = address.occupy().unwrap().unwrap();
         assert!(address.connect().unwrap().is_some());
     }
+
+    /// A pair of sockets whose both ends belong to `user`, seen by `me`; the answer of [`refuse_strangers`].
+    fn answer_between(user: u32, me: u32) -> Result<()> {
+        let become_user = |id: u32| {
+            // SAFETY: the call changes the credentials of this thread alone, which ends with the test.
+            let answer = unsafe { libc::syscall(libc::SYS_setresuid, u32::MAX, id, u32::MAX) };
+            assert_eq!(answer, 0, "becoming user {id}");
+        };
+        std::thread::spawn(move || {
+            become_user(user);
+            let (one, _other) = UnixStream::pair().unwrap();
+            become_user(0);
+            become_user(me);
+            refuse_strangers(&one)
+        })
+        .join()
+        .unwrap()
+    }
+
+    #[test]
+    fn strangers_are_refused_at_the_socket_and_root_is_not() {
+        if !nix::unistd::geteuid().is_root() {
+            println!("SKIPPED: being several users needs root");
+            return;
+        }
+        let message = answer_between(1001, 1002).unwrap_err().to_string();
+        assert!(message.contains("belongs to user 1001"), "{message}");
+        answer_between(1002, 1002).unwrap();
+        answer_between(0, 1002).unwrap();
+    }
 }
