@@ -24,4 +24,5 @@ pub mod ptrace;
 pub mod restore;
 pub mod stored_content;
 pub mod stored_memory;
+pub mod tty;
 pub mod units;

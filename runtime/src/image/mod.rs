@@ -10,6 +10,7 @@ mod data;
 mod descriptor;
 mod memory;
 mod process;
+mod terminal;
 mod thread;
 
 pub use allocation::{Allocation, AllocationKind};
@@ -20,6 +21,7 @@ pub use memory::{
     blocks,
 };
 pub use process::{Capabilities, Host, IntervalTimer, Layout, Limit, ProcessImage, Role, SignalAction};
+pub use terminal::{TerminalImage, TerminalModes};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};
 
 use ckpt_store::{Depth, Manifest};

@@ -20,6 +20,7 @@ mod file_comparison;
 mod file_mappings;
 mod host;
 mod limits;
+mod outside;
 mod paths;
 mod preflight;
 mod process;
@@ -36,6 +37,7 @@ mod threads;
 mod tiles;
 mod xstate;
 
+pub use outside::Stdio;
 pub use preflight::shape::check as check_shape;
 
 use std::path::PathBuf;
@@ -46,10 +48,11 @@ use nix::unistd::Pid;
 
 use crate::differences::Differences;
 use crate::error::{Error, Result};
-use crate::image::{self, ProcessImage};
+use crate::image::{self, ProcessImage, TerminalModes};
 use crate::ptrace::{Pinned, Registers};
 use file_mappings::MappingPlan;
 use host::Machine;
+use outside::{Outside, Regained};
 use process::HalfBuilt;
 use settle::SharedPages;
 use spawn::Spawned;
@@ -61,6 +64,8 @@ pub struct RestoreOptions {
     pub store_dir: PathBuf,
     /// Accept files that have changed since the checkpoint.
     pub force: bool,
+    /// What becomes of the standard streams.
+    pub stdio: Stdio,
 }
 
 /// What is being done, for the progress callback.
@@ -84,6 +89,7 @@ pub type Progress<'a> = dyn FnMut(Stage, u64, u64) + 'a;
 pub struct Rebuilt {
     process: HalfBuilt,
     image: ProcessImage,
+    terminal: Regained,
 }
 
 impl Rebuilt {
@@ -97,13 +103,26 @@ impl Rebuilt {
         &self.image
     }
 
-    /// Lets everything run at once, or stand still again under SIGSTOP if it was stopped when it was captured.
+    /// The modes in which it works at its terminal, if it has one again that controls it.
+    pub fn terminal_modes(&self) -> Option<&TerminalModes> {
+        let before = self.image.terminal.as_ref().filter(|_| self.terminal.controls)?;
+        before.modes.as_ref()
+    }
+
+    /// Lets everything run at once, or stand still again under SIGSTOP if it was stopped when it was captured. It is
+    /// told by SIGWINCH if its terminal is another one.
     pub fn release(self) -> Result<()> {
         if self.image.job_stopped {
             kill(Pid::from_raw(self.image.pid), Signal::SIGSTOP)
                 .map_err(|source| Error::io("stop", format!("process {}", self.image.pid), source))?;
         }
-        self.process.release()
+        let pid = self.image.pid;
+        let is_news = self.terminal.is_news_for(&self.image);
+        self.process.release()?;
+        if is_news && let Err(error) = kill(Pid::from_raw(pid), Signal::SIGWINCH) {
+            log::warn!("telling process {pid} the size of its terminal: {error}");
+        }
+        Ok(())
     }
 }
 
@@ -114,16 +133,19 @@ impl Rebuilt {
 pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut Progress) -> Result<Rebuilt> {
     progress(Stage::Reading, 0, 0);
     let manifest = store.manifest(id)?;
-    let image = image::process_of(&manifest)?;
+    let mut image = image::process_of(&manifest)?;
+    options.stdio.apply_to(&mut image);
 
     let machine = Machine::this()?;
     preflight::check(id, &image, &machine, options.force)?;
     let differences = Differences::of(&image, store)?;
     let plan = plan_mappings(&image, store, progress)?;
     let shared = SharedPages::find(&image, &plan, store)?;
+    let outside = Outside::of(&image, &options.stdio)?;
 
     let pinned = Pinned::here();
-    let Spawned { mut process, first_kept, first_file } = spawn::spawn(&image, &plan.numbers(), machine.syscall())?;
+    let Spawned { mut process, first_kept, first_file } =
+        spawn::spawn(&image, &outside, &plan.numbers(), machine.syscall())?;
     address_space::exchange(&mut process, &image, &machine, &plan, first_file)?;
     address_space::close_kept(&mut process, first_kept)?;
     drop(pinned);
@@ -136,7 +158,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     address_space::complete(&mut process, &image)?;
     make_threads(&mut process, &image, id)?;
     settle::settle(id, &image, &plan, store, &shared)?;
-    Ok(Rebuilt { process, image })
+    Ok(Rebuilt { process, image, terminal: outside.regained })
 }
 
 fn plan_mappings(image: &ProcessImage, store: &Store, progress: &mut Progress) -> Result<MappingPlan> {

@@ -16,6 +16,7 @@ use std::os::fd::RawFd;
 
 use nix::errno::Errno;
 
+use super::outside::Outside;
 use crate::image::{ProcessImage, Role};
 use calls::KernelAction;
 use report::{At, Failed};
@@ -29,6 +30,8 @@ const SPARE_NUMBERS: i32 = 16;
 /// What the child is told, and room for what it finds out.
 pub struct Plan<'a> {
     image: &'a ProcessImage,
+    /// What descriptors lead to that led outside.
+    outside: &'a Outside,
     /// The restarter's end of the channel, to be closed.
     parent_end: RawFd,
     /// Descriptors to keep; number `i` is moved to `base + i`. First the channel, then the standard streams.
@@ -50,7 +53,12 @@ pub const STANDARD: i32 = 1;
 impl<'a> Plan<'a> {
     /// A plan for `image`. `kept` begins with the channel and the three standard streams; what follows is for the
     /// mappings.
-    pub fn new(image: &'a ProcessImage, parent_end: RawFd, kept: Vec<RawFd>) -> crate::error::Result<Plan<'a>> {
+    pub fn new(
+        image: &'a ProcessImage,
+        outside: &'a Outside,
+        parent_end: RawFd,
+        kept: Vec<RawFd>,
+    ) -> crate::error::Result<Plan<'a>> {
         let mut actions = vec![KernelAction::default(); SIGNALS];
         for action in &image.signal_actions {
             if let Some(slot) = actions.get_mut(action.signal as usize - 1) {
@@ -59,6 +67,7 @@ impl<'a> Plan<'a> {
         }
         Ok(Plan {
             image,
+            outside,
             parent_end,
             base: base(image, &kept),
             kept,
@@ -108,7 +117,7 @@ pub extern "C" fn run(plan: &mut Plan) -> ! {
 fn prepare(plan: &mut Plan, channel: &mut RawFd) -> Result<(), Failed> {
     move_descriptors(plan)?;
     *channel = plan.number_of(CHANNEL);
-    take_role(plan.image.role).at(Step::Role, 0)?;
+    take_role(plan.outside.role).at(Step::Role, 0)?;
     calls::umask(plan.image.umask);
     calls::take_ordinary_personality();
     descriptors::build(plan)?;
@@ -125,7 +134,7 @@ fn prepare(plan: &mut Plan, channel: &mut RawFd) -> Result<(), Failed> {
 
 /// Leaves open exactly what is kept, at its new numbers.
 fn move_descriptors(plan: &Plan) -> Result<(), Failed> {
-    let needed = plan.kept_end() + plan.image.files.len() as i32 + SPARE_NUMBERS;
+    let needed = plan.kept_end() + plan.files.numbers_needed() as i32 + SPARE_NUMBERS;
     calls::allow_descriptors(needed as u64).at(Step::DescriptorLimit, needed as u32)?;
     for (place, &number) in plan.kept.iter().enumerate() {
         calls::duplicate_to(number, plan.number_of(place as i32), true).at(Step::Keep, place as u32)?;
