@@ -27,4 +27,5 @@ pub mod sparse;
 pub mod stored_content;
 pub mod stored_file;
 pub mod stored_memory;
+pub mod tty;
 pub mod units;

@@ -8,6 +8,7 @@
 
 pub mod command;
 pub mod cuda;
+pub mod desk;
 pub mod exact;
 pub mod fault;
 pub mod holder;
@@ -20,6 +21,7 @@ pub mod scene;
 pub mod store;
 
 pub use command::{Answer, Ckpt, checkpoint};
+pub use desk::Desk;
 pub use life::{Launch, Life, Restart, Stdout, code_of};
 pub use program::Program;
 pub use scene::{Scene, skip};

@@ -22,6 +22,7 @@ mod snapshot;
 mod stop;
 mod stored_series;
 mod syscalls;
+mod terminal;
 mod threads;
 mod tracking;
 mod tree;

@@ -19,7 +19,9 @@ use super::tracking::{Census, Scanner, Tracker};
 use super::tree::{Chooser, Series};
 use super::twin::Twin;
 use super::unseen::Unseen;
-use super::{Event, LastSealed, Lineage, Program, Request, allocations, descriptors, process, refusals, stop, threads};
+use super::{
+    Event, LastSealed, Lineage, Program, Request, allocations, descriptors, process, refusals, stop, terminal, threads,
+};
 use crate::error::Result;
 use crate::host;
 use crate::image::{self, Backing, ProcessImage};
@@ -116,6 +118,7 @@ pub fn capture(
         homes.push(home);
     }
     let mut table = descriptors::capture(pid, program.pidfd.as_fd())?;
+    let terminal = terminal::capture(pid, program.pidfd.as_fd(), &table);
 
     let mut guest = Guest::enter(pid, &mut stopped[0], control, homes[0].home, &homes[0].reissued)?;
     let own = process::own_facts(pid, &mut guest)?;
@@ -177,6 +180,7 @@ pub fn capture(
         unlinked_files: table.unlinked.into_iter().map(|unlinked| unlinked.file).collect(),
         descriptors: table.descriptors,
         pipes: table.pipes,
+        terminal,
         threads,
         control: program.control_address,
     };

@@ -12,6 +12,7 @@ mod file;
 mod memory;
 mod path;
 mod process;
+mod terminal;
 mod thread;
 
 pub use allocation::{Allocation, AllocationKind};
@@ -24,6 +25,7 @@ pub use memory::{
 };
 pub use path::{PathMap, path_of};
 pub use process::{Capabilities, Host, IntervalTimer, Layout, Limit, ProcessImage, Role, SignalAction};
+pub use terminal::{TerminalImage, TerminalModes};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};
 
 use ckpt_store::{Depth, Manifest};

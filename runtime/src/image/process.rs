@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Allocation, CapturedFile, Descriptor, OpenFile, PipeContent, Region, SharedObject, SpecialMapping,
-    StoredDifference, ThreadImage, UnlinkedFile,
+    StoredDifference, TerminalImage, ThreadImage, UnlinkedFile,
 };
 
 /// One process at one moment.
@@ -89,6 +89,9 @@ pub struct ProcessImage {
     pub descriptors: Vec<Descriptor>,
     /// Pipes that lie within the process.
     pub pipes: Vec<PipeContent>,
+    /// Its terminal, if it had one.
+    #[serde(default)]
+    pub terminal: Option<TerminalImage>,
     /// Threads; the first is the main thread.
     pub threads: Vec<ThreadImage>,
     /// Address of libckpt's control block.

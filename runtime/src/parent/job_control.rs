@@ -62,13 +62,13 @@ impl Job {
         }
     }
 
-    /// Continues the program; with the terminal, if that has come back to us and the program has its own group.
+    /// Continues the program; with the terminal as it expects it, if that has come back to us.
     fn proceed(&mut self, group: Option<Pid>, terminal: &mut Option<Terminal>) {
+        if let Some(terminal) = terminal {
+            terminal.hand_over(group);
+        }
         match group {
             Some(group) => {
-                if let Some(terminal) = terminal {
-                    terminal.give_to(group);
-                }
                 forward::to_group(group, libc::SIGCONT);
             }
             None if forward::seems_stopped(self.pid) => {
@@ -105,7 +105,7 @@ impl Job {
             return;
         }
         if let Some(terminal) = terminal {
-            terminal.take_back(self.pid);
+            terminal.take_back_while_stopped(self.pid);
         }
         stop_ourselves(Signal::try_from(signal).unwrap_or(Signal::SIGSTOP));
     }

@@ -13,6 +13,7 @@
 
 mod forward;
 mod job_control;
+mod modes;
 mod signals;
 mod status;
 mod terminal;
@@ -26,6 +27,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::error::{Error, Result};
+use crate::image::TerminalModes;
 use job_control::Job;
 use status::Event;
 use terminal::Terminal;
@@ -77,14 +79,23 @@ impl Parent {
     }
 
     /// Lets our child `pid` run by calling `release`. If we are the foreground of the terminal and the child leads a
-    /// group of its own, that becomes the foreground first: its first access to the terminal finds things in order.
-    pub fn release(&mut self, pid: i32, release: impl FnOnce() -> Result<()>) -> Result<()> {
-        if let (Some(terminal), Some(group)) = (&mut self.terminal, job_control::own_group(pid)) {
-            terminal.give_to(group);
+    /// group of its own, that becomes the foreground first, and the terminal gets the program's `modes`: its first access
+    /// to the terminal finds things in order.
+    pub fn release(
+        &mut self,
+        pid: i32,
+        modes: Option<TerminalModes>,
+        release: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        if let Some(terminal) = &mut self.terminal {
+            if let Some(modes) = modes {
+                terminal.expect(modes);
+            }
+            terminal.hand_over(job_control::own_group(pid));
         }
         let released = release();
         if released.is_err() {
-            self.end(pid, false);
+            self.end(pid, true);
         }
         released
     }

@@ -1,4 +1,7 @@
-//! The controlling terminal: who is its foreground, and in which modes we found it.
+//! The controlling terminal: who is its foreground, in which modes we found it, and in which ones the program works.
+//!
+//! A shell puts its own modes back when a job of its stops or is killed by a signal, and it does so for us. A program in
+//! our group is such a job as well. One in a group of its own is our job: then we do what the shell does.
 //!
 //! Every call here may fail because the terminal has gone away; the program matters more, so failures are
 //! ignored. SIGTTOU is blocked like all signals, so that we may give the terminal away from the background.
@@ -7,16 +10,33 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 
 use nix::errno::Errno;
+use nix::libc::termios;
 use nix::sys::signal::kill;
-use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
+
+use super::modes;
+use crate::image::TerminalModes;
+use crate::tty;
 
 /// The controlling terminal of our session.
 pub struct Terminal {
     file: File,
-    modes: Option<Termios>,
+    /// The modes in which it came to us.
+    found: Option<termios>,
     /// The group that we gave the foreground to.
     given_to: Option<Pid>,
+    /// The program's modes, while they are not those of the terminal.
+    awaited: Awaited,
+}
+
+/// Modes that the program is to find when it has the foreground.
+enum Awaited {
+    /// It has set what it wants.
+    Nothing,
+    /// Those of its checkpoint.
+    Captured(TerminalModes),
+    /// Those in which it left the terminal when it stopped.
+    Left(termios),
 }
 
 impl Terminal {
@@ -24,10 +44,10 @@ impl Terminal {
     pub fn open() -> Option<Terminal> {
         let file =
             OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY | libc::O_CLOEXEC).open("/dev/tty");
-        let file = file.ok()?;
-        let foreground = tcgetpgrp(&file).ok()? == getpgrp();
-        let modes = if foreground { tcgetattr(&file).ok() } else { None };
-        Some(Terminal { file, modes, given_to: None })
+        let mut terminal = Terminal { file: file.ok()?, found: None, given_to: None, awaited: Awaited::Nothing };
+        tcgetpgrp(&terminal.file).ok()?;
+        terminal.come_by();
+        Some(terminal)
     }
 
     /// Whether our group is the foreground.
@@ -35,9 +55,32 @@ impl Terminal {
         tcgetpgrp(&self.file).is_ok_and(|foreground| foreground == getpgrp())
     }
 
-    /// Makes `group` the foreground, if that is ours to give.
-    pub fn give_to(&mut self, group: Pid) {
-        if self.is_ours() && tcsetpgrp(&self.file, group).is_ok() {
+    /// The program is to find these modes as soon as we have the foreground.
+    pub fn expect(&mut self, modes: TerminalModes) {
+        self.awaited = Awaited::Captured(modes);
+    }
+
+    /// Makes the terminal what the program expects, if it is ours; `group` is the program's if it has one of its own, and
+    /// becomes the foreground.
+    pub fn hand_over(&mut self, group: Option<Pid>) {
+        if !self.is_ours() {
+            return;
+        }
+        // A program in our group has been continued together with us, and may have set modes of its own already.
+        if group.is_some() {
+            self.come_by();
+        }
+        let wanted = match std::mem::replace(&mut self.awaited, Awaited::Nothing) {
+            Awaited::Nothing => None,
+            Awaited::Captured(modes) => tty::modes(&self.file).ok().map(|now| modes::at_terminal(&modes, now)),
+            Awaited::Left(modes) => Some(modes),
+        };
+        if let Some(Err(error)) = wanted.map(|wanted| tty::set_modes(&self.file, &wanted)) {
+            log::warn!("the terminal does not take the program's modes: {error}");
+        }
+        if let Some(group) = group
+            && tcsetpgrp(&self.file, group).is_ok()
+        {
             self.given_to = Some(group);
         }
     }
@@ -51,10 +94,29 @@ impl Terminal {
         }
     }
 
-    /// Puts the modes back that the terminal had when we started: a program that was killed could not.
+    /// The program `pid` has stopped: if it has the foreground from us, takes it back, with the modes that were found.
+    pub fn take_back_while_stopped(&mut self, pid: i32) {
+        let was_given = self.given_to.is_some();
+        self.take_back(pid);
+        if was_given && self.is_ours() {
+            if let Ok(modes) = tty::modes(&self.file) {
+                self.awaited = Awaited::Left(modes);
+            }
+            self.restore_modes();
+        }
+    }
+
+    /// Puts the modes back that the terminal came to us with: a program that was killed could not.
     pub fn restore_modes(&self) {
-        if let Some(modes) = self.modes.as_ref().filter(|_| self.is_ours()) {
-            let _ = tcsetattr(&self.file, SetArg::TCSADRAIN, modes);
+        if let Some(modes) = self.found.as_ref().filter(|_| self.is_ours()) {
+            let _ = tty::set_modes(&self.file, modes);
+        }
+    }
+
+    /// Remembers the modes, if the terminal is ours.
+    fn come_by(&mut self) {
+        if self.is_ours() {
+            self.found = tty::modes(&self.file).ok().or(self.found);
         }
     }
 }

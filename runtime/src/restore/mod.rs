@@ -22,6 +22,7 @@ mod file_mappings;
 mod grown_files;
 mod host;
 mod limits;
+mod outside;
 mod paths;
 mod preflight;
 mod process;
@@ -42,6 +43,7 @@ mod unlinked_files;
 mod vdso;
 mod xstate;
 
+pub use outside::Stdio;
 pub use preflight::shape::check as check_shape;
 
 use std::path::{Path, PathBuf};
@@ -52,10 +54,11 @@ use nix::unistd::Pid;
 
 use crate::differences::Differences;
 use crate::error::{Error, Result};
-use crate::image::{self, PathMap, ProcessImage};
+use crate::image::{self, PathMap, ProcessImage, TerminalModes};
 use crate::ptrace::{Pinned, Registers};
 use file_mappings::MappingPlan;
 use host::Machine;
+use outside::{Outside, Regained};
 use process::HalfBuilt;
 use settle::Changes;
 use spawn::Spawned;
@@ -70,6 +73,8 @@ pub struct RestoreOptions {
     pub force: bool,
     /// Which directories are elsewhere now.
     pub paths: PathMap,
+    /// What becomes of the standard streams.
+    pub stdio: Stdio,
 }
 
 /// What is being done, for the progress callback.
@@ -93,6 +98,7 @@ pub type Progress<'a> = dyn FnMut(Stage, u64, u64) + 'a;
 pub struct Rebuilt {
     process: HalfBuilt,
     image: ProcessImage,
+    terminal: Regained,
 }
 
 impl Rebuilt {
@@ -106,13 +112,26 @@ impl Rebuilt {
         &self.image
     }
 
-    /// Lets everything run at once, or stand still again under SIGSTOP if it was stopped when it was captured.
+    /// The modes in which it works at its terminal, if it has one again that controls it.
+    pub fn terminal_modes(&self) -> Option<&TerminalModes> {
+        let before = self.image.terminal.as_ref().filter(|_| self.terminal.controls)?;
+        before.modes.as_ref()
+    }
+
+    /// Lets everything run at once, or stand still again under SIGSTOP if it was stopped when it was captured. It is
+    /// told by SIGWINCH if its terminal is another one.
     pub fn release(self) -> Result<()> {
         if self.image.job_stopped {
             kill(Pid::from_raw(self.image.pid), Signal::SIGSTOP)
                 .map_err(|source| Error::io("stop", format!("process {}", self.image.pid), source))?;
         }
-        self.process.release()
+        let pid = self.image.pid;
+        let is_news = self.terminal.is_news_for(&self.image);
+        self.process.release()?;
+        if is_news && let Err(error) = kill(Pid::from_raw(pid), Signal::SIGWINCH) {
+            log::warn!("telling process {pid} the size of its terminal: {error}");
+        }
+        Ok(())
     }
 }
 
@@ -125,6 +144,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let manifest = store.manifest(id)?;
     let mut image = image::process_of(&manifest)?;
     image.map_paths(&options.paths);
+    options.stdio.apply_to(&mut image);
 
     let machine = Machine::this()?;
     preflight::check(id, &image, &machine, options.force)?;
@@ -132,10 +152,11 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let differences = Differences::of(&image, store)?;
     let plan = plan_mappings(&image, store, &options.store_dir, progress)?;
     let changes = Changes::find(&image, &plan, store)?;
+    let outside = Outside::of(&image, &options.stdio)?;
     let prepared = changes.prepare(&image)?;
 
     let pinned = Pinned::here();
-    let Spawned { mut process, first_kept, first_file } = spawn::spawn(&image, &plan, machine.syscall())?;
+    let Spawned { mut process, first_kept, first_file } = spawn::spawn(&image, &outside, &plan, machine.syscall())?;
     address_space::exchange(&mut process, &image, (&machine, &vdso), &plan, first_file)?;
     address_space::close_kept(&mut process, first_kept)?;
     drop(pinned);
@@ -149,7 +170,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     make_threads(&mut process, &image, id)?;
     prepared.keep();
     changes.settle(id, &image, &plan, store)?;
-    Ok(Rebuilt { process, image })
+    Ok(Rebuilt { process, image, terminal: outside.regained })
 }
 
 fn plan_mappings(

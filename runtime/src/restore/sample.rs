@@ -52,6 +52,7 @@ pub fn image(machine: &Machine) -> ProcessImage {
         unlinked_files: Vec::new(),
         descriptors: Vec::new(),
         pipes: Vec::new(),
+        terminal: None,
         threads: vec![thread(300_000)],
         control: 0,
     }

@@ -16,6 +16,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, 
 
 use super::child::{self, CHANNEL, FILES, Plan, REPORT_BYTES, Report, Verdict};
 use super::file_mappings::MappingPlan;
+use super::outside::Outside;
 use super::process::{Expendable, HalfBuilt};
 use crate::error::{Error, Result};
 use crate::image::ProcessImage;
@@ -40,14 +41,13 @@ pub struct Spawned {
 
 /// Makes the child and lets it do its own part. `syscall` is the address of a `syscall` instruction in the vdso; the files of
 /// `mappings` are open in the child.
-pub fn spawn(image: &ProcessImage, mappings: &MappingPlan, syscall: u64) -> Result<Spawned> {
+pub fn spawn(image: &ProcessImage, outside: &Outside, mappings: &MappingPlan, syscall: u64) -> Result<Spawned> {
     let (parent_end, child_end) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
         .map_err(|source| Error::io("make the channel to", "the rebuilt process", source))?;
-    let streams = Streams::of_the_restarter()?;
     let mut kept = vec![child_end.as_raw_fd()];
-    kept.extend(streams.numbers);
+    kept.extend(outside.numbers());
     kept.extend(mappings.numbers());
-    let mut plan = Plan::new(image, parent_end.as_raw_fd(), kept, &mappings.unlinked)?;
+    let mut plan = Plan::new(image, outside, parent_end.as_raw_fd(), kept, &mappings.unlinked)?;
 
     fork_with_pid(&mut plan, image)?;
     drop(child_end);
@@ -60,36 +60,6 @@ pub fn spawn(image: &ProcessImage, mappings: &MappingPlan, syscall: u64) -> Resu
     let main = running.wait_for_trap(Instant::now() + STOP_TIMEOUT)?;
     process.stopped_at(main, syscall)?;
     Ok(Spawned { process, first_kept: plan.number_of(CHANNEL), first_file: plan.number_of(FILES) })
-}
-
-/// The restarter's standard streams; /dev/null for those it does not have.
-struct Streams {
-    numbers: [RawFd; 3],
-    _null: Option<std::fs::File>,
-}
-
-impl Streams {
-    fn of_the_restarter() -> Result<Streams> {
-        let open = |number: RawFd| {
-            // SAFETY: F_GETFD takes no argument and changes nothing, whatever the number is.
-            unsafe { libc::fcntl(number, libc::F_GETFD) != -1 }
-        };
-        let mut streams = Streams { numbers: [0, 1, 2], _null: None };
-        if (0..3).all(open) {
-            return Ok(streams);
-        }
-        let missing = [0, 1, 2].map(|number| !open(number));
-        let null = std::fs::File::options()
-            .read(true)
-            .write(true)
-            .open("/dev/null")
-            .map_err(|source| Error::io("open", "/dev/null", source))?;
-        for (number, _) in streams.numbers.iter_mut().zip(missing).filter(|(_, missing)| *missing) {
-            *number = null.as_raw_fd();
-        }
-        streams._null = Some(null);
-        Ok(streams)
-    }
 }
 
 /// `clone3` with a wish for the pid; in the child it does not return.

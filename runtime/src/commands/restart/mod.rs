@@ -1,6 +1,7 @@
 //! `ckpt restart`: brings a program back and is its parent.
 
 mod detach;
+mod stdio;
 
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -16,13 +17,14 @@ use crate::error::{Error, Result, exit_code};
 use crate::image::PathMap;
 use crate::location::Location;
 use crate::parent::Parent;
-use crate::restore::{Rebuilt, RestoreOptions, Stage, rebuild};
+use crate::restore::{Rebuilt, RestoreOptions, Stage, Stdio, rebuild};
 
 /// Bring a program back from its newest checkpoint
 #[derive(Args)]
 #[command(after_help = "\
 The program's terminals and pipes become the standard input, output and error of this command; regular
-files are opened again. The exit status is the program's own, or 128 + the number of the signal that ended
+files are opened again; --stdio chooses otherwise (a file that is called inherit is ./inherit, one that is
+made is its owner's alone). The exit status is the program's own, or 128 + the number of the signal that ended
 it; failures of ckpt itself are 121 (failed), 122 (usage), 123 (corrupt), 124 (not supported),
 125 (environment).
 
@@ -35,6 +37,7 @@ Examples:
   ckpt restart ckpt-store --id 3
   ckpt restart ckpt-store --job heat
   ckpt restart ckpt-store --map /home/me/run=/scratch/run
+  nohup ckpt restart ckpt-store --stdio heat.log &
   ckpt restart s3://bucket/heat --dir /scratch/heat
   pid=$(ckpt restart ckpt-store --detach)")]
 pub struct Arguments {
@@ -60,6 +63,10 @@ pub struct Arguments {
     /// remembers stay as they are
     #[arg(long = "map", value_name = "OLD=NEW", value_parser = parse_pair)]
     maps: Vec<(PathBuf, PathBuf)>,
+    /// inherit: 0, 1 and 2 become those of this command, also where they were files. FILE: what the program writes to a
+    /// terminal, pipe or socket is appended to FILE, and it reads nothing there
+    #[arg(long, value_name = "inherit|FILE", value_parser = stdio::check_stdio)]
+    stdio: Option<stdio::Choice>,
     /// Restart from a store that belongs to another user, who decides what runs
     #[arg(long)]
     trust_owner: bool,
@@ -67,9 +74,10 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
+    let stdio = stdio::chosen(arguments.stdio.as_ref())?;
     if arguments.detach {
         return detach::in_intermediate_process(|| {
-            let rebuilt = rebuild_selected(arguments)?;
+            let rebuilt = rebuild_selected(arguments, stdio)?;
             let pid = rebuilt.pid();
             rebuilt.release()?;
             Ok(pid)
@@ -77,14 +85,15 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     }
     let mut parent = Parent::prepare()?;
     // Until the program is complete, our end is its end.
-    let rebuilt = parent.interruptible(|| rebuild_selected(arguments))?;
+    let rebuilt = parent.interruptible(|| rebuild_selected(arguments, stdio))?;
     let pid = rebuilt.pid();
-    parent.release(pid, || rebuilt.release())?;
+    let modes = rebuilt.terminal_modes().cloned();
+    parent.release(pid, modes, || rebuilt.release())?;
     parent.follow(pid)
 }
 
 /// Rebuilds the chosen checkpoint. The store is closed again: its descriptors are of no use to a parent.
-fn rebuild_selected(arguments: &Arguments) -> Result<Rebuilt> {
+fn rebuild_selected(arguments: &Arguments, stdio: Stdio) -> Result<Rebuilt> {
     let location = Location::of(&arguments.dir)?;
     let store_dir = next_store_dir(arguments, &location)?;
     let trust = StoreOptions { trust_owner: arguments.trust_owner, ..StoreOptions::default() };
@@ -92,7 +101,8 @@ fn rebuild_selected(arguments: &Arguments) -> Result<Rebuilt> {
     let dir = &arguments.dir;
     let id = which_checkpoint::to_restart(dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
     log::info!("restarting checkpoint {id} of {}", dir.display());
-    let options = RestoreOptions { store_dir, force: arguments.force, paths: path_map(&arguments.maps)? };
+    let paths = path_map(&arguments.maps)?;
+    let options = RestoreOptions { store_dir, force: arguments.force, paths, stdio };
     rebuild_with_progress(&store, id, &options)
 }
 

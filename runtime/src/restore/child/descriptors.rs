@@ -4,8 +4,9 @@
 //! numbers, so that two numbers of one description share its offset and flags again. Epoll instances are filled
 //! last: the kernel remembers the number under which a descriptor was added.
 //!
-//! The standard streams are the restarter's own. Their status flags belong to everybody who shares them, so a
-//! program that had made a terminal or pipe non-blocking gets a description of its own where that can be opened.
+//! What led outside has an outlet ([`crate::restore::outside`]), chosen for each number. The streams' status flags belong
+//! to everybody who shares them, so a program that had made a terminal or pipe non-blocking gets a description of its own
+//! where that can be opened.
 
 use std::ffi::CString;
 use std::os::fd::RawFd;
@@ -17,6 +18,7 @@ use super::report::{At, Failed, Report, Step};
 use super::{CHANNEL, FILES, Plan, STANDARD};
 use crate::error::Result as CkptResult;
 use crate::image::{FileKind, OpenFile, ProcessImage};
+use crate::restore::outside::Outlet;
 use crate::restore::paths::{c_path, reopened_path, reopening_flags};
 
 type Result<T> = std::result::Result<T, Failed>;
@@ -30,6 +32,10 @@ pub struct Workspace {
     paths: Vec<CString>,
     /// Where each file is open meanwhile.
     opened: Vec<RawFd>,
+    /// How many of them led outside.
+    leading_outside: usize,
+    /// Where those are open, by outlet.
+    outlets: Vec<[RawFd; Outlet::COUNT]>,
     /// Both ends of each pipe.
     pipes: Vec<[RawFd; 2]>,
     /// Whether an end has been given to a description.
@@ -43,9 +49,16 @@ impl Workspace {
         Ok(Workspace {
             paths: paths.collect::<CkptResult<_>>()?,
             opened: vec![-1; image.files.len()],
+            leading_outside: image.files.iter().filter(|file| matches!(file.kind, FileKind::Standard { .. })).count(),
+            outlets: vec![[-1; Outlet::COUNT]; image.files.len()],
             pipes: vec![[-1; 2]; image.pipes.len()],
             given: vec![[false; 2]; image.pipes.len()],
         })
+    }
+
+    /// How many numbers may be in use for them at one time.
+    pub fn numbers_needed(&self) -> usize {
+        self.opened.len() + self.leading_outside * Outlet::COUNT
     }
 }
 
@@ -57,8 +70,12 @@ pub fn build(plan: &mut Plan) -> Result<()> {
     for index in 0..plan.image.files.len() {
         plan.files.opened[index] = open(plan, index).at(Step::Open, index as u32)?;
     }
-    for descriptor in &plan.image.descriptors {
-        let from = plan.files.opened[descriptor.file as usize];
+    for place in 0..plan.image.descriptors.len() {
+        let descriptor = plan.image.descriptors[place];
+        let from = match plan.outside.outlets[place] {
+            Some(outlet) => lead_outside(plan, descriptor.file as usize, outlet).at(Step::Open, descriptor.file)?,
+            None => plan.files.opened[descriptor.file as usize],
+        };
         calls::duplicate_to(from, descriptor.number, descriptor.close_on_exec)
             .at(Step::Number, descriptor.number as u32)?;
     }
@@ -107,7 +124,8 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
             Ok(number)
         }
         FileKind::Device { .. } => open_path(plan, index),
-        FileKind::Standard { stream, .. } => standard(plan.number_of(STANDARD + stream), file.flags, lowest),
+        // Each of its numbers by itself, in `lead_outside`.
+        FileKind::Standard { .. } => Ok(-1),
         FileKind::Pipe { pipe } => pipe_end(plan, *pipe as usize, file.flags),
         FileKind::EventFd { count, semaphore } => {
             let number = calls::move_above(calls::eventfd(*semaphore)?, lowest)?;
@@ -135,7 +153,23 @@ fn with_flags(number: RawFd, flags: i32) -> std::result::Result<RawFd, Errno> {
     Ok(number)
 }
 
-/// The restarter's stream, or a description of its own when the program needs another blocking mode.
+/// What those numbers of file `index` share that have this outlet.
+fn lead_outside(plan: &mut Plan, index: usize, outlet: Outlet) -> std::result::Result<RawFd, Errno> {
+    let known = plan.files.outlets[index][outlet.place()];
+    if known != -1 {
+        return Ok(known);
+    }
+    let (flags, lowest) = (plan.image.files[index].flags, plan.kept_end());
+    let wanted = flags & (libc::O_ACCMODE | libc::O_NONBLOCK) | libc::O_NOCTTY;
+    let number = match if outlet.own_terminal { calls::open(c"/dev/tty", wanted) } else { Err(Errno::ENXIO) } {
+        Ok(number) => calls::move_above(number, lowest)?,
+        Err(_) => standard(plan.number_of(STANDARD + outlet.stream as i32), flags, lowest)?,
+    };
+    plan.files.outlets[index][outlet.place()] = number;
+    Ok(number)
+}
+
+/// The stream, or a description of its own when the program needs another blocking mode.
 fn standard(inherited: RawFd, flags: i32, lowest: RawFd) -> std::result::Result<RawFd, Errno> {
     let current = calls::status_flags(inherited)?;
     if (current ^ flags) & libc::O_NONBLOCK == 0 {

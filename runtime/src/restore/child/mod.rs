@@ -16,6 +16,7 @@ use std::os::fd::RawFd;
 
 use nix::errno::Errno;
 
+use super::outside::Outside;
 use crate::image::{ProcessImage, Role};
 use calls::KernelAction;
 use report::{At, Failed};
@@ -29,6 +30,8 @@ const SPARE_NUMBERS: i32 = 16;
 /// What the child is told, and room for what it finds out.
 pub struct Plan<'a> {
     image: &'a ProcessImage,
+    /// What descriptors lead to that led outside.
+    outside: &'a Outside,
     /// The restarter's end of the channel, to be closed.
     parent_end: RawFd,
     /// Descriptors to keep; number `i` is moved to `base + i`. First the channel, then the standard streams.
@@ -56,6 +59,7 @@ impl<'a> Plan<'a> {
     /// mappings.
     pub fn new(
         image: &'a ProcessImage,
+        outside: &'a Outside,
         parent_end: RawFd,
         kept: Vec<RawFd>,
         unlinked: &'a [usize],
@@ -68,6 +72,7 @@ impl<'a> Plan<'a> {
         }
         Ok(Plan {
             image,
+            outside,
             parent_end,
             base: base(image, &kept),
             kept,
@@ -118,7 +123,7 @@ pub extern "C" fn run(plan: &mut Plan) -> ! {
 fn prepare(plan: &mut Plan, channel: &mut RawFd) -> Result<(), Failed> {
     move_descriptors(plan)?;
     *channel = plan.number_of(CHANNEL);
-    take_role(plan.image.role).at(Step::Role, 0)?;
+    take_role(plan.outside.role).at(Step::Role, 0)?;
     calls::umask(plan.image.umask);
     calls::take_ordinary_personality();
     descriptors::build(plan)?;
@@ -135,7 +140,7 @@ fn prepare(plan: &mut Plan, channel: &mut RawFd) -> Result<(), Failed> {
 
 /// Leaves open exactly what is kept, at its new numbers.
 fn move_descriptors(plan: &Plan) -> Result<(), Failed> {
-    let needed = plan.kept_end() + plan.image.files.len() as i32 + SPARE_NUMBERS;
+    let needed = plan.kept_end() + plan.files.numbers_needed() as i32 + SPARE_NUMBERS;
     calls::allow_descriptors(needed as u64).at(Step::DescriptorLimit, needed as u32)?;
     for (place, &number) in plan.kept.iter().enumerate() {
         calls::duplicate_to(number, plan.number_of(place as i32), true).at(Step::Keep, place as u32)?;
