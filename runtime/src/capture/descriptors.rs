@@ -16,9 +16,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{SFlag, major};
 use nix::unistd::{pipe2, read};
 
+use super::locks;
 use super::syscalls::{pidfd_getfd, same_open_file};
 use crate::error::{Error, Result};
-use crate::image::{Descriptor, EpollTarget, FileKind, OpenFile, PipeContent};
+use crate::image::{Descriptor, EpollTarget, FileKind, FileLock, OpenFile, PipeContent};
 use crate::proc::fdinfo::{self, FdInfo};
 
 /// Major number of /dev/null, /dev/zero, /dev/full, /dev/random, /dev/urandom.
@@ -44,6 +45,8 @@ pub struct Table {
     pub descriptors: Vec<Descriptor>,
     /// Pipes within the process.
     pub pipes: Vec<PipeContent>,
+    /// Locks on files.
+    pub locks: Vec<FileLock>,
 }
 
 /// Captures the descriptors of the stopped process `pid`.
@@ -66,6 +69,7 @@ pub fn capture(pid: i32, pidfd: BorrowedFd<'_>) -> Result<Table> {
         let close_on_exec = info.flags & libc::O_CLOEXEC != 0;
         table.descriptors.push(Descriptor { number: info.number, file, close_on_exec });
     }
+    table.locks = locks::capture(&infos, &table)?;
     Ok(table)
 }
 
@@ -88,9 +92,7 @@ fn refused(info: &FdInfo, why: &str, advice: &str) -> Error {
 }
 
 fn kind(info: &FdInfo, all: &[FdInfo], pipes: &mut Pipes<'_>, contents: &mut Vec<PipeContent>) -> Result<FileKind> {
-    if info.field("lock").is_some() {
-        return Err(refused(info, "it holds a file lock", "release the lock before the checkpoint"));
-    }
+    locks::refuse_lease(info)?;
     if info.flags & libc::O_ASYNC != 0 {
         return Err(refused(info, "signal-driven I/O (O_ASYNC) is not captured yet", "turn O_ASYNC off"));
     }

@@ -10,6 +10,7 @@ mod allocations;
 mod data;
 mod descriptors;
 mod guest;
+mod locks;
 mod page_set;
 mod pages;
 mod plan;

@@ -164,6 +164,7 @@ pub fn capture(
         files: table.files,
         descriptors: table.descriptors,
         pipes: table.pipes,
+        locks: table.locks,
         threads,
         control: program.control_address,
     };

@@ -8,6 +8,7 @@
 mod allocation;
 mod data;
 mod descriptor;
+mod lock;
 mod memory;
 mod process;
 mod thread;
@@ -15,6 +16,7 @@ mod thread;
 pub use allocation::{Allocation, AllocationKind};
 pub use data::{CodeMapping, DataImage, LeftOut, Moved};
 pub use descriptor::{Descriptor, EpollTarget, FileKind, OpenFile, PipeContent};
+pub use lock::{FileLock, LockKind};
 pub use memory::{
     Advice, Backing, FileIdentity, PageRange, Protection, Region, SharedObject, SpecialMapping, StoredDifference,
     blocks,

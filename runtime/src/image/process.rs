@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Allocation, Descriptor, OpenFile, PipeContent, Region, SharedObject, SpecialMapping, StoredDifference, ThreadImage,
+    Allocation, Descriptor, FileLock, OpenFile, PipeContent, Region, SharedObject, SpecialMapping, StoredDifference,
+    ThreadImage,
 };
 
 /// One process at one moment.
@@ -79,6 +80,9 @@ pub struct ProcessImage {
     pub descriptors: Vec<Descriptor>,
     /// Pipes that lie within the process.
     pub pipes: Vec<PipeContent>,
+    /// Locks that it holds on files.
+    #[serde(default)]
+    pub locks: Vec<FileLock>,
     /// Threads; the first is the main thread.
     pub threads: Vec<ThreadImage>,
     /// Address of libckpt's control block.

@@ -5,5 +5,6 @@
 //! left besides mappings is a handful of lines.
 
 pub mod fdinfo;
+pub mod locks;
 pub mod maps;
 pub mod task;

@@ -20,6 +20,7 @@ mod file_comparison;
 mod file_mappings;
 mod host;
 mod limits;
+mod locks;
 mod paths;
 mod preflight;
 mod process;
@@ -184,6 +185,7 @@ fn make_threads(process: &mut HalfBuilt, image: &ProcessImage, id: u64) -> Resul
     for index in 0..image.threads.len() {
         credentials::set(process, index, image)?;
     }
+    locks::set(process, image)?;
     signals::start_timers(process, image)?;
     process.unmap_scratch()?;
     for (index, (thread, registers)) in image.threads.iter().zip(&registers).enumerate() {

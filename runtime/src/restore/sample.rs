@@ -49,6 +49,7 @@ pub fn image(machine: &Machine) -> ProcessImage {
         files: Vec::new(),
         descriptors: Vec::new(),
         pipes: Vec::new(),
+        locks: Vec::new(),
         threads: vec![thread(300_000)],
         control: 0,
     }
