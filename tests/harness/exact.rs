@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use crate::life::{Launch, Life, Restart, Stdout, code_of};
 use crate::program::Program;
 use crate::scene::Scene;
-use crate::{checkpoint, processes};
+use crate::{Ckpt, checkpoint, processes};
 
 /// Lines that the first life prints between its checkpoint and its death.
 const LINES_BEFORE_DEATH: usize = 3;
@@ -24,10 +24,12 @@ pub enum Trigger {
     Signal,
     /// `ckpt checkpoint PID`.
     Command,
+    /// `ckpt checkpoint --kill PID`, after which it does nothing more.
+    Kill,
 }
 
 /// What an uninterrupted run leaves.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     /// Everything it printed.
     pub stdout: Vec<u8>,
@@ -46,7 +48,12 @@ impl Reference {
 
 /// Runs `program` by itself to its end.
 pub fn reference(scene: &Scene, program: &Program) -> Reference {
-    let mut life = Life::start(scene, "reference", program, &Launch::Plain, Stdout::File);
+    finished(Life::start(scene, "reference", program, &Launch::Plain, Stdout::File), program)
+}
+
+/// What `life` leaves at its end.
+#[track_caller]
+pub(crate) fn finished(mut life: Life<'_>, program: &Program) -> Reference {
     let code = code_of(life.wait());
     let stdout = life.output.bytes();
     let text = life.output.text();
@@ -59,6 +66,7 @@ pub fn reference(scene: &Scene, program: &Program) -> Reference {
 pub fn take(scene: &Scene, life: &Life<'_>, trigger: Trigger) -> u64 {
     match trigger {
         Trigger::Command => checkpoint(scene, life.pid),
+        Trigger::Kill => Ckpt::new(scene, ["checkpoint", "--kill", &life.pid.to_string()]).call().succeeded().number(),
         Trigger::Signal => {
             let store = life.store();
             let before = store.sealed(scene).len();
@@ -83,17 +91,41 @@ pub fn survives(scene: &Scene, program: &Program, how: How, line: usize, referen
     let printed_before = first.output.bytes().len();
     let id = take(scene, &first, how.trigger);
     std::fs::write(&taken, "").expect("a file in the scene");
-    let lines_left = reference.lines().saturating_sub(first.output.lines());
-    first.output.wait_for_more_lines(LINES_BEFORE_DEATH.min(lines_left));
+    if how.trigger != Trigger::Kill {
+        let lines_left = reference.lines().saturating_sub(first.output.lines());
+        first.output.wait_for_more_lines(LINES_BEFORE_DEATH.min(lines_left));
+    }
     first.kill();
+    goes_on(scene, program, &how, &first, Death { id, printed_before }, reference);
+}
+
+/// When a first life ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Death {
+    /// The checkpoint that it is restarted from.
+    pub id: u64,
+    /// Bytes that it had printed before that was asked for.
+    pub printed_before: usize,
+}
+
+/// Restarts `first`, which is dead, and compares both lives with `reference`.
+#[track_caller]
+pub fn goes_on(
+    scene: &Scene,
+    program: &Program,
+    how: &How,
+    first: &Life<'_>,
+    Death { id, printed_before }: Death,
+    reference: &Reference,
+) {
     first.output.wait_for_the_end(Duration::from_secs(5));
     let printed_first = first.output.bytes();
-
-    let store = first.store();
-    let mut second = Restart::of(&store).id(id).stdout(how.stdout).begin(scene, &first.directory.clone(), first.pid);
+    let restart = Restart::of(first.store()).id(id).stdout(how.stdout);
+    let mut second = restart.begin(scene, &first.directory.clone(), first.pid);
     let code = code_of(second.wait());
     second.output.wait_for_the_end(Duration::from_secs(5));
-    let story = format!("{program:?} at line {line}, {how:?}, checkpoint {id}; restart said: {}", second.errors());
+    let life = first.directory.display();
+    let story = format!("{program:?} in {life}, {how:?}, checkpoint {id}; restart said: {}", second.errors());
     assert_eq!(code, reference.code, "the exit code of {story}");
     compare(how.stdout, printed_before, &printed_first, &second.output.bytes(), reference, &story);
     if let Some(own) = &second.own_stdout {

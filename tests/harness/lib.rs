@@ -19,6 +19,7 @@ pub mod product;
 pub mod program;
 pub mod scene;
 pub mod store;
+pub mod work;
 
 pub use command::{Answer, Ckpt, checkpoint};
 pub use desk::Desk;

@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use nix::sys::termios::{LocalFlags, SetArg, cfmakeraw, tcgetattr, tcsetattr};
 
 use crate::output::Output;
-use crate::program::Program;
+use crate::program::{Input, Program};
 use crate::scene::{MARK, Scene};
 use crate::{processes, product};
 
@@ -32,6 +32,9 @@ pub enum Stdout {
     Socket,
     /// A terminal (raw, so that bytes arrive as written); stdin is the same terminal.
     Terminal,
+    /// A terminal as a program finds it that starts in one: it collects lines and echoes them, until the program wants
+    /// something else.
+    OrdinaryTerminal,
     /// A terminal that controls a session led by the child, so that ^C and ^Z mean signals.
     SessionTerminal,
 }
@@ -76,6 +79,12 @@ impl<'scene> Life<'scene> {
         command.envs(program.environment.iter().map(|(name, value)| (name, value)));
         let printed = File::create(directory.join("stdout")).expect("the life's folder is writable");
         let (output, terminal) = connect(&mut command, stdout, printed, directory.join("stdout"));
+        for Input { file, content } in &program.inputs {
+            std::fs::write(directory.join(file), content).expect("the life's folder is writable");
+        }
+        if let Some(file) = &program.stdin {
+            command.stdin(File::open(directory.join(file)).expect("it is one of the inputs"));
+        }
         let stderr = directory.join("stderr");
         let child = spawn(scene, &mut command, &directory, &stderr);
         let own = child.id().cast_signed();
@@ -311,10 +320,12 @@ fn connect(command: &mut Command, stdout: Stdout, printed: File, read_at: PathBu
             command.stdout(OwnedFd::from(writer));
             (Output::read_from(File::from(OwnedFd::from(reader))), None)
         }
-        Stdout::Terminal | Stdout::SessionTerminal => {
+        Stdout::Terminal | Stdout::OrdinaryTerminal | Stdout::SessionTerminal => {
             let pair = openpty(None, None).expect("a terminal");
             let mut settings = tcgetattr(&pair.slave).expect("it is a terminal");
-            cfmakeraw(&mut settings);
+            if stdout != Stdout::OrdinaryTerminal {
+                cfmakeraw(&mut settings);
+            }
             if stdout == Stdout::SessionTerminal {
                 settings.local_flags.insert(LocalFlags::ISIG);
                 lead_a_session(command);

@@ -74,6 +74,11 @@ impl Output {
         });
     }
 
+    /// Waits until `text` has been printed, anywhere.
+    pub fn wait_for_text(&self, text: &str) {
+        self.wait_for(&format!("{text:?}"), |bytes| String::from_utf8_lossy(bytes).contains(text));
+    }
+
     /// Waits for `count` more lines than there are.
     pub fn wait_for_more_lines(&self, count: usize) {
         self.wait_for_lines(self.lines() + count);

@@ -84,6 +84,17 @@ pub fn is_stopped(pid: i32) -> bool {
     thread_states(pid).iter().any(|state| matches!(state, 'T' | 't'))
 }
 
+/// Processor time that a process has used, also when it has ended and was not waited for. In steps of 10 ms.
+pub fn processor_time(pid: i32) -> Option<Duration> {
+    /// `utime` and `stime`, counted behind the name, and their unit: `USER_HZ` is 100 on x86-64.
+    const FIELDS: std::ops::RangeInclusive<usize> = 11..=12;
+    const TICK: Duration = Duration::from_millis(10);
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let ticks: Option<u32> = fields.get(FIELDS)?.iter().map(|ticks| ticks.parse::<u32>().ok()).sum();
+    Some(TICK * ticks?)
+}
+
 /// The id of a process in its own pid namespace.
 pub fn pid_in_its_namespace(pid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

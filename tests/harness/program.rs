@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use nix::fcntl::{Flock, FlockArg};
@@ -19,15 +20,41 @@ pub struct Program {
     pub arguments: Vec<OsString>,
     /// Environment variables set for it.
     pub environment: Vec<(String, OsString)>,
+    /// Files that are put into its directory before it starts: name and content.
+    pub inputs: Vec<Input>,
+    /// The one of them that is its stdin; else that is empty.
+    pub stdin: Option<String>,
     /// Files that it writes in its directory besides stdout, compared as well.
     pub files: Vec<String>,
+}
+
+/// A file that a program finds.
+#[derive(Clone)]
+pub struct Input {
+    /// Its name in the life's directory.
+    pub file: String,
+    /// What is in it.
+    pub content: Arc<[u8]>,
+}
+
+impl std::fmt::Debug for Input {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} ({} bytes)", self.file, self.content.len())
+    }
 }
 
 impl Program {
     /// Any executable.
     pub fn at(path: impl Into<PathBuf>) -> Program {
         let executable = path.into().canonicalize().expect("the program exists");
-        Program { executable, arguments: Vec::new(), environment: Vec::new(), files: Vec::new() }
+        Program {
+            executable,
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            inputs: Vec::new(),
+            stdin: None,
+            files: Vec::new(),
+        }
     }
 
     /// A victim in C, compiled when needed.
@@ -40,20 +67,40 @@ impl Program {
         Program::at(compiled(name, &format!("{name}.static"), &["-static"]))
     }
 
+    /// A victim in Rust, compiled when needed.
+    pub fn rust(name: &str) -> Program {
+        let mut compiler = Command::new("rustc");
+        compiler.args(["--edition", "2024", "-O", "-D", "warnings", "-o"]);
+        Program::at(made_by(compiler, &format!("{name}.rs")))
+    }
+
+    /// A victim in Go, compiled when needed: linked dynamically, because it uses cgo.
+    pub fn go(name: &str) -> Program {
+        let mut compiler = Command::new("go");
+        let cache = victims_folder().join("go-cache");
+        compiler.env("GOCACHE", cache).env("GO111MODULE", "off").env("CGO_ENABLED", "1").args(["build", "-o"]);
+        Program::at(made_by(compiler, &format!("{name}.go")))
+    }
+
+    /// A program of the machine, found on the `PATH`.
+    pub fn installed(name: &str) -> Program {
+        Program::at(interpreter(name))
+    }
+
     /// A script for Python.
     pub fn python(script: &str) -> Program {
-        Program::at(interpreter("python3")).argument(source(script))
+        Program::installed("python3").argument(source(script))
     }
 
     /// A script for node.
     pub fn node(script: &str) -> Program {
-        Program::at(interpreter("node")).argument(source(script))
+        Program::installed("node").argument(source(script))
     }
 
     /// A class for Java, compiled when needed.
     pub fn java(class: &str) -> Program {
         let classes = compiled_java(class);
-        Program::at(interpreter("java")).argument("-cp").argument(classes).argument(class)
+        Program::installed("java").argument("-cp").argument(classes).argument(class)
     }
 
     /// With one more argument.
@@ -71,6 +118,18 @@ impl Program {
     /// A victim that is to do no more than `step` steps before the file `sign` is there.
     pub fn waiting(self, step: usize, sign: &Path) -> Program {
         self.variable("CKPT_VICTIM_WAITS_AT", step.to_string()).variable("CKPT_VICTIM_WAITS_FOR", sign)
+    }
+
+    /// With a file in its directory when it starts.
+    pub fn input(mut self, file: &str, content: impl Into<Arc<[u8]>>) -> Program {
+        self.inputs.push(Input { file: file.to_owned(), content: content.into() });
+        self
+    }
+
+    /// With an input that is its stdin.
+    pub fn reads(mut self, file: &str, content: impl Into<Arc<[u8]>>) -> Program {
+        self.stdin = Some(file.to_owned());
+        self.input(file, content)
     }
 
     /// With a file of its own that is compared like its output.
@@ -107,6 +166,22 @@ fn compiled(name: &str, output: &str, flags: &[&str]) -> PathBuf {
     compiler.args(["-std=gnu17", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(flags);
     compiler.arg("-o").arg(&unfinished).arg(&sources[0]);
     let output = compiler.output().expect("cc is missing; scripts/test installs it");
+    assert!(output.status.success(), "{compiler:?}:\n{}", String::from_utf8_lossy(&output.stderr));
+    fs::rename(&unfinished, &binary).expect("both lie in one folder");
+    binary
+}
+
+/// What a compiler, whose arguments end with the option for the output, makes of a source file.
+fn made_by(mut compiler: Command, file: &str) -> PathBuf {
+    let binary = victims_folder().join(file.replace('.', "-"));
+    let _lock = lock(&binary.with_extension("lock"));
+    if newer_than_all(&binary, &[source(file)]) {
+        return binary;
+    }
+    let unfinished = binary.with_extension("new");
+    compiler.arg(&unfinished).arg(source(file));
+    let output = compiler.output();
+    let output = output.unwrap_or_else(|error| panic!("{compiler:?}: {error}; scripts/test installs it"));
     assert!(output.status.success(), "{compiler:?}:\n{}", String::from_utf8_lossy(&output.stderr));
     fs::rename(&unfinished, &binary).expect("both lie in one folder");
     binary

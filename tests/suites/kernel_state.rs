@@ -1,9 +1,12 @@
 //! One victim per kind of kernel state, each checkpointed, killed and restarted once.
 
+use std::fs::File;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives, survives_once};
 use ckpt_tests::{Ckpt, Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes, skip};
+use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
 
 /// Some victims cannot show anything on some machines, and say so.
 fn survives_or_skips(program: &Program, line: usize) {
@@ -38,6 +41,68 @@ fn files_keep_offsets_sizes_flags_and_sharing() {
 #[test]
 fn pipes_eventfds_and_epoll_keep_their_content() {
     survives_once(&Program::victim("pipes_epoll"), 20);
+}
+
+#[test]
+fn locks_on_files_are_held_again() {
+    survives_once(&Program::victim("locks"), 20);
+}
+
+/// Locks the file at `path` as somebody else, until the file is dropped.
+fn locked_by_us(path: &Path) -> File {
+    let file = File::options().read(true).write(true).open(path).expect("the victim has made it");
+    let all = libc::flock { l_type: libc::F_WRLCK as i16, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
+    fcntl(&file, FcntlArg::F_OFD_SETLK(&all)).expect("nobody has locked it");
+    file
+}
+
+#[test]
+fn a_program_that_waits_for_a_lock_goes_on_waiting() {
+    let scene = Scene::new();
+    let program = Program::victim("locks").argument("30").argument("waits").input("waited", *b"");
+    let expected = reference(&scene, &program);
+    let held = |life: &str| {
+        let path = scene.folder(life).join("waited");
+        File::create(&path).expect("a file in the scene");
+        locked_by_us(&path)
+    };
+    let lock = held("life");
+    let mut first = Life::preloaded(&scene, "life", &Program { inputs: Vec::new(), ..program.clone() });
+    first.output.wait_for_lines(10);
+    checkpoint(&scene, first.pid);
+    first.kill();
+    let mut second = Restart::of(first.store()).begin(&scene, &first.directory, first.pid);
+    second.output.wait_for_lines(expected.lines() - 1);
+    assert!(second.try_wait().is_none(), "it waits for the lock");
+    drop(lock);
+    assert_eq!(code_of(second.wait()), 7, "{}", second.errors());
+    assert_same(&second.output.bytes(), &expected.stdout, "the output of both lives");
+}
+
+#[test]
+fn a_lock_that_somebody_else_has_taken_is_refused_with_its_holder() {
+    let scene = Scene::new();
+    let mut first = Life::preloaded(&scene, "life", &Program::victim("locks"));
+    first.output.wait_for_lines(10);
+    checkpoint(&scene, first.pid);
+    first.kill();
+    let before = std::fs::read(first.directory.join("stdout")).expect("the program's output");
+    for file in ["ranges", "described", "whole", "shared"] {
+        let path = first.directory.join(file);
+        let flocked = matches!(file, "whole" | "shared").then(|| {
+            let file = File::open(&path).expect("the victim has made it");
+            Flock::lock(file, FlockArg::LockExclusive).expect("nobody has locked it")
+        });
+        let ranges = flocked.is_none().then(|| locked_by_us(&path));
+        let mut refused = Restart::of(first.store()).spawn(&scene, &first.directory);
+        assert_eq!(code_of(refused.wait()), 125, "{file}: {}", refused.errors());
+        let holder = format!("{} is locked by process {} (", path.display(), std::process::id());
+        assert!(refused.errors().contains(&holder), "{holder} is missing: {}", refused.errors());
+        assert_eq!(std::fs::read(first.directory.join("stdout")).expect("still there"), before, "nothing has changed");
+        drop((flocked, ranges));
+    }
+    let mut second = Restart::of(first.store()).begin(&scene, &first.directory, first.pid);
+    assert_eq!(code_of(second.wait()), 7, "{}", second.errors());
 }
 
 #[test]

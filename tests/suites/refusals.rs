@@ -70,7 +70,7 @@ refused! {
     a_posix_timer_is_refused: "posix_timer", "its remaining time is not captured yet";
     a_flood_of_queued_signals_is_refused: "flood", "more than 8192 queued signals";
     system_v_shared_memory_is_refused: "shm", "System V shared memory is not captured yet";
-    a_locked_file_is_refused: "flock", "it holds a file lock";
+    a_lease_is_refused: "lease", "it holds a lease";
     an_io_uring_is_refused: "io_uring", "this kind of object is not captured yet";
     a_fifo_is_refused: "fifo", "named pipes are not captured yet";
     the_master_side_of_a_terminal_is_refused: "terminal", "the device keeps state of its own";

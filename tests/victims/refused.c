@@ -95,10 +95,10 @@ static void make_shm(void)
 	place = at;
 }
 
-static void make_lock(void)
+static void make_lease(void)
 {
-	number = open("locked", O_RDWR | O_CREAT, 0600);
-	CHECK(number >= 0 && flock(number, LOCK_EX) == 0);
+	number = open("leased", O_RDWR | O_CREAT, 0600);
+	CHECK(number >= 0 && fcntl(number, F_SETLEASE, F_WRLCK) == 0);
 }
 
 static void make_io_uring(void)
@@ -292,8 +292,8 @@ static void set_up(void)
 		queue_many_signals();
 	else if (is("shm"))
 		make_shm();
-	else if (is("flock"))
-		make_lock();
+	else if (is("lease"))
+		make_lease();
 	else if (is("io_uring"))
 		make_io_uring();
 	else if (is("fifo")) {

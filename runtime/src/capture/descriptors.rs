@@ -18,9 +18,10 @@ use nix::sys::stat::{SFlag, major};
 use nix::sys::statfs::{HUGETLBFS_MAGIC, fstatfs};
 use nix::unistd::{pipe2, read};
 
+use super::locks;
 use super::syscalls::{pidfd_getfd, same_open_file};
 use crate::error::{Error, Result};
-use crate::image::{Descriptor, EpollTarget, FileContent, FileKind, OpenFile, PipeContent, UnlinkedFile};
+use crate::image::{Descriptor, EpollTarget, FileContent, FileKind, FileLock, OpenFile, PipeContent, UnlinkedFile};
 use crate::proc::fdinfo::{self, FdInfo};
 
 /// Major number of /dev/null, /dev/zero, /dev/full, /dev/random, /dev/urandom.
@@ -47,6 +48,8 @@ pub struct Table {
     pub descriptors: Vec<Descriptor>,
     /// Pipes within the process.
     pub pipes: Vec<PipeContent>,
+    /// Locks on files.
+    pub locks: Vec<FileLock>,
     /// Files that no path leads to.
     pub unlinked: Vec<Unlinked>,
 }
@@ -87,6 +90,7 @@ pub fn capture(pid: i32, pidfd: BorrowedFd<'_>) -> Result<Table> {
         let close_on_exec = info.flags & libc::O_CLOEXEC != 0;
         table.descriptors.push(Descriptor { number: info.number, file, close_on_exec });
     }
+    table.locks = locks::capture(&infos, &table)?;
     Ok(table)
 }
 
@@ -130,9 +134,7 @@ fn kind(info: &FdInfo, all: &[FdInfo], pipes: &mut Pipes<'_>, contents: &mut Vec
 
 /// State of an open file description that is not captured.
 fn refuse_state(info: &FdInfo) -> Result<()> {
-    if info.field("lock").is_some() {
-        return Err(refused(info, "it holds a file lock", "release the lock before the checkpoint"));
-    }
+    locks::refuse_lease(info)?;
     if info.flags & libc::O_ASYNC != 0 {
         return Err(refused(info, "signal-driven I/O (O_ASYNC) is not captured yet", "turn O_ASYNC off"));
     }

@@ -11,6 +11,7 @@ mod data;
 mod descriptors;
 mod files;
 mod guest;
+mod locks;
 mod page_set;
 mod pages;
 mod plan;

@@ -181,6 +181,7 @@ pub fn capture(
         descriptors: table.descriptors,
         pipes: table.pipes,
         terminal,
+        locks: table.locks,
         threads,
         control: program.control_address,
     };

@@ -9,6 +9,7 @@ mod allocation;
 mod data;
 mod descriptor;
 mod file;
+mod lock;
 mod memory;
 mod path;
 mod process;
@@ -19,6 +20,7 @@ pub use allocation::{Allocation, AllocationKind};
 pub use data::{CodeMapping, DataImage, LeftOut, Moved};
 pub use descriptor::{Descriptor, EpollTarget, FileKind, OpenFile, PipeContent};
 pub use file::{CapturedFile, CapturedKind, FileContent, UnlinkedFile};
+pub use lock::{FileLock, LockKind};
 pub use memory::{
     Advice, Backing, FileIdentity, PageRange, Protection, Region, SharedObject, SpecialMapping, StoredDifference,
     blocks,

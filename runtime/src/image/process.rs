@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Allocation, CapturedFile, Descriptor, OpenFile, PipeContent, Region, SharedObject, SpecialMapping,
+    Allocation, CapturedFile, Descriptor, FileLock, OpenFile, PipeContent, Region, SharedObject, SpecialMapping,
     StoredDifference, TerminalImage, ThreadImage, UnlinkedFile,
 };
 
@@ -92,6 +92,9 @@ pub struct ProcessImage {
     /// Its terminal, if it had one.
     #[serde(default)]
     pub terminal: Option<TerminalImage>,
+    /// Locks that it holds on files.
+    #[serde(default)]
+    pub locks: Vec<FileLock>,
     /// Threads; the first is the main thread.
     pub threads: Vec<ThreadImage>,
     /// Address of libckpt's control block.

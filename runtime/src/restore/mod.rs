@@ -22,6 +22,7 @@ mod file_mappings;
 mod grown_files;
 mod host;
 mod limits;
+mod locks;
 mod outside;
 mod paths;
 mod preflight;
@@ -223,6 +224,7 @@ fn make_threads(process: &mut HalfBuilt, image: &ProcessImage, id: u64) -> Resul
     for index in 0..image.threads.len() {
         credentials::set(process, index, image)?;
     }
+    locks::set(process, image)?;
     signals::start_timers(process, image)?;
     process.unmap_scratch()?;
     for (index, (thread, registers)) in image.threads.iter().zip(&registers).enumerate() {

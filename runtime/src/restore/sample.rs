@@ -53,6 +53,7 @@ pub fn image(machine: &Machine) -> ProcessImage {
         descriptors: Vec::new(),
         pipes: Vec::new(),
         terminal: None,
+        locks: Vec::new(),
         threads: vec![thread(300_000)],
         control: 0,
     }

@@ -20,5 +20,6 @@ pub fn check(id: u64, image: &ProcessImage, machine: &Machine, force: bool) -> R
     machine::check(image, machine, force)?;
     kernel_limits::check(image)?;
     identity::check(image)?;
-    files::check(image, force)
+    files::check(image, force)?;
+    super::locks::check(image)
 }

@@ -38,6 +38,7 @@ fn flaw(image: &ProcessImage) -> Option<String> {
     threads_flaw(image)
         .or_else(|| descriptors_flaw(image))
         .or_else(|| files_flaw(image))
+        .or_else(|| locks_flaw(image))
         .or_else(|| mappings_flaw(image))
         .or_else(|| image.regions.iter().find_map(|region| region_flaw(image, region)))
 }
@@ -101,6 +102,15 @@ fn files_flaw(image: &ProcessImage) -> Option<String> {
         }
         _ => None,
     })
+}
+
+fn locks_flaw(image: &ProcessImage) -> Option<String> {
+    let wrong = image.locks.iter().find(|lock| {
+        let end = lock.end.unwrap_or(OFFSET_MAX);
+        let is_open = image.descriptors.iter().any(|descriptor| descriptor.number == lock.descriptor);
+        lock.start > end || end > OFFSET_MAX || !is_open
+    })?;
+    Some(format!("a lock from byte {} through descriptor {} is impossible", wrong.start, wrong.descriptor))
 }
 
 fn mappings_flaw(image: &ProcessImage) -> Option<String> {
@@ -182,7 +192,7 @@ mod tests {
     use serde_bytes::ByteBuf;
 
     use super::*;
-    use crate::image::{Descriptor, OpenFile, PageRange, Rseq, SharedObject};
+    use crate::image::{Descriptor, FileLock, LockKind, OpenFile, PageRange, Rseq, SharedObject};
     use crate::restore::host::Machine;
     use crate::restore::sample::{self, ScratchDir};
 
@@ -244,6 +254,8 @@ mod tests {
         };
         image.files = vec![OpenFile { kind, flags: 0 }];
         image.descriptors = vec![Descriptor { number: 3, file: 0, close_on_exec: false }];
+        let kind = LockKind::Process;
+        image.locks = vec![FileLock { descriptor: 3, kind, exclusive: true, start: 5, end: Some(5) }];
         image.queued_signals = vec![ByteBuf::from(vec![0; 128])];
         image.threads.push(sample::thread(300_001));
         image.threads[1].rseq = Some(Rseq { address: 0x1000_0000, bytes: 32, signature: 0 });
@@ -277,7 +289,7 @@ mod tests {
     fn what_makes_no_sense_is_refused_and_named() {
         check(1, &sound()).unwrap();
         type Change = fn(&mut ProcessImage);
-        let cases: [(&str, Change); 27] = [
+        let cases: [(&str, Change); 30] = [
             ("no threads", |image| image.threads.clear()),
             ("the first thread is", |image| image.threads.swap(0, 1)),
             ("two threads 300000", |image| image.threads[1].tid = 300_000),
@@ -287,6 +299,9 @@ mod tests {
             ("registers of thread", |image| image.threads[1].extended_state.resize(1 << 20, 0)),
             ("signal queued for thread", |image| image.threads[1].queued_signals = vec![ByteBuf::from(vec![0; 4])]),
             ("signal queued for the process", |image| image.queued_signals[0].push(0)),
+            ("a lock from byte 5", |image| image.locks[0].end = Some(4)),
+            ("a lock from byte 5", |image| image.locks[0].end = Some(u64::MAX)),
+            ("through descriptor 4", |image| image.locks[0].descriptor = 4),
             ("the rseq of thread", |image| image.threads[1].rseq.as_mut().unwrap().address = u64::MAX - 8),
             ("occurs twice", |image| image.descriptors.push(image.descriptors[0])),
             ("no descriptor 2147483647", |image| image.descriptors[0].number = i32::MAX),

@@ -1,0 +1,102 @@
+//! Capturing the locks that the program holds on its files.
+//!
+//! A lock of a process is shown by every descriptor of the file, and can be set again through those that are open for
+//! what it excludes. A lock of an open file description is shown by the numbers of that description.
+
+use super::descriptors::Table;
+use crate::error::{Error, Result};
+use crate::image::{Descriptor, FileKind, FileLock, LockKind};
+use crate::proc::fdinfo::FdInfo;
+use crate::proc::locks::{self, Lock, Owner};
+
+/// The locks of the descriptors `infos`, each once. `table` has what is captured of the same descriptors, in the same order.
+pub fn capture(infos: &[FdInfo], table: &Table) -> Result<Vec<FileLock>> {
+    let mut seen: Vec<Seen> = Vec::new();
+    for (info, descriptor) in infos.iter().zip(&table.descriptors) {
+        for (_, line) in info.fields.iter().filter(|(name, _)| name == "lock") {
+            let lock = locks::parse(line).ok_or_else(|| refused(info, "it holds a lock of unknown kind"))?;
+            let kind = kind(info, descriptor, &lock, table)?;
+            let found =
+                Seen { lock, kind, belongs_to: belongs_to(kind, info, descriptor), through: None, shown_by: info };
+            let known = seen.iter().position(|other| other.is_the_same_as(&found));
+            let index = known.unwrap_or(seen.len());
+            if known.is_none() {
+                seen.push(found);
+            }
+            if seen[index].through.is_none() && can_set(info, &seen[index]) {
+                seen[index].through = Some(info.number);
+            }
+        }
+    }
+    seen.iter().map(Seen::captured).collect()
+}
+
+/// Refuses a lease, which makes its descriptor look like one of signal-driven I/O.
+pub fn refuse_lease(info: &FdInfo) -> Result<()> {
+    let lines = || info.fields.iter().filter(|(name, _)| name == "lock");
+    match lines().filter_map(|(_, line)| locks::parse(line)).any(|lock| lock.owner == Owner::Lease) {
+        true => Err(no_lease(info)),
+        false => Ok(()),
+    }
+}
+
+/// A lock that some descriptors show.
+struct Seen<'a> {
+    lock: Lock,
+    kind: LockKind,
+    belongs_to: (u64, u64),
+    /// A descriptor through which it can be set.
+    through: Option<i32>,
+    shown_by: &'a FdInfo,
+}
+
+impl Seen<'_> {
+    fn is_the_same_as(&self, other: &Seen<'_>) -> bool {
+        (self.kind, self.belongs_to, &self.lock) == (other.kind, other.belongs_to, &other.lock)
+    }
+
+    fn captured(&self) -> Result<FileLock> {
+        let why = "it holds a file lock that no descriptor which is left can set again";
+        let descriptor = self.through.ok_or_else(|| refused(self.shown_by, why))?;
+        let Lock { exclusive, start, end, .. } = self.lock;
+        Ok(FileLock { descriptor, kind: self.kind, exclusive, start, end })
+    }
+}
+
+fn refused(info: &FdInfo, why: &str) -> Error {
+    let what = format!("descriptor {} ({})", info.number, info.shown());
+    Error::unsupported(what, why, "release the lock before the checkpoint")
+}
+
+fn no_lease(info: &FdInfo) -> Error {
+    refused(info, "it holds a lease, which is not captured yet")
+}
+
+fn kind(info: &FdInfo, descriptor: &Descriptor, lock: &Lock, table: &Table) -> Result<LockKind> {
+    let file = table.files.get(descriptor.file as usize).map(|file| &file.kind);
+    let comes_back =
+        matches!(file, Some(FileKind::Regular { .. } | FileKind::Directory { .. } | FileKind::Device { .. }));
+    match lock.owner {
+        Owner::Lease => Err(no_lease(info)),
+        _ if !comes_back => Err(refused(info, "it holds a file lock on what the restart replaces")),
+        Owner::Process => Ok(LockKind::Process),
+        Owner::Description => Ok(LockKind::Description),
+        Owner::Whole => Ok(LockKind::Whole),
+    }
+}
+
+/// The file, or the description, that a lock belongs to.
+fn belongs_to(kind: LockKind, info: &FdInfo, descriptor: &Descriptor) -> (u64, u64) {
+    match kind {
+        LockKind::Process => (info.metadata.device, info.metadata.inode),
+        LockKind::Description | LockKind::Whole => (u64::MAX, u64::from(descriptor.file)),
+    }
+}
+
+/// Whether the kernel lets a lock be set through a descriptor.
+fn can_set(info: &FdInfo, seen: &Seen<'_>) -> bool {
+    let access = info.flags & libc::O_ACCMODE;
+    let needed = if seen.lock.exclusive { libc::O_WRONLY } else { libc::O_RDONLY };
+    let is_named_only = info.flags & libc::O_PATH != 0;
+    !is_named_only && (seen.kind == LockKind::Whole || access == libc::O_RDWR || access == needed)
+}

@@ -1,0 +1,127 @@
+//! Sets the locks that the program held on its files.
+//!
+//! A lock of a process is lost when the process closes any descriptor of the file, so locks are set when all that is not
+//! the program's has been closed, by calls of the rebuilt process itself, which they then belong to.
+//!
+//! Somebody else may have taken a lock since. That is looked for before anything is built, and the kernel has the last
+//! word; either way the restart is refused with the file and the holder.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::sys::stat::{major, minor};
+
+use super::paths::reopened_path;
+use super::process::{Call, HalfBuilt};
+use crate::error::{Error, Result};
+use crate::image::{FileLock, LockKind, ProcessImage, path_of};
+use crate::proc::locks::{Lock, Owner, holder};
+
+const FCNTL: Call = Call("fcntl", libc::SYS_fcntl);
+const FLOCK: Call = Call("flock", libc::SYS_flock);
+
+/// Refuses locks that somebody else holds by now. Where the file cannot be found, others say so.
+///
+/// # Errors
+/// [`Error::Environment`] with the file and the holder.
+pub fn check(image: &ProcessImage) -> Result<()> {
+    image.locks.iter().try_for_each(|lock| match path(image, lock) {
+        Some(path) => match current_holder(path, lock) {
+            Some(holder) => Err(held(path, &holder)),
+            None => Ok(()),
+        },
+        None => Ok(()),
+    })
+}
+
+/// Sets all locks by calls of the main thread. Needs the scratch area.
+pub fn set(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
+    for lock in &image.locks {
+        let number = lock.descriptor as u64;
+        let answer = match lock.kind {
+            LockKind::Whole => process.try_call(0, FLOCK, &[number, whole(lock) as u64])?,
+            LockKind::Process | LockKind::Description => {
+                let command = if lock.kind == LockKind::Process { libc::F_SETLK } else { libc::F_OFD_SETLK };
+                let address = process.put(&range(lock))?;
+                process.try_call(0, FCNTL, &[number, command as u64, address])?
+            }
+        };
+        match answer {
+            Ok(_) => {}
+            Err(Errno::EAGAIN | Errno::EACCES) => {
+                let path = path(image, lock).unwrap_or(Path::new("a file"));
+                let holder = current_holder(path, lock).unwrap_or_else(|| "another process".into());
+                return Err(held(path, &holder));
+            }
+            Err(source) => {
+                let call = if lock.kind == LockKind::Whole { FLOCK } else { FCNTL };
+                return Err(process.refused(call, format_args!("lock through descriptor {number}"), source));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn held(path: &Path, holder: &str) -> Error {
+    let why = format!("{} is locked by {holder}, and the program held a lock on it", path.display());
+    Error::environment("restart", why, "let the holder unlock it, or end the holder")
+}
+
+fn path<'a>(image: &'a ProcessImage, lock: &FileLock) -> Option<&'a Path> {
+    let descriptor = image.descriptors.iter().find(|descriptor| descriptor.number == lock.descriptor)?;
+    image.files.get(descriptor.file as usize).and_then(reopened_path).map(path_of)
+}
+
+/// Who excludes `lock` on the file at `path` now.
+fn current_holder(path: &Path, lock: &FileLock) -> Option<String> {
+    let metadata = fs::metadata(path).ok()?;
+    let owner = match lock.kind {
+        LockKind::Process => Owner::Process,
+        LockKind::Description => Owner::Description,
+        LockKind::Whole => Owner::Whole,
+    };
+    holder(&Lock {
+        owner,
+        exclusive: lock.exclusive,
+        pid: 0,
+        device: (major(metadata.dev()) as u32, minor(metadata.dev()) as u32),
+        inode: metadata.ino(),
+        start: lock.start,
+        end: lock.end,
+    })
+}
+
+/// What `flock` takes.
+fn whole(lock: &FileLock) -> i32 {
+    libc::LOCK_NB | if lock.exclusive { libc::LOCK_EX } else { libc::LOCK_SH }
+}
+
+/// `struct flock`.
+fn range(lock: &FileLock) -> Vec<u8> {
+    let kind = if lock.exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
+    // A length of 0 is up to the end of the file.
+    let bytes = lock.end.map_or(0, |end| end.saturating_sub(lock.start) + 1);
+    let mut words = vec![0; size_of::<libc::flock>()];
+    words[..2].copy_from_slice(&(kind as i16).to_ne_bytes());
+    words[2..4].copy_from_slice(&(libc::SEEK_SET as i16).to_ne_bytes());
+    words[8..16].copy_from_slice(&lock.start.to_ne_bytes());
+    words[16..24].copy_from_slice(&bytes.to_ne_bytes());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_given_with_its_length() {
+        let lock = FileLock { descriptor: 3, kind: LockKind::Process, exclusive: true, start: 510, end: Some(519) };
+        let bytes = range(&lock);
+        let word = |at: usize| i64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+        assert_eq!((bytes.len(), bytes[0], word(8), word(16)), (32, 1, 510, 10));
+        let to_the_end = range(&FileLock { end: None, exclusive: false, ..lock });
+        assert_eq!((to_the_end[0], &to_the_end[16..24]), (0, &[0; 8][..]));
+    }
+}
