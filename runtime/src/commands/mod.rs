@@ -26,6 +26,7 @@ mod method;
 mod progress_bar;
 mod table;
 mod which_checkpoint;
+mod which_program;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

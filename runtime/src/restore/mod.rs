@@ -47,6 +47,7 @@ use nix::unistd::Pid;
 use crate::differences::Differences;
 use crate::error::{Error, Result};
 use crate::image::{self, ProcessImage};
+use crate::namespace;
 use crate::ptrace::{Pinned, Registers};
 use file_mappings::MappingPlan;
 use host::Machine;
@@ -61,6 +62,32 @@ pub struct RestoreOptions {
     pub store_dir: PathBuf,
     /// Accept files that have changed since the checkpoint.
     pub force: bool,
+    /// Where this process is.
+    pub place: Place,
+}
+
+/// Where the process that rebuilds is.
+#[derive(Clone, Debug, Default)]
+pub enum Place {
+    /// Where the user has started it.
+    #[default]
+    AsStarted,
+    /// It is the first process of a pid namespace made for the program, and of a user namespace too if the groups of
+    /// whoever made that are given.
+    OwnNamespace {
+        /// The maker's supplementary groups, which all in the user namespace have and nobody in there can change.
+        groups: Option<Vec<u32>>,
+    },
+}
+
+impl Place {
+    fn is_own_namespace(&self) -> bool {
+        matches!(self, Place::OwnNamespace { .. })
+    }
+
+    fn is_own_user_namespace(&self) -> bool {
+        matches!(self, Place::OwnNamespace { groups: Some(_) })
+    }
 }
 
 /// What is being done, for the progress callback.
@@ -117,7 +144,11 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let image = image::process_of(&manifest)?;
 
     let machine = Machine::this()?;
-    preflight::check(id, &image, &machine, options.force)?;
+    if options.place.is_own_namespace() {
+        let highest = image.threads.iter().map(|thread| thread.tid).max().unwrap_or(image.pid);
+        namespace::let_new_ids_begin_after(highest)?;
+    }
+    preflight::check(id, &image, &machine, options)?;
     let differences = Differences::of(&image, store)?;
     let plan = plan_mappings(&image, store, progress)?;
     let shared = SharedPages::find(&image, &plan, store)?;
@@ -134,7 +165,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let _pinned = Pinned::here();
     progress(Stage::Threads, 0, 0);
     address_space::complete(&mut process, &image)?;
-    make_threads(&mut process, &image, id)?;
+    make_threads(&mut process, &image, id, &options.place)?;
     settle::settle(id, &image, &plan, store, &shared)?;
     Ok(Rebuilt { process, image })
 }
@@ -172,7 +203,7 @@ fn fill(
 }
 
 /// Makes the threads and their state; the last remote call removes what is ours.
-fn make_threads(process: &mut HalfBuilt, image: &ProcessImage, id: u64) -> Result<()> {
+fn make_threads(process: &mut HalfBuilt, image: &ProcessImage, id: u64, place: &Place) -> Result<()> {
     threads::create(process, image)?;
     let registers: Vec<Registers> =
         image.threads.iter().map(|thread| threads::first_registers(process, id, thread)).collect::<Result<_>>()?;
@@ -182,7 +213,7 @@ fn make_threads(process: &mut HalfBuilt, image: &ProcessImage, id: u64) -> Resul
     }
     limits::set(image)?;
     for index in 0..image.threads.len() {
-        credentials::set(process, index, image)?;
+        credentials::set(process, index, image, place)?;
     }
     signals::start_timers(process, image)?;
     process.unmap_scratch()?;
