@@ -12,12 +12,14 @@ pub mod exact;
 pub mod fault;
 pub mod holder;
 pub mod life;
+pub mod ordinary_user;
 pub mod output;
 pub mod processes;
 pub mod product;
 pub mod program;
 pub mod scene;
 pub mod store;
+pub mod taken_id;
 
 pub use command::{Answer, Ckpt, checkpoint};
 pub use life::{Launch, Life, Restart, Stdout, code_of};
