@@ -93,6 +93,26 @@ pub enum Error {
         advice: String,
     },
 
+    /// The program cannot have its old ids where we are. In a pid namespace of its own it could.
+    #[error("{what}: {why}; {advice}")]
+    IdsNotToBeHad {
+        /// What was attempted.
+        what: String,
+        /// Why it is impossible here.
+        why: String,
+        /// What the user can do.
+        advice: String,
+    },
+
+    /// The first process of the program's pid namespace answered with an error of its own.
+    #[error("{message}")]
+    Inside {
+        /// Its message.
+        message: String,
+        /// Its exit code.
+        exit_code: u8,
+    },
+
     /// A device refused or failed.
     #[error(transparent)]
     Device(#[from] ckpt_kernels::device::Error),
@@ -193,6 +213,19 @@ impl Error {
         Error::Environment { what: what.into(), why: why.into(), advice: advice.into() }
     }
 
+    /// An [`Error::IdsNotToBeHad`].
+    pub fn ids_not_to_be_had(what: impl Into<String>, why: impl Into<String>, advice: impl Into<String>) -> Error {
+        Error::IdsNotToBeHad { what: what.into(), why: why.into(), advice: advice.into() }
+    }
+
+    /// What failed and why, without what to do about it where that is a part of its own.
+    pub fn reason(&self) -> String {
+        match self {
+            Error::IdsNotToBeHad { what, why, .. } | Error::Environment { what, why, .. } => format!("{what}: {why}"),
+            other => other.to_string(),
+        }
+    }
+
     /// The exit code of a command that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -207,10 +240,12 @@ impl Error {
             Error::Unsupported { .. } | Error::DeviceCode { .. } | Error::Store(StoreError::NotReclaimable { .. }) => {
                 exit_code::UNSUPPORTED
             }
-            Error::Environment { .. } | Error::NotPreloaded { .. } => exit_code::ENVIRONMENT,
+            Error::Environment { .. } | Error::IdsNotToBeHad { .. } | Error::NotPreloaded { .. } => {
+                exit_code::ENVIRONMENT
+            }
             Error::Ptrace { source: Errno::EPERM, .. } => exit_code::ENVIRONMENT,
             Error::Usage(_) => exit_code::USAGE,
-            Error::Agent { exit_code, .. } => *exit_code,
+            Error::Agent { exit_code, .. } | Error::Inside { exit_code, .. } => *exit_code,
             _ => exit_code::FAILED,
         }
     }

@@ -18,6 +18,7 @@ pub mod host;
 pub mod image;
 pub mod location;
 pub mod logging;
+pub mod namespace;
 pub mod parent;
 pub mod proc;
 pub mod ptrace;

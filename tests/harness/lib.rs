@@ -13,12 +13,14 @@ pub mod exact;
 pub mod fault;
 pub mod holder;
 pub mod life;
+pub mod ordinary_user;
 pub mod output;
 pub mod processes;
 pub mod product;
 pub mod program;
 pub mod scene;
 pub mod store;
+pub mod taken_id;
 pub mod work;
 
 pub use command::{Answer, Ckpt, checkpoint};

@@ -132,7 +132,7 @@ pub fn skip(reason: &str) {
 }
 
 /// Name of the running test: that of its thread, or the one that a runner of single tests has asked for.
-fn test_name() -> String {
+pub(crate) fn test_name() -> String {
     let thread = std::thread::current().name().unwrap_or("main").to_owned();
     let asked_for = || std::env::args().skip(1).find(|word| !word.starts_with('-'));
     if thread == "main" { asked_for().unwrap_or(thread) } else { thread }

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 
 use ckpt_tests::cuda::{self, Runtime};
 use ckpt_tests::exact::assert_same;
@@ -200,7 +199,7 @@ fn the_known_names_are_those_of_the_header() {
     }
     assert!(declared.len() > 450, "{}", declared.len());
     let known: BTreeSet<String> =
-        fs::read_to_string(Path::new(product::repository()).join("preload/src/hooks/cuda/known_names.txt"))
+        fs::read_to_string(product::repository().join("preload/src/hooks/cuda/known_names.txt"))
             .expect("a list")
             .lines()
             .map(str::to_owned)

@@ -1,4 +1,5 @@
-//! Where an agent is reached: a socket and a lock in the store's directory `agents`, named by pid and start time.
+//! Where an agent is reached: a socket and a lock in the store's directory `agents`, named by the program's own pid,
+//! start time and pid namespace.
 //!
 //! The lock decides who is the agent; it vanishes with its holder, so a socket without one is a leftover. The
 //! socket is bound and connected through `/proc/self/fd`, because a socket's path may not exceed 108 bytes and
@@ -39,7 +40,7 @@ impl Drop for Tenure {
 }
 
 impl Address {
-    /// For the program `identity` (pid and start time) whose store is at `store`.
+    /// For the program `identity` ([`crate::capture::Program::identity`]) whose store is at `store`.
     pub fn new(store: &Path, identity: String) -> Address {
         Address { directory: store.join("agents"), identity }
     }
@@ -51,6 +52,11 @@ impl Address {
             return path;
         }
         std::env::temp_dir().join(format!("ckpt-{}.keeper", self.identity))
+    }
+
+    /// Whether there is an agent, or one was killed.
+    pub fn was_occupied(&self) -> bool {
+        self.lock_path().exists()
     }
 
     fn lock_path(&self) -> PathBuf {
@@ -137,8 +143,9 @@ mod tests {
         let store = tempfile::tempdir().unwrap();
         let address = Address::new(store.path(), "4711-5".to_owned());
         assert!(address.connect().unwrap().is_none());
+        assert!(!address.was_occupied());
         let held = address.occupy().unwrap().unwrap();
-        assert!(address.occupy().unwrap().is_none());
+        assert!(address.was_occupied() && address.occupy().unwrap().is_none());
         assert!(address.connect().unwrap().is_some());
         drop(held);
         assert!(address.connect().unwrap().is_none());

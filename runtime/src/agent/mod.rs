@@ -14,6 +14,7 @@ mod retention;
 mod server;
 mod store_options;
 
+pub use address::Address;
 pub use client::{AwaitingProgram, request_checkpoint, start};
 pub use server::serve;
 pub use store_options::digest_warning;

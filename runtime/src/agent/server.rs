@@ -47,6 +47,7 @@ struct Agent {
 /// Serves the program until it ends. Returns early if another agent does so already.
 pub fn serve(options: AgentOptions) -> Result<()> {
     let program = if options.is_starting { wait_for(options.pid)? } else { Program::find(options.pid)? };
+    capture::refuse_other_pid_namespace(options.pid)?;
     let control = program.control()?;
     let directory = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
     location::refuse_url_in(&directory)?;

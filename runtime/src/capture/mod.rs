@@ -52,6 +52,7 @@ use unseen::Unseen;
 pub use allocations::{Allocations, allocations};
 pub use data::{Options as DataOptions, checkpoint as data_checkpoint};
 pub use program::Program;
+pub use refusals::refuse_other_pid_namespace;
 pub use syscalls::pidfd_open;
 pub use tree::Options as TreeOptions;
 

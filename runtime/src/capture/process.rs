@@ -79,9 +79,25 @@ pub fn facts(pid: i32, brk: u64) -> Result<Facts> {
         umask: u32::from_str_radix(value("Umask"), 8).unwrap_or(0o022),
         uids: ids("Uid"),
         gids: ids("Gid"),
-        groups: value("Groups").split_whitespace().filter_map(|word| word.parse().ok()).collect(),
+        groups: known_groups(value("Groups")),
         no_new_privs: value("NoNewPrivs") == "1",
     })
+}
+
+/// The supplementary groups of a process, whose user namespace must be ours. One that has no number there is shown as
+/// nobody's, which it is not.
+fn known_groups(shown: &str) -> Vec<u32> {
+    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u32>().ok();
+    let nobody = number("/proc/sys/kernel/overflowgid").unwrap_or(65534);
+    let map = std::fs::read_to_string("/proc/self/gid_map").unwrap_or_default();
+    let is_mapped = |group: u32| {
+        map.lines().any(|line| {
+            let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            matches!(numbers[..], [first, _, count] if (first..first + count).contains(&u64::from(group)))
+        })
+    };
+    let groups = shown.split_whitespace().filter_map(|word| word.parse().ok());
+    groups.filter(|&group| group != nobody || is_mapped(group)).collect()
 }
 
 /// Whether `/proc` shows the process under a job-control stop; to be asked before it is seized.

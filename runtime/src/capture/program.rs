@@ -110,9 +110,13 @@ impl Program {
         parsed(&bytes)
     }
 
-    /// Pid and start time: a name that is never used again.
+    /// Its own pid, start time and pid namespace: a name that is never used again, and the same from wherever it is looked
+    /// at.
     pub fn identity(&self) -> Result<String> {
-        Ok(format!("{}-{}", self.pid, task::start_time(self.pid)?))
+        let own = task::ids_in_namespaces(self.pid)?.last().copied().unwrap_or(self.pid);
+        let namespace = task::link(self.pid, "ns/pid")?;
+        let inode: String = String::from_utf8_lossy(&namespace).chars().filter(char::is_ascii_digit).collect();
+        Ok(format!("{own}-{}-{inode}", task::start_time(self.pid)?))
     }
 }
 

@@ -26,17 +26,25 @@ pub fn refuse_unknown_surroundings(pid: i32) -> Result<()> {
             "run ckpt inside the same root",
         ));
     }
-    for namespace in ["mnt", "pid", "ipc"] {
-        let file = format!("ns/{namespace}");
-        if task::link(pid, &file)? != task::link(std::process::id() as i32, &file)? {
-            return Err(Error::unsupported(
-                format!("process {pid} in another {namespace} namespace"),
-                "its names mean something else here",
-                "run ckpt inside that container",
-            ));
-        }
+    ["mnt", "pid", "ipc"].into_iter().try_for_each(|namespace| refuse_other_namespace(pid, namespace))
+}
+
+/// Refuses a program that knows itself by another pid than we do: before an agent takes the place of one that could be of
+/// use to it.
+pub fn refuse_other_pid_namespace(pid: i32) -> Result<()> {
+    refuse_other_namespace(pid, "pid")
+}
+
+fn refuse_other_namespace(pid: i32, namespace: &str) -> Result<()> {
+    let file = format!("ns/{namespace}");
+    if task::link(pid, &file)? == task::link(std::process::id() as i32, &file)? {
+        return Ok(());
     }
-    Ok(())
+    Err(Error::unsupported(
+        format!("process {pid} in another {namespace} namespace"),
+        "its names mean something else here",
+        "run ckpt inside that container, or send the program its signal",
+    ))
 }
 
 /// Refuses children, but for our own.

@@ -1,5 +1,6 @@
 //! `ckpt checkpoint`: takes one now.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -8,11 +9,12 @@ use clap::Args;
 
 use super::interval::parse_time;
 use super::method::check_method;
-use super::print;
 use super::progress_bar::{Progress as Bar, Unit};
 use super::with_dir::with_dirs;
+use super::{print, which_program};
 use crate::agent::{CheckpointRequest, Method, Progress, Trigger, request_checkpoint};
 use crate::error::{Error, Result, exit_code};
+use crate::namespace::{self, Inside};
 
 /// Take a checkpoint of a running program and print its id
 #[derive(Args)]
@@ -21,14 +23,15 @@ The program needs libckpt.so: start it with `ckpt run`, or with LD_PRELOAD=libck
 
 Examples:
   ckpt checkpoint 4711                    returns when the checkpoint is sealed
+  ckpt checkpoint ckpt-store              the one program whose checkpoints go there
   ckpt checkpoint --no-wait 4711          returns when the program runs again
   ckpt checkpoint --kill $(pidof heat)    the program ends exactly where the checkpoint is
   ckpt checkpoint --data 4711             what it has allocated, and no more: to be looked at, not restarted
   ckpt checkpoint --data --every 10ms --count 500 4711")]
 pub struct Arguments {
-    /// The program
-    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
-    pid: i32,
+    /// The program: its pid, or the store, where only one program stores its checkpoints there
+    #[arg(value_name = "PID|DIR")]
+    program: PathBuf,
     /// Return as soon as the program runs again; the checkpoint is written meanwhile
     #[arg(long, conflicts_with = "kill")]
     no_wait: bool,
@@ -57,22 +60,47 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
+    let pid = which_program::select(&arguments.program)?;
+    if let Some(inside) = Inside::of(pid)
+        && let Some(code) = namespace::run_inside(&inside, repeated(arguments, inside.pid)?)?
+    {
+        return Ok(code);
+    }
     match arguments.every {
-        Some(every) => take_many(arguments, every)?,
-        None => take(arguments)?,
+        Some(every) => take_many(arguments, pid, every)?,
+        None => take(arguments, pid)?,
     }
     Ok(exit_code::DONE)
 }
 
-fn take(arguments: &Arguments) -> Result<()> {
+/// The same command line, for the process that is `pid` where it is executed.
+fn repeated(arguments: &Arguments, pid: i32) -> Result<Vec<OsString>> {
+    let &Arguments { program: _, no_wait, kill, data, every, count, method, ref with_dir } = arguments;
+    let flags = [(no_wait, "--no-wait"), (kill, "--kill"), (data, "--data")];
+    let mut words = vec!["checkpoint".to_owned()];
+    words.extend(flags.iter().filter(|(given, _)| *given).map(|(_, flag)| (*flag).to_owned()));
+    words.extend(every.map(|every| format!("--every={}ms", every.as_millis())));
+    words.extend(count.map(|count| format!("--count={count}")));
+    words.extend(method.map(|method| format!("--method={}", method.name())));
+    words.push(pid.to_string());
+    let verbosity = log::max_level() as usize - (log::LevelFilter::Warn as usize).min(log::max_level() as usize);
+    words.extend(std::iter::repeat_n("-v".to_owned(), verbosity));
+    let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+    for dir in with_dirs(with_dir)? {
+        words.extend([OsString::from("--with-dir"), dir.into_os_string()]);
+    }
+    Ok(words)
+}
+
+fn take(arguments: &Arguments, pid: i32) -> Result<()> {
     let &Arguments { no_wait, kill, method, .. } = arguments;
     let depth = if arguments.data { Depth::Data } else { Depth::Full };
     let with_dirs = with_dirs(&arguments.with_dir)?;
     let by_command = CheckpointRequest::by(Trigger::Command);
     let request = CheckpointRequest { wait_for_seal: !no_wait, kill, method, depth, with_dirs, ..by_command };
     let mut bar = Bar::start();
-    let id = request_checkpoint(arguments.pid, &request, &mut |progress| match progress {
-        Progress::Resumed { stop_ms } => log::info!("process {} was stopped for {stop_ms:.1} ms", arguments.pid),
+    let id = request_checkpoint(pid, &request, &mut |progress| match progress {
+        Progress::Resumed { stop_ms } => log::info!("process {pid} was stopped for {stop_ms:.1} ms"),
         Progress::Writing { done_bytes, total_bytes } => bar.update("writing", done_bytes, total_bytes, Unit::Bytes),
     })?;
     bar.end();
@@ -80,11 +108,11 @@ fn take(arguments: &Arguments) -> Result<()> {
 }
 
 /// One waits for the other: what the store or a device cannot keep up with comes later, and nothing piles up.
-fn take_many(arguments: &Arguments, every: Duration) -> Result<()> {
+fn take_many(arguments: &Arguments, pid: i32, every: Duration) -> Result<()> {
     let (mut due, mut taken) = (Instant::now(), 0);
     while arguments.count.is_none_or(|count| taken < count) {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        match take(arguments) {
+        match take(arguments, pid) {
             Err(Error::ProgramGone { .. }) if taken > 0 && arguments.count.is_none() => break,
             outcome => outcome?,
         }
@@ -92,4 +120,31 @@ fn take_many(arguments: &Arguments, every: Duration) -> Result<()> {
         due = (due + every).max(Instant::now());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn a_command_line_is_repeated_with_all_that_was_asked_for_and_another_pid() {
+        let every = "--data --every=10ms --count=3 4711";
+        for line in ["4711", "--no-wait --method=tree 4711", "--kill 4711", every] {
+            let read = |words: Vec<OsString>| Line::try_parse_from(words).unwrap().arguments;
+            let typed = read(["checkpoint"].into_iter().chain(line.split(' ')).map(OsString::from).collect());
+            let words = repeated(&typed, 12).unwrap();
+            let again: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            assert_eq!(again.join(" "), format!("checkpoint {}", line.replace("4711", "12")));
+            let repeated = read(words);
+            assert_eq!((repeated.every, repeated.count, repeated.method), (typed.every, typed.count, typed.method));
+        }
+    }
 }

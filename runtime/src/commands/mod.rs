@@ -26,6 +26,7 @@ mod method;
 mod progress_bar;
 mod table;
 mod which_checkpoint;
+mod which_program;
 mod with_dir;
 
 use std::io::Write;

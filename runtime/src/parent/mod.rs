@@ -11,14 +11,16 @@
 //! All signals are blocked and read from a descriptor, so nothing is lost between two looks and no handler runs.
 //! The program depends on us for nothing: when we are killed, it runs on.
 
+pub mod first_process;
 mod forward;
 mod job_control;
 mod modes;
+pub mod relay;
 mod signals;
 mod status;
 mod terminal;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -29,10 +31,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::error::{Error, Result};
 use crate::image::TerminalModes;
 use job_control::Job;
+use relay::Relay;
 use status::Event;
 use terminal::Terminal;
 
-pub use signals::{Inherited, Signals, note_dispositions_at_start};
+pub use signals::{Inherited, Signals, block_all, note_dispositions_at_start};
 
 /// Added to the number of the signal that ended the program, as shells do.
 const STATUS_OF_SIGNAL: u8 = 128;
@@ -102,8 +105,16 @@ impl Parent {
 
     /// Waits until our child `pid` ends and returns its exit status, or 128 + the number of the signal that
     /// ended it.
-    pub fn follow(mut self, pid: i32) -> Result<u8> {
-        let ended = status::end_descriptor(pid)?;
+    pub fn follow(self, pid: i32) -> Result<u8> {
+        self.follow_by(pid, &Watch::Child(status::end_descriptor(pid)?))
+    }
+
+    /// The same for process `pid` in a pid namespace below ours, whose first process says by `relay` how it fares.
+    pub fn follow_inside(self, pid: i32, relay: Relay) -> Result<u8> {
+        self.follow_by(pid, &Watch::Relayed(relay))
+    }
+
+    fn follow_by(mut self, pid: i32, watch: &Watch) -> Result<u8> {
         let mut job = Job::new(pid);
         loop {
             // Signals before every event: a continuation must be known before we follow the program into a stop. And
@@ -111,7 +122,7 @@ impl Parent {
             while let Some(signal) = self.signals.take_next()? {
                 job.take_signal(&signal, &mut self.terminal);
             }
-            match status::next_event(pid)? {
+            match watch.next_event(pid)? {
                 Some(Event::Exited(code)) => {
                     self.end(pid, false);
                     return Ok(code);
@@ -122,7 +133,7 @@ impl Parent {
                 }
                 Some(Event::Stopped(signal)) => job.stop_alike(signal, &mut self.terminal),
                 Some(Event::Continued) => job.continued(),
-                None => self.sleep(&ended, job.continue_when_due())?,
+                None => self.sleep(watch, job.continue_when_due())?,
             }
         }
     }
@@ -146,6 +157,32 @@ impl Parent {
             if killed {
                 terminal.restore_modes();
             }
+        }
+    }
+}
+
+/// How we hear of the program.
+enum Watch {
+    /// It is our child; the descriptor is readable when it has ended, even if that sends no SIGCHLD.
+    Child(OwnedFd),
+    /// We are told.
+    Relayed(Relay),
+}
+
+impl Watch {
+    fn next_event(&self, pid: i32) -> Result<Option<Event>> {
+        match self {
+            Watch::Child(_) => status::next_event(pid),
+            Watch::Relayed(relay) => relay.next_event(),
+        }
+    }
+}
+
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Watch::Child(ended) => ended.as_fd(),
+            Watch::Relayed(relay) => relay.as_fd(),
         }
     }
 }

@@ -4,11 +4,16 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
+/// Every change of status, of children of every kind.
+const EVERY_CHANGE: i32 = libc::WEXITED | libc::WSTOPPED | libc::WCONTINUED | libc::__WALL;
+
 /// A change of the program's status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Event {
     /// It has ended with this status.
     Exited(u8),
@@ -22,27 +27,39 @@ pub enum Event {
 
 /// The next change of process `pid`, if there is one; the end is reported last and reaps it.
 pub fn next_event(pid: i32) -> Result<Option<Event>> {
+    match wait(libc::P_PID, pid, EVERY_CHANGE | libc::WNOHANG) {
+        Err(Errno::EINTR) => Ok(None),
+        Err(source) => Err(Error::io("wait for", process(pid), source)),
+        Ok(found) => Ok(found.map(|(_, event)| event)),
+    }
+}
+
+/// Waits for a change of any child, and leaves it as it is: [`take`] is next.
+pub fn next_of_any() -> Result<(i32, Event), Errno> {
+    wait(libc::P_ALL, 0, EVERY_CHANGE | libc::WNOWAIT)?.ok_or(Errno::EINTR)
+}
+
+/// Takes the change of child `pid`; the end reaps it.
+pub fn take(pid: i32) {
+    // It can only fail because somebody else has taken it.
+    let _ = wait(libc::P_PID, pid, EVERY_CHANGE | libc::WNOHANG);
+}
+
+fn wait(whom: libc::idtype_t, pid: i32, which: i32) -> Result<Option<(i32, Event)>, Errno> {
     // SAFETY: zero is a valid siginfo_t, and si_pid stays zero when nothing has happened.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let which = libc::WEXITED | libc::WSTOPPED | libc::WCONTINUED | libc::WNOHANG | libc::__WALL;
     // SAFETY: waitid writes one siginfo_t to `info`.
-    if unsafe { libc::waitid(libc::P_PID, pid as libc::id_t, &mut info, which) } == -1 {
-        return match Errno::last() {
-            Errno::EINTR => Ok(None),
-            source => Err(Error::io("wait for", process(pid), source)),
-        };
-    }
+    Errno::result(unsafe { libc::waitid(whom, pid as libc::id_t, &mut info, which) })?;
     // SAFETY: waitid fills these fields, or leaves them zero.
     let (changed, status) = unsafe { (info.si_pid(), info.si_status()) };
-    if changed == 0 {
-        return Ok(None);
-    }
-    Ok(Some(match info.si_code {
+    let event = match info.si_code {
+        _ if changed == 0 => return Ok(None),
         libc::CLD_EXITED => Event::Exited((status & 0xff) as u8),
         libc::CLD_KILLED | libc::CLD_DUMPED => Event::Killed(status),
         libc::CLD_CONTINUED => Event::Continued,
         _ => Event::Stopped(status),
-    }))
+    };
+    Ok(Some((changed, event)))
 }
 
 /// A descriptor that becomes readable when process `pid` ends, even if that sends no SIGCHLD.

@@ -50,6 +50,13 @@ pub fn status_value<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
+/// The ids of `pid` in the pid namespaces that it is in, from ours downward: the last one is what it knows itself by.
+pub fn ids_in_namespaces(pid: i32) -> Result<Vec<i32>> {
+    let status = text(pid, "status")?;
+    let ids = status_value(&status, "NSpid").unwrap_or("");
+    Ok(ids.split_whitespace().filter_map(|id| id.parse().ok()).collect())
+}
+
 /// The capability sets in `/proc/PID/status`.
 pub fn capabilities(pid: i32) -> Result<Capabilities> {
     let status = text(pid, "status")?;
@@ -106,6 +113,7 @@ mod tests {
         let status = text(pid, "status").unwrap();
         assert_eq!(status_value(&status, "Tgid").unwrap().parse::<i32>().unwrap(), pid);
         assert!(start_time(pid).unwrap() > 0);
+        assert_eq!(ids_in_namespaces(pid).unwrap(), [pid]);
     }
 
     #[test]

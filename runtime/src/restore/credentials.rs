@@ -5,6 +5,7 @@
 
 use nix::unistd::{getgroups, getresgid, getresuid};
 
+use super::Place;
 use super::process::{Call, HalfBuilt};
 use crate::error::{Error, Result};
 use crate::image::{Capabilities, ProcessImage};
@@ -23,10 +24,12 @@ const SETRESGID: Call = Call("setresgid", libc::SYS_setresgid);
 const SETRESUID: Call = Call("setresuid", libc::SYS_setresuid);
 
 /// Gives thread `index` the users and groups of `image`, where they are not the restarter's.
-pub fn set(process: &mut HalfBuilt, index: usize, image: &ProcessImage) -> Result<()> {
+///
+/// In a user namespace supplementary groups cannot be changed: the program has those of whoever made it.
+pub fn set(process: &mut HalfBuilt, index: usize, image: &ProcessImage, place: &Place) -> Result<()> {
     let (uids, gids, groups) = own()?;
     drop_from_bounding_set(process, index, &image.capabilities)?;
-    if !same_groups(&groups, &image.groups) {
+    if !place.is_own_user_namespace() && !same_groups(&groups, &image.groups) {
         let bytes: Vec<u8> = image.groups.iter().flat_map(|group| group.to_ne_bytes()).collect();
         let address = process.put(&bytes)?;
         let arguments = [image.groups.len() as u64, address];
@@ -98,9 +101,16 @@ fn bits(set: u64) -> impl Iterator<Item = u64> {
 }
 
 /// Refuses to restart a program with capabilities that this process cannot give it.
-pub fn check(image: &ProcessImage) -> Result<()> {
-    let own = task::capabilities(std::process::id() as i32)?;
-    let missing = image.capabilities.permitted & !own.permitted;
+pub fn check(image: &ProcessImage, place: &Place) -> Result<()> {
+    let own = match place {
+        // What we have in a user namespace of our own is worth nothing outside, and the program's was.
+        Place::OwnNamespace { groups: Some(groups) } => {
+            say_what_groups_are_lost(image, groups);
+            0
+        }
+        _ => task::capabilities(std::process::id() as i32)?.permitted,
+    };
+    let missing = image.capabilities.permitted & !own;
     if missing == 0 {
         return Ok(());
     }
@@ -109,6 +119,14 @@ pub fn check(image: &ProcessImage) -> Result<()> {
         format!("the program has capabilities that this process lacks (mask {missing:#x})"),
         "restart it with these, or as root",
     ))
+}
+
+fn say_what_groups_are_lost(image: &ProcessImage, present: &[u32]) {
+    let own = |group: &u32| present.contains(group) || image.gids.contains(group);
+    let lost: Vec<String> = image.groups.iter().filter(|group| !own(group)).map(u32::to_string).collect();
+    if !lost.is_empty() {
+        log::warn!("the program was in groups that you are not in, and is not any more: {}", lost.join(", "));
+    }
 }
 
 /// The restarter's own, in the order of an image. Its file-system ids follow the effective ones.

@@ -56,6 +56,7 @@ use nix::unistd::Pid;
 use crate::differences::Differences;
 use crate::error::{Error, Result};
 use crate::image::{self, PathMap, ProcessImage, TerminalModes};
+use crate::namespace;
 use crate::ptrace::{Pinned, Registers};
 use file_mappings::MappingPlan;
 use host::Machine;
@@ -76,6 +77,32 @@ pub struct RestoreOptions {
     pub paths: PathMap,
     /// What becomes of the standard streams.
     pub stdio: Stdio,
+    /// Where this process is.
+    pub place: Place,
+}
+
+/// Where the process that rebuilds is.
+#[derive(Clone, Debug, Default)]
+pub enum Place {
+    /// Where the user has started it.
+    #[default]
+    AsStarted,
+    /// It is the first process of a pid namespace made for the program, and of a user namespace too if the groups of
+    /// whoever made that are given.
+    OwnNamespace {
+        /// The maker's supplementary groups, which all in the user namespace have and nobody in there can change.
+        groups: Option<Vec<u32>>,
+    },
+}
+
+impl Place {
+    fn is_own_namespace(&self) -> bool {
+        matches!(self, Place::OwnNamespace { .. })
+    }
+
+    fn is_own_user_namespace(&self) -> bool {
+        matches!(self, Place::OwnNamespace { groups: Some(_) })
+    }
 }
 
 /// What is being done, for the progress callback.
@@ -136,6 +163,16 @@ impl Rebuilt {
     }
 }
 
+/// The modes in which the program of `image` works at its terminal, if a restart by this process gives it one that controls it.
+///
+/// # Errors
+/// When this process has no streams to give.
+pub fn terminal_modes(mut image: ProcessImage, stdio: &Stdio) -> Result<Option<TerminalModes>> {
+    stdio.apply_to(&mut image);
+    let regained = Outside::of(&image, stdio)?.regained;
+    Ok(image.terminal.filter(|_| regained.controls).and_then(|terminal| terminal.modes))
+}
+
 /// Rebuilds the process of checkpoint `id`.
 ///
 /// # Errors
@@ -148,7 +185,11 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     options.stdio.apply_to(&mut image);
 
     let machine = Machine::this()?;
-    preflight::check(id, &image, &machine, options.force)?;
+    if options.place.is_own_namespace() {
+        let highest = image.threads.iter().map(|thread| thread.tid).max().unwrap_or(image.pid);
+        namespace::let_new_ids_begin_after(highest)?;
+    }
+    preflight::check(id, &image, &machine, options)?;
     let vdso = VdsoPlan::new(&image, &machine)?;
     let differences = Differences::of(&image, store)?;
     let plan = plan_mappings(&image, store, &options.store_dir, progress)?;
@@ -168,7 +209,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let _pinned = Pinned::here();
     progress(Stage::Threads, 0, 0);
     address_space::complete(&mut process, &image)?;
-    make_threads(&mut process, &image, id)?;
+    make_threads(&mut process, &image, id, &options.place)?;
     prepared.keep();
     changes.settle(id, &image, &plan, store)?;
     Ok(Rebuilt { process, image, terminal: outside.regained })
@@ -212,7 +253,7 @@ fn fill(
 }
 
 /// Makes the threads and their state; the last remote call removes what is ours.
-fn make_threads(process: &mut HalfBuilt, image: &ProcessImage, id: u64) -> Result<()> {
+fn make_threads(process: &mut HalfBuilt, image: &ProcessImage, id: u64, place: &Place) -> Result<()> {
     threads::create(process, image)?;
     let registers: Vec<Registers> =
         image.threads.iter().map(|thread| threads::first_registers(process, id, thread)).collect::<Result<_>>()?;
@@ -222,7 +263,7 @@ fn make_threads(process: &mut HalfBuilt, image: &ProcessImage, id: u64) -> Resul
     }
     limits::set(image)?;
     for index in 0..image.threads.len() {
-        credentials::set(process, index, image)?;
+        credentials::set(process, index, image, place)?;
     }
     locks::set(process, image)?;
     signals::start_timers(process, image)?;

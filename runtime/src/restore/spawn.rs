@@ -100,16 +100,20 @@ fn fork_with_pid(plan: &mut Plan, image: &ProcessImage) -> Result<()> {
     })
 }
 
+/// Why this user cannot make a process with id `pid`.
+pub fn may_not_choose(pid: i32) -> Error {
+    let what = format!("give the rebuilt program its id {pid}");
+    Error::ids_not_to_be_had(what, "it needs CAP_CHECKPOINT_RESTORE", "restart as root or with that capability")
+}
+
 /// Why a thread or process could not be made with id `tid`.
 pub fn clone_refused(tid: i32, errno: Errno) -> Error {
     let what = format!("give the rebuilt program its id {tid}");
     match errno {
-        Errno::EPERM => {
-            Error::environment(what, "it needs CAP_CHECKPOINT_RESTORE", "restart as root or with that capability")
-        }
+        Errno::EPERM => may_not_choose(tid),
         Errno::EEXIST => {
             let why = "it is in use, perhaps as the id of a session or process group whose leader has ended";
-            Error::environment(what, why, "wait until its holder ends")
+            Error::ids_not_to_be_had(what, why, "wait until its holder ends")
         }
         Errno::EINVAL => Error::environment(what, "it is beyond kernel.pid_max", "raise it with sysctl kernel.pid_max"),
         errno => Error::environment(what, errno.desc(), "see clone3(2) for the cause"),

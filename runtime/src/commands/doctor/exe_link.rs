@@ -10,6 +10,7 @@ use super::trial::{Failure, Outcome, in_child};
 const PROBE: &str = "exe link";
 const TRIED: &str = "PR_SET_MM_MAP with exe_fd in a child";
 const ADVICE: &str = "restart as root or with CAP_CHECKPOINT_RESTORE; checkpoints can be taken without";
+const ADVICE_IN_NAMESPACE: &str = "nothing: a restart makes a pid namespace for the program, where it works";
 const PR_SET_MM_MAP: i32 = 14;
 
 /// `struct prctl_mm_map`.
@@ -32,9 +33,10 @@ struct MemoryMap {
     exe_descriptor: u32,
 }
 
-/// The probe.
-pub fn probe() -> Finding {
-    Finding::of(PROBE, TRIED, in_child(set), State::No, ADVICE).required()
+/// The probe. `in_namespace`: whether it works in a pid namespace made for the program.
+pub fn probe(in_namespace: bool) -> Finding {
+    let (otherwise, advice) = if in_namespace { (State::Degraded, ADVICE_IN_NAMESPACE) } else { (State::No, ADVICE) };
+    Finding::of(PROBE, TRIED, in_child(set), otherwise, advice).required()
 }
 
 /// Sets our own values again. Our own file is still mapped, so with the right to do it the answer is EBUSY.

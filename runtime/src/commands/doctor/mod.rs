@@ -62,6 +62,8 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
 }
 
 fn examine(dir: &std::path::Path) -> Vec<Finding> {
+    let namespace = user_namespace::probe();
+    let in_namespace = namespace.state == State::Ok;
     vec![
         own_files::probe(),
         kernel::probe(),
@@ -71,9 +73,9 @@ fn examine(dir: &std::path::Path) -> Vec<Finding> {
         process_memory::probe(),
         pidfd_getfd::probe(),
         kcmp::probe(),
-        set_tid::probe(),
-        exe_link::probe(),
-        user_namespace::probe(),
+        set_tid::probe(in_namespace),
+        exe_link::probe(in_namespace),
+        namespace,
         uffd::probe(),
         write_tracking::probe(),
         huge_pages::probe(),

@@ -10,12 +10,14 @@ use super::trial::{Child, Failure, Outcome, in_child};
 const PROBE: &str = "set_tid";
 const TRIED: &str = "clone3 with set_tid: make a child with a chosen free pid";
 const ADVICE: &str = "restart as root or with CAP_CHECKPOINT_RESTORE; checkpoints can be taken without";
+const ADVICE_IN_NAMESPACE: &str = "nothing: a restart makes a pid namespace for the program, where it works";
 /// A free pid may be taken before we ask for it.
 const ATTEMPTS_MAX: u32 = 5;
 
-/// The probe.
-pub fn probe() -> Finding {
-    Finding::of(PROBE, TRIED, in_child(choose_a_pid), State::No, ADVICE).required()
+/// The probe. `in_namespace`: whether it works in a pid namespace made for the program.
+pub fn probe(in_namespace: bool) -> Finding {
+    let (otherwise, advice) = if in_namespace { (State::Degraded, ADVICE_IN_NAMESPACE) } else { (State::No, ADVICE) };
+    Finding::of(PROBE, TRIED, in_child(choose_a_pid), otherwise, advice).required()
 }
 
 /// Makes a child with a pid of our choice.

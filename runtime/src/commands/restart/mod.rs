@@ -1,23 +1,26 @@
 //! `ckpt restart`: brings a program back and is its parent.
 
 mod detach;
+mod inside;
 mod stdio;
 
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use ckpt_store::{Store, StoreOptions};
 use ckpt_wire::ENV_DIR;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::progress_bar::{Progress, Unit};
 use super::run::store_dir;
-use super::{absolute, which_checkpoint};
+use super::{absolute, which_checkpoint, which_program};
 use crate::error::{Error, Result, exit_code};
-use crate::image::PathMap;
+use crate::image::{self, PathMap, TerminalModes};
 use crate::location::Location;
 use crate::parent::Parent;
-use crate::restore::{Rebuilt, RestoreOptions, Stage, Stdio, rebuild};
+use crate::restore::{Place, Rebuilt, RestoreOptions, Stage, Stdio, rebuild, terminal_modes};
+use inside::Inside;
 
 /// Bring a program back from its newest checkpoint
 #[derive(Args)]
@@ -27,6 +30,9 @@ files are opened again; --stdio chooses otherwise (a file that is called inherit
 made is its owner's alone). The exit status is the program's own, or 128 + the number of the signal that ended
 it; failures of ckpt itself are 121 (failed), 122 (usage), 123 (corrupt), 124 (not supported),
 125 (environment).
+
+A program whose pid somebody else has by now, or whose user may not choose pids, goes on in a pid namespace of
+its own, where its pid is what it was; outside it has another one. A line on standard error says so.
 
 With --detach the program belongs to nobody and this command ends at once. Standard output is then for the
 pid alone: what the program writes to a terminal or a pipe goes to standard error, and it reads nothing
@@ -39,6 +45,7 @@ Examples:
   ckpt restart ckpt-store --map /home/me/run=/scratch/run
   nohup ckpt restart ckpt-store --stdio heat.log &
   ckpt restart s3://bucket/heat --dir /scratch/heat
+  ckpt restart ckpt-store --namespace never     with its own pids everywhere, or not at all
   pid=$(ckpt restart ckpt-store --detach)")]
 pub struct Arguments {
     /// The store: a directory, or s3://BUCKET/PREFIX
@@ -70,39 +77,137 @@ pub struct Arguments {
     /// Restart from a store that belongs to another user, who decides what runs
     #[arg(long)]
     trust_owner: bool,
+    /// Whether the program gets a pid namespace of its own
+    #[arg(long, value_enum, default_value_t = Namespace::Auto)]
+    namespace: Namespace,
+    /// We are the first process of such a namespace (from `ckpt restart` to itself)
+    #[arg(long = inside::OPTION, hide = true)]
+    first_process: Option<RawFd>,
+}
+
+/// When the program gets a pid namespace of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Namespace {
+    /// When it cannot have its pids otherwise
+    Auto,
+    /// Never: restart with its own pids, or not at all
+    Never,
+    /// In any case
+    Always,
+}
+
+/// A program that is complete and stands still.
+enum Built {
+    /// Here, as our child.
+    Here(Box<Rebuilt>),
+    /// In a pid namespace of its own.
+    Inside(Inside),
 }
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     let stdio = stdio::chosen(arguments.stdio.as_ref())?;
+    if let Some(relay) = arguments.first_process {
+        return inside::be_first_process(relay, |place| rebuild_selected(arguments, place, stdio));
+    }
     if arguments.detach {
-        return detach::in_intermediate_process(|| {
-            let rebuilt = rebuild_selected(arguments, stdio)?;
-            let pid = rebuilt.pid();
-            rebuilt.release()?;
-            Ok(pid)
+        return detach::in_intermediate_process(|| match build(arguments, stdio)? {
+            Built::Here(rebuilt) => {
+                let pid = rebuilt.pid();
+                rebuilt.release().map(|()| pid)
+            }
+            Built::Inside(inside) => inside.release().map(|()| inside.pid()),
         });
     }
     let mut parent = Parent::prepare()?;
     // Until the program is complete, our end is its end.
-    let rebuilt = parent.interruptible(|| rebuild_selected(arguments, stdio))?;
-    let pid = rebuilt.pid();
-    let modes = rebuilt.terminal_modes().cloned();
-    parent.release(pid, modes, || rebuilt.release())?;
-    parent.follow(pid)
+    match parent.interruptible(|| build(arguments, stdio.clone()))? {
+        Built::Here(rebuilt) => {
+            let pid = rebuilt.pid();
+            let modes = rebuilt.terminal_modes().cloned();
+            parent.release(pid, modes, || rebuilt.release())?;
+            parent.follow(pid)
+        }
+        Built::Inside(inside) => {
+            parent.release(inside.pid(), modes_regained(arguments, &stdio)?, || inside.release())?;
+            parent.follow_inside(inside.pid(), inside.into_relay())
+        }
+    }
 }
 
-/// Rebuilds the chosen checkpoint. The store is closed again: its descriptors are of no use to a parent.
-fn rebuild_selected(arguments: &Arguments, stdio: Stdio) -> Result<Rebuilt> {
-    let location = Location::of(&arguments.dir)?;
-    let store_dir = next_store_dir(arguments, &location)?;
-    let trust = StoreOptions { trust_owner: arguments.trust_owner, ..StoreOptions::default() };
-    let store = location.open(&trust)?;
-    let dir = &arguments.dir;
-    let id = which_checkpoint::to_restart(dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
-    log::info!("restarting checkpoint {id} of {}", dir.display());
-    let paths = path_map(&arguments.maps)?;
-    let options = RestoreOptions { store_dir, force: arguments.force, paths, stdio };
+/// Rebuilds the chosen checkpoint, here if that is possible and allowed.
+fn build(arguments: &Arguments, stdio: Stdio) -> Result<Built> {
+    refuse_second_life(arguments)?;
+    let mut why_not_here = None;
+    if arguments.namespace != Namespace::Always {
+        match rebuild_selected(arguments, Place::AsStarted, stdio) {
+            Err(error @ Error::IdsNotToBeHad { .. }) if arguments.namespace == Namespace::Auto => {
+                why_not_here = Some(error);
+            }
+            outcome => return outcome.map(|rebuilt| Built::Here(Box::new(rebuilt))),
+        }
+    }
+    match (Inside::build(), why_not_here) {
+        (Ok(inside), why) => {
+            let why = why.map_or(String::new(), |why| format!(" ({})", why.reason()));
+            eprintln!("ckpt: {}{why}", inside.what_is_given_up());
+            Ok(Built::Inside(inside))
+        }
+        (Err(error), None) => Err(error),
+        (Err(error), Some(why)) => Err(Error::Inside {
+            message: format!("{}; and in a pid namespace of its own: {error}", why.reason()),
+            exit_code: error.exit_code(),
+        }),
+    }
+}
+
+/// Two lives of one program write to the same files. In one pid namespace they could not have the same pid; a life in a
+/// namespace of its own has to be looked for.
+fn refuse_second_life(arguments: &Arguments) -> Result<()> {
+    let Selected { store, id, .. } = Selected::by(arguments)?;
+    let manifest = store.manifest(id).map_err(|error| which_checkpoint::or_dropped(&store, id, error.into()))?;
+    let pid = image::process_of(&manifest)?.pid;
+    match which_program::life_of(&manifest.row.job, pid)? {
+        None => Ok(()),
+        Some(life) => {
+            let why = format!("pid {pid} is in use by a life of the same program that runs already, process {life}");
+            Err(Error::environment("restart", why, "end that first"))
+        }
+    }
+}
+
+/// What the user has chosen.
+struct Selected {
+    store: Store,
+    id: u64,
+    next_store_dir: PathBuf,
+}
+
+impl Selected {
+    fn by(arguments: &Arguments) -> Result<Selected> {
+        let dir = &arguments.dir;
+        let location = Location::of(dir)?;
+        let next_store_dir = next_store_dir(arguments, &location)?;
+        let trust = StoreOptions { trust_owner: arguments.trust_owner, ..StoreOptions::default() };
+        let store = location.open(&trust)?;
+        let id = which_checkpoint::to_restart(dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
+        Ok(Selected { store, id, next_store_dir })
+    }
+}
+
+/// The modes that the program regains of the terminal, which only a process out here can set.
+fn modes_regained(arguments: &Arguments, stdio: &Stdio) -> Result<Option<TerminalModes>> {
+    let Selected { store, id, .. } = Selected::by(arguments)?;
+    let manifest = store.manifest(id).map_err(|error| which_checkpoint::or_dropped(&store, id, error.into()))?;
+    terminal_modes(image::process_of(&manifest)?, stdio)
+}
+
+/// Rebuilds the chosen checkpoint at `place`. The store is closed again: its descriptors are of no use to a parent.
+fn rebuild_selected(arguments: &Arguments, place: Place, stdio: Stdio) -> Result<Rebuilt> {
+    let Selected { store, id, next_store_dir } = Selected::by(arguments)?;
+    log::info!("restarting checkpoint {id} of {}", arguments.dir.display());
+    let (paths, force) = (path_map(&arguments.maps)?, arguments.force);
+    let options = RestoreOptions { store_dir: next_store_dir, force, place, paths, stdio };
     rebuild_with_progress(&store, id, &options)
 }
 

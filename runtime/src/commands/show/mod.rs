@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{print, print_json, which_checkpoint};
+use super::{print, print_json, which_checkpoint, which_program};
 use crate::error::{Result, exit_code};
 use crate::image::Image;
 use crate::location;
@@ -69,6 +69,6 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
 
 /// The process that is meant, if it is one.
 fn running_program(arguments: &Arguments) -> Option<i32> {
-    let pid = arguments.dir.to_str()?.parse().ok().filter(|&pid| pid > 0)?;
-    (arguments.id.is_none() && arguments.job.is_none() && !arguments.dir.exists()).then_some(pid)
+    let alone = arguments.id.is_none() && arguments.job.is_none();
+    which_program::by_number(&arguments.dir).filter(|_| alone)
 }

@@ -1,6 +1,6 @@
 //! `--stdio inherit`: 0, 1 and 2 become the restarter's, also where they were files.
 
-use crate::image::{FileKind, OpenFile, ProcessImage};
+use crate::image::{Backing, FileKind, OpenFile, ProcessImage, path_of};
 
 /// Makes 0, 1 and 2 lead outside. The files behind them are then none of the restart's business, neither to be
 /// compared nor to be cut back, unless the program has them on another number too. What the program holds for itself,
@@ -22,6 +22,10 @@ pub fn inherit(image: &mut ProcessImage) {
                 continue;
             }
         };
+        let path = match &image.files[index].kind {
+            FileKind::Regular { path, .. } => Some(path.clone()),
+            _ => None,
+        };
         let flags = image.files[index].flags & libc::O_ACCMODE;
         let inherited = OpenFile { kind: FileKind::Standard { stream: descriptor.number, was }, flags };
         if image.descriptors.iter().any(|other| other.file == descriptor.file && other.number > 2) {
@@ -30,7 +34,22 @@ pub fn inherit(image: &mut ProcessImage) {
         } else {
             // In its place, so that what is counted stays.
             image.files[index] = inherited;
+            leave_alone(image, path);
         }
+    }
+}
+
+/// The content of a file that nothing of the program leads to any more is not put back, unless it is in a directory that is.
+fn leave_alone(image: &mut ProcessImage, path: Option<Vec<u8>>) {
+    let Some(path) = path else { return };
+    let leads_there = |kind: &FileKind| matches!(kind, FileKind::Regular { path: other, .. } if *other == path);
+    let maps = |backing: &Backing| matches!(backing, Backing::SharedFile { file, .. } if file.path == path);
+    let in_a_tree = image.captured_trees.iter().any(|tree| path_of(&path).starts_with(path_of(tree)));
+    let is_used = image.files.iter().any(|file| leads_there(&file.kind))
+        || image.regions.iter().any(|region| maps(&region.backing))
+        || in_a_tree;
+    if !is_used {
+        image.captured_files.retain(|file| file.path != path);
     }
 }
 

@@ -9,18 +9,24 @@ use nix::unistd::{Uid, getegid, geteuid};
 
 use crate::error::{Error, Result};
 use crate::image::ProcessImage;
-use crate::restore::credentials;
+use crate::namespace;
 use crate::restore::spawn::REAPING_TIMEOUT;
+use crate::restore::spawn::may_not_choose;
+use crate::restore::{Place, credentials};
 
 /// Checks users, groups and process ids.
-pub fn check(image: &ProcessImage) -> Result<()> {
-    check_user(image, geteuid(), getegid().as_raw())?;
-    credentials::check(image)?;
+pub fn check(image: &ProcessImage, place: &Place) -> Result<()> {
+    let only_one_user = place.is_own_user_namespace();
+    check_user(image, geteuid(), getegid().as_raw(), only_one_user)?;
+    credentials::check(image, place)?;
+    if !namespace::may_choose_ids() {
+        return Err(may_not_choose(image.pid));
+    }
     image.threads.iter().try_for_each(|thread| check_free(thread.tid))
 }
 
-fn check_user(image: &ProcessImage, user: Uid, group: u32) -> Result<()> {
-    if user.is_root() {
+fn check_user(image: &ProcessImage, user: Uid, group: u32, only_one_user: bool) -> Result<()> {
+    if user.is_root() && !only_one_user {
         return Ok(());
     }
     let own = image.uids.iter().all(|&uid| uid == user.as_raw()) && image.gids.iter().all(|&gid| gid == group);
@@ -60,7 +66,7 @@ fn in_use(tid: i32, name: &str, ended: bool) -> Error {
         false if tid == std::process::id() as i32 => "that is this command; give it again",
         false => "wait until it ends, or end it",
     };
-    Error::environment("restart", format!("pid {tid} is in use by `{name}`"), advice)
+    Error::ids_not_to_be_had("restart", format!("pid {tid} is in use by `{name}`"), advice)
 }
 
 #[cfg(test)]
@@ -99,10 +105,11 @@ mod tests {
         let mut image = sample::image(&Machine::this().unwrap());
         image.uids = [1000; 4];
         image.gids = [1000; 4];
-        check_user(&image, Uid::from_raw(0), 0).unwrap();
-        check_user(&image, Uid::from_raw(1000), 1000).unwrap();
-        check_user(&image, Uid::from_raw(1001), 1000).unwrap_err();
+        check_user(&image, Uid::from_raw(0), 0, false).unwrap();
+        check_user(&image, Uid::from_raw(0), 0, true).unwrap_err();
+        check_user(&image, Uid::from_raw(1000), 1000, false).unwrap();
+        check_user(&image, Uid::from_raw(1001), 1000, false).unwrap_err();
         image.uids[2] = 0;
-        check_user(&image, Uid::from_raw(1000), 1000).unwrap_err();
+        check_user(&image, Uid::from_raw(1000), 1000, false).unwrap_err();
     }
 }

@@ -10,16 +10,17 @@ mod kernel_limits;
 mod machine;
 pub mod shape;
 
+use super::RestoreOptions;
 use super::host::Machine;
 use crate::error::Result;
 use crate::image::ProcessImage;
 
-/// Checks that checkpoint `id` can be rebuilt here and now; `force` accepts files that have changed.
-pub fn check(id: u64, image: &ProcessImage, machine: &Machine, force: bool) -> Result<()> {
+/// Checks that checkpoint `id` can be rebuilt here and now.
+pub fn check(id: u64, image: &ProcessImage, machine: &Machine, options: &RestoreOptions) -> Result<()> {
     shape::check(id, image)?;
-    machine::check(image, machine, force)?;
+    machine::check(image, machine, options.force)?;
     kernel_limits::check(image)?;
-    identity::check(image)?;
-    files::check(image, force)?;
+    identity::check(image, &options.place)?;
+    files::check(image, options.force)?;
     super::locks::check(image)
 }

@@ -1,0 +1,137 @@
+//! Which program a command means when the user names a process, or the store that its checkpoints go to.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::absolute;
+use crate::agent::Address;
+use crate::capture::Program;
+use crate::error::{Error, Result};
+use crate::location::Location;
+use crate::proc::{maps, task};
+
+/// The process that `named` is the number of, unless there is a directory of that name.
+pub fn by_number(named: &Path) -> Option<i32> {
+    let pid = named.to_str()?.parse().ok().filter(|&pid| pid > 0)?;
+    (!named.exists()).then_some(pid)
+}
+
+/// The process that `named` is the number of, or the one program whose checkpoints go to the directory `named`.
+///
+/// # Errors
+/// If there is no such program, or several, which are listed.
+pub fn select(named: &Path) -> Result<i32> {
+    if let Some(pid) = by_number(named) {
+        return Ok(pid);
+    }
+    let dir = Location::of(named)?.into_directory()?;
+    let named = programs_of(&dir, has_named_library)?;
+    // After a restart under another libckpt.so the mappings of the old one have no name.
+    let found = if named.is_empty() { programs_of(&dir, |_| true)? } else { named };
+    match found.as_slice() {
+        [(pid, _)] => Ok(*pid),
+        [] if !dir.exists() => Err(Error::Usage(format!(
+            "{} is neither a pid nor a directory that a running program stores its checkpoints in",
+            dir.display()
+        ))),
+        [] => Err(Error::environment(
+            format!("looking for the program of {}", dir.display()),
+            "no program runs that has libckpt.so loaded, is yours and stores its checkpoints there",
+            "name the process, or start the program",
+        )),
+        several => {
+            let list: Vec<String> = several.iter().map(|(pid, name)| format!("{pid} ({name})")).collect();
+            let dir = dir.display();
+            Err(Error::Usage(format!(
+                "several programs store their checkpoints in {dir}; name one: {}",
+                list.join(", ")
+            )))
+        }
+    }
+}
+
+/// The process that is a life of a program of `job` which knows itself as `pid`, here or in a pid namespace below ours, of
+/// those that we may look at.
+pub fn life_of(job: &str, pid: i32) -> Result<Option<i32>> {
+    let knows_itself_so = |other: i32| task::ids_in_namespaces(other).is_ok_and(|ids| ids.last() == Some(&pid));
+    let is_of_job = |other: &i32| {
+        let control = Program::find(*other).and_then(|program| program.control());
+        control.is_ok_and(|control| format!("{:016x}", control.job) == job)
+    };
+    Ok(processes(knows_itself_so)?.into_iter().find(is_of_job))
+}
+
+/// Pids and names of the programs whose checkpoints go to `dir`, of those that we may look at and that are `likely`.
+fn programs_of(dir: &Path, likely: impl Fn(i32) -> bool) -> Result<Vec<(i32, String)>> {
+    let path = absolute(dir)?;
+    let named = |pid| Some((pid, name_if_it_stores_in(&path, pid)?));
+    Ok(processes(likely)?.into_iter().filter_map(named).collect())
+}
+
+/// Pids of all processes that are `likely`.
+fn processes(likely: impl Fn(i32) -> bool) -> Result<Vec<i32>> {
+    let failed = |source| Error::io("read", "/proc", source);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let pid = name.to_str().and_then(|name| name.parse::<i32>().ok());
+        found.extend(pid.filter(|&pid| likely(pid)));
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// The name of process `pid`, if it is a program whose checkpoints go to `dir`. Whatever cannot be read is somebody else's.
+fn name_if_it_stores_in(dir: &Path, pid: i32) -> Option<String> {
+    let program = Program::find(pid).ok()?;
+    let control = program.control().ok()?;
+    let stored = Path::new(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
+    let is_wanted = is_same(stored, dir) && !is_clone(&program, stored);
+    is_wanted.then(|| String::from_utf8_lossy(ckpt_wire::text(&control.name)).into_owned())
+}
+
+fn has_named_library(pid: i32) -> bool {
+    const LIBRARY: &[u8] = b"libckpt";
+    let is_library = |mapping: &maps::Mapping| mapping.name.windows(LIBRARY.len()).any(|part| part == LIBRARY);
+    maps::outline(pid).is_ok_and(|mappings| mappings.iter().any(is_library))
+}
+
+/// Whether it is a clone that the agent of a program reads: it is traced, and is nobody that an agent serves.
+fn is_clone(program: &Program, store: &Path) -> bool {
+    // One that ends while we look is not the program that is asked for either.
+    let Ok(status) = task::text(program.pid, "status") else { return true };
+    let is_traced = task::status_value(&status, "TracerPid").is_some_and(|tracer| tracer != "0");
+    let is_served = || program.identity().is_ok_and(|identity| Address::new(store, identity).was_occupied());
+    is_traced && !is_served()
+}
+
+/// Whether two paths lead to one directory. It need not be there before the first checkpoint.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    one == other || identity(one).is_some_and(|one| identity(other) == Some(one))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_a_process_unless_it_is_a_directory() {
+        assert_eq!(by_number(Path::new("4711")), Some(4711));
+        for path in ["./4711", "ckpt-store", "0", "-3", "/"] {
+            assert_eq!(by_number(Path::new(path)), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_directory_without_a_program_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let message = select(dir.path()).unwrap_err().to_string();
+        assert!(message.contains("no program runs"), "{message}");
+        assert!(matches!(select(&dir.path().join("none")), Err(Error::Usage(_))));
+        assert_eq!(life_of("0123456789abcdef", std::process::id() as i32).unwrap(), None, "not a program of ours");
+        assert!(is_same(dir.path(), &dir.path().join(".")) && !is_same(dir.path(), Path::new("/")));
+    }
+}
