@@ -10,6 +10,7 @@ mod data;
 mod descriptor;
 mod lock;
 mod memory;
+mod posix_timer;
 mod process;
 mod thread;
 
@@ -21,6 +22,7 @@ pub use memory::{
     Advice, Backing, FileIdentity, PageRange, Protection, Region, SharedObject, SpecialMapping, StoredDifference,
     blocks,
 };
+pub use posix_timer::PosixTimer;
 pub use process::{Capabilities, Host, IntervalTimer, Layout, Limit, ProcessImage, Role, SignalAction};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};
 

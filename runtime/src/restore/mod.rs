@@ -22,6 +22,7 @@ mod host;
 mod limits;
 mod locks;
 mod paths;
+mod posix_timers;
 mod preflight;
 mod process;
 mod ranges;
@@ -187,6 +188,7 @@ fn make_threads(process: &mut HalfBuilt, image: &ProcessImage, id: u64) -> Resul
     }
     locks::set(process, image)?;
     signals::start_timers(process, image)?;
+    posix_timers::restore(process, image)?;
     process.unmap_scratch()?;
     for (index, (thread, registers)) in image.threads.iter().zip(&registers).enumerate() {
         threads::load(process, index, thread, registers)?;
