@@ -56,7 +56,7 @@ fn means_the_same_after_a_restart(clock: i32, pid: i32) -> bool {
 fn listed(text: &str) -> Option<Vec<PosixTimer>> {
     let lines: Vec<&str> = text.lines().collect();
     let begins = |line: &&str| line.starts_with("ID:");
-    let first = lines.iter().position(|line| begins(line)).unwrap_or(lines.len());
+    let first = lines.iter().position(begins).unwrap_or(lines.len());
     lines[first..].chunk_by(|_, next| !begins(next)).map(listed_timer).collect()
 }
 
