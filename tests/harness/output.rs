@@ -11,7 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 /// How long a line may take to come.
-const LINE_LIMIT: Duration = Duration::from_secs(30);
+const LINE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Where a life's output arrives.
 pub enum Output {

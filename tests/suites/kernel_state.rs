@@ -149,6 +149,11 @@ fn signal_actions_masks_queues_and_timers_survive() {
 }
 
 #[test]
+fn timers_of_timer_create_go_on_with_their_ids() {
+    survives_once(&Program::victim("posix_timers"), 20);
+}
+
+#[test]
 fn signals_that_arrive_at_any_moment_are_handled_once_in_both_lives() {
     survives_once(&Program::victim("signal_storm").argument("200"), 20);
 }

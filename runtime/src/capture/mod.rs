@@ -15,6 +15,7 @@ mod locks;
 mod page_set;
 mod pages;
 mod plan;
+mod posix_timers;
 mod process;
 mod program;
 mod refusals;

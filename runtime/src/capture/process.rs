@@ -3,9 +3,9 @@
 use nix::errno::Errno;
 
 use super::guest::Guest;
-use super::refusals;
+use super::{posix_timers, refusals};
 use crate::error::{Error, Result};
-use crate::image::{IntervalTimer, Layout, Limit, Role, SignalAction};
+use crate::image::{IntervalTimer, Layout, Limit, PosixTimer, Role, SignalAction};
 use crate::proc::task::{self, stat_number};
 use crate::ptrace::read_memory;
 
@@ -38,13 +38,12 @@ pub struct Facts {
     pub no_new_privs: bool,
 }
 
-/// Reads what `/proc` says; refuses foreign roots and namespaces, children and timers.
+/// Reads what `/proc` says; refuses foreign roots and namespaces and children.
 pub fn facts(pid: i32, brk: u64) -> Result<Facts> {
     let status = task::text(pid, "status")?;
     let value = |name: &str| task::status_value(&status, name).unwrap_or("");
     refusals::refuse_unknown_surroundings(pid)?;
     refusals::refuse_children(pid)?;
-    refusals::refuse_posix_timers(pid)?;
 
     let stat = task::stat_fields(pid, "stat")?;
     let number = |field| stat_number(&stat, field);
@@ -113,6 +112,8 @@ pub struct OwnFacts {
     pub brk: u64,
     /// Running interval timers.
     pub interval_timers: Vec<IntervalTimer>,
+    /// Timers of `timer_create`.
+    pub posix_timers: Vec<PosixTimer>,
     /// `PR_GET_PDEATHSIG`.
     pub parent_death_signal: i32,
     /// `PR_GET_DUMPABLE` is 1.
@@ -140,6 +141,7 @@ pub fn own_facts(pid: i32, guest: &mut Guest<'_>) -> Result<OwnFacts> {
     Ok(OwnFacts {
         brk: guest.call("brk", "reading the program break", libc::SYS_brk, [0; 6])?,
         interval_timers: interval_timers(guest)?,
+        posix_timers: posix_timers::capture(pid, guest)?,
         parent_death_signal: flag(guest, PR_GET_PDEATHSIG, "asking for the parent-death signal")?,
         dumpable: guest.call("prctl", "PR_GET_DUMPABLE", libc::SYS_prctl, [PR_GET_DUMPABLE, 0, 0, 0, 0, 0])? == 1,
     })

@@ -70,17 +70,3 @@ fn is_our_own(child: i32) -> bool {
     let ended_or_waiting = fields.first().is_some_and(|state| matches!(state.as_str(), "Z" | "X" | "D"));
     stat_number(&fields, 38) == 0 && ended_or_waiting
 }
-
-/// Refuses timers of `timer_create`.
-pub fn refuse_posix_timers(pid: i32) -> Result<()> {
-    // Without CONFIG_POSIX_TIMERS or CONFIG_CHECKPOINT_RESTORE there is no such file.
-    let timers = task::text(pid, "timers").unwrap_or_default();
-    match timers.lines().find_map(|line| line.strip_prefix("ID:")) {
-        None => Ok(()),
-        Some(id) => Err(Error::unsupported(
-            format!("process {pid}: POSIX timer {} (timer_create)", id.trim()),
-            "its remaining time is not captured yet",
-            "delete the timer before the checkpoint",
-        )),
-    }
-}

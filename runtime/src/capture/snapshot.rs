@@ -166,6 +166,7 @@ pub fn capture(
         signal_actions,
         queued_signals: threads::stored(&process_signals),
         interval_timers: own.interval_timers,
+        posix_timers: own.posix_timers,
         job_stopped,
         layout: facts.layout,
         auxv: facts.auxv,

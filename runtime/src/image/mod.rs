@@ -12,6 +12,7 @@ mod file;
 mod lock;
 mod memory;
 mod path;
+mod posix_timer;
 mod process;
 mod terminal;
 mod thread;
@@ -26,6 +27,7 @@ pub use memory::{
     blocks,
 };
 pub use path::{PathMap, path_of};
+pub use posix_timer::PosixTimer;
 pub use process::{Capabilities, Host, IntervalTimer, Layout, Limit, ProcessImage, Role, SignalAction};
 pub use terminal::{TerminalImage, TerminalModes};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};

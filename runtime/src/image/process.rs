@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Allocation, CapturedFile, Descriptor, FileLock, OpenFile, PipeContent, Region, SharedObject, SpecialMapping,
-    StoredDifference, TerminalImage, ThreadImage, UnlinkedFile,
+    Allocation, CapturedFile, Descriptor, FileLock, OpenFile, PipeContent, PosixTimer, Region, SharedObject,
+    SpecialMapping, StoredDifference, TerminalImage, ThreadImage, UnlinkedFile,
 };
 
 /// One process at one moment.
@@ -55,6 +55,9 @@ pub struct ProcessImage {
     pub queued_signals: Vec<serde_bytes::ByteBuf>,
     /// `ITIMER_REAL`, `ITIMER_VIRTUAL`, `ITIMER_PROF`, where running.
     pub interval_timers: Vec<IntervalTimer>,
+    /// Timers of `timer_create`, by id.
+    #[serde(default)]
+    pub posix_timers: Vec<PosixTimer>,
     /// The job-control stop that was in force (the program had been sent SIGSTOP or the like).
     pub job_stopped: bool,
     /// Addresses that the kernel keeps about the address space.

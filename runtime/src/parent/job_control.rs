@@ -104,6 +104,14 @@ impl Job {
         if !noticed || self.continue_at.is_some() || !forward::seems_stopped(self.pid) {
             return;
         }
+        let wants_terminal = [libc::SIGTTIN, libc::SIGTTOU].contains(&signal);
+        if wants_terminal
+            && let Some(group) = own_group(self.pid)
+            && terminal.as_ref().is_some_and(Terminal::is_ours)
+        {
+            // A shell's `fg` of a job that runs gives it the terminal and tells it nothing.
+            return self.proceed(Some(group), terminal);
+        }
         if let Some(terminal) = terminal {
             terminal.take_back_while_stopped(self.pid);
         }

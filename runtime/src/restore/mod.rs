@@ -25,6 +25,7 @@ mod limits;
 mod locks;
 mod outside;
 mod paths;
+mod posix_timers;
 mod preflight;
 mod process;
 mod ranges;
@@ -267,6 +268,7 @@ fn make_threads(process: &mut HalfBuilt, image: &ProcessImage, id: u64, place: &
     }
     locks::set(process, image)?;
     signals::start_timers(process, image)?;
+    posix_timers::restore(process, image)?;
     process.unmap_scratch()?;
     for (index, (thread, registers)) in image.threads.iter().zip(&registers).enumerate() {
         threads::load(process, index, thread, registers)?;

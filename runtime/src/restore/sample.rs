@@ -38,6 +38,7 @@ pub fn image(machine: &Machine) -> ProcessImage {
         signal_actions: Vec::new(),
         queued_signals: Vec::new(),
         interval_timers: Vec::new(),
+        posix_timers: Vec::new(),
         job_stopped: false,
         layout: Layout::default(),
         auxv: vec![6, 4096, 0, 0],

@@ -36,7 +36,7 @@ fn gzip_goes_on_exactly() {
 fn gzip_goes_on_exactly_wherever_it_writes_to() {
     goes_on_working(&gzip(), Stdout::File, &FIVE, BOTH);
     goes_on_working(&gzip(), Stdout::File, &TWO, BY_COMMAND);
-    let filter = Program::installed("gzip").argument("-9").reads("text", text(180_000));
+    let filter = Program::installed("gzip").argument("-9").argument("-n").reads("text", text(180_000));
     for stdout in [Stdout::File, Stdout::Pipe] {
         goes_on_working(&filter, stdout, &FIVE, BOTH);
     }

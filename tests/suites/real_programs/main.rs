@@ -23,7 +23,7 @@ const FIVE: [u32; 5] = [3, 20, 40, 60, 75];
 
 /// A program that prints lines and waits where a test tells it to.
 fn goes_on(program: &Program, stdout: Stdout, moments: &[u32], triggers: [Trigger; 2]) {
-    let scene = Scene::of_at_most(Duration::from_secs(240));
+    let scene = Scene::of_at_most(Duration::from_secs(480));
     let reference = reference(&scene, program);
     for (&moment, &trigger) in moments.iter().zip(triggers.iter().cycle()) {
         let line = (reference.lines() * moment as usize / 100).max(1);
@@ -33,7 +33,7 @@ fn goes_on(program: &Program, stdout: Stdout, moments: &[u32], triggers: [Trigge
 
 /// A program that says nothing of how far it is.
 fn goes_on_working(program: &Program, stdout: Stdout, moments: &[u32], triggers: [Trigger; 2]) {
-    let scene = Scene::of_at_most(Duration::from_secs(240));
+    let scene = Scene::of_at_most(Duration::from_secs(480));
     let whole = work::uninterrupted(&scene, program);
     for (&moment, &trigger) in moments.iter().zip(triggers.iter().cycle()) {
         work::survives(&scene, program, &How { stdout, trigger, ..How::usual() }, moment, &whole);

@@ -42,21 +42,21 @@ fn python_with_numpy_goes_on_exactly_at_any_moment() {
 }
 
 #[test]
-#[ignore = "needs torch, 500 MB; scripts/test --all"]
+#[ignore = "needs torch and all that it depends on; scripts/test --all installs it"]
 fn python_with_torch_goes_on_exactly() {
     goes_on(&torch(), Stdout::File, &FIVE, BOTH);
     goes_on(&torch(), Stdout::Pipe, &FIVE, BY_COMMAND);
 }
 
 #[test]
-#[ignore = "needs R, 150 MB; scripts/test --all"]
+#[ignore = "needs R and all that it depends on; scripts/test --all installs it"]
 fn r_goes_on_exactly() {
     goes_on(&r(), Stdout::File, &FIVE, BY_COMMAND);
     goes_on(&r(), Stdout::Pipe, &FIVE, BY_COMMAND);
 }
 
 #[test]
-#[ignore = "needs octave, 500 MB; scripts/test --all"]
+#[ignore = "needs octave and all that it depends on; scripts/test --all installs it"]
 fn octave_goes_on_exactly() {
     goes_on(&octave(), Stdout::File, &FIVE, BY_COMMAND);
     goes_on(&octave(), Stdout::Pipe, &FIVE, BY_COMMAND);

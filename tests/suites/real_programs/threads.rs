@@ -27,7 +27,7 @@ fn rust_with_channels_goes_on_exactly_wherever_it_prints_to() {
 }
 
 #[test]
-#[ignore = "needs Go, 300 MB; scripts/test --all"]
+#[ignore = "needs Go, 450 MB; scripts/test --all installs it"]
 fn go_with_goroutines_goes_on_exactly() {
     // Go's own handlers, set by raw system calls, take the place of that for SIGUSR1.
     for stdout in [Stdout::File, Stdout::Pipe, Stdout::Terminal] {
