@@ -18,6 +18,7 @@ pub mod product;
 pub mod program;
 pub mod scene;
 pub mod store;
+pub mod until_done;
 
 pub use command::{Answer, Ckpt, checkpoint};
 pub use life::{Launch, Life, Restart, Stdout, code_of};

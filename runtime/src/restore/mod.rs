@@ -61,6 +61,8 @@ pub struct RestoreOptions {
     pub store_dir: PathBuf,
     /// Accept files that have changed since the checkpoint.
     pub force: bool,
+    /// Time between automatic checkpoints from now on, 0 for none, if it is to be another.
+    pub interval_ms: Option<u64>,
 }
 
 /// What is being done, for the progress callback.
@@ -129,7 +131,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     drop(pinned);
     fill(&process, &image, &plan, (store, &differences), progress)?;
     drop(differences);
-    control::update(&process, &image, &options.store_dir)?;
+    control::update(&process, &image, options)?;
 
     let _pinned = Pinned::here();
     progress(Stage::Threads, 0, 0);

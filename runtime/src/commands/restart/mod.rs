@@ -8,9 +8,13 @@ use ckpt_store::{Store, StoreOptions};
 use ckpt_wire::ENV_DIR;
 use clap::Args;
 
+use super::interval::{check_interval, interval_ms};
+use super::pid_file::PidFile;
 use super::progress_bar::{Progress, Unit};
 use super::run::store_dir;
 use super::{absolute, which_checkpoint};
+use crate::agent;
+use crate::capture::Program;
 use crate::error::{Error, Result, exit_code};
 use crate::location::Location;
 use crate::parent::Parent;
@@ -56,15 +60,23 @@ pub struct Arguments {
     /// Restart from a store that belongs to another user, who decides what runs
     #[arg(long)]
     trust_owner: bool,
+    /// Time between automatic checkpoints: 30s, 10m, 2h; a bare number is seconds; 0 is none [default: as before]
+    #[arg(long, value_parser = check_interval)]
+    interval: Option<String>,
+    /// Write the program's pid to this file, before it runs on
+    #[arg(long, value_name = "FILE")]
+    pid_file: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
+    let pid_file = arguments.pid_file.as_deref().map(PidFile::prepare).transpose()?;
     if arguments.detach {
         return detach::in_intermediate_process(|| {
             let rebuilt = rebuild_selected(arguments)?;
             let pid = rebuilt.pid();
-            rebuilt.release()?;
+            release(rebuilt, pid_file.as_ref())?;
+            keep_interval(pid);
             Ok(pid)
         });
     }
@@ -72,8 +84,33 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     // Until the program is complete, our end is its end.
     let rebuilt = parent.interruptible(|| rebuild_selected(arguments))?;
     let pid = rebuilt.pid();
-    parent.release(pid, || rebuilt.release())?;
+    parent.release(pid, || release(rebuilt, pid_file.as_ref()))?;
+    keep_interval(pid);
     parent.follow(pid)
+}
+
+/// Lets the program run, and says before where.
+fn release(rebuilt: Rebuilt, pid_file: Option<&PidFile>) -> Result<()> {
+    if let Some(file) = pid_file {
+        file.write(rebuilt.pid())?;
+    }
+    let released = rebuilt.release();
+    if released.is_err() {
+        pid_file.into_iter().for_each(PidFile::remove);
+    }
+    released
+}
+
+/// Automatic checkpoints go on. In the first life libckpt.so sees to that from the program's start; here there is none.
+fn keep_interval(pid: i32) {
+    let interval_ms = Program::find(pid).and_then(|program| program.control()).map(|control| control.interval_ms);
+    // A program that has ended meanwhile, or had no libckpt.so, has no interval either.
+    if interval_ms.is_ok_and(|interval_ms| interval_ms > 0)
+        && let Err(error) = agent::start(pid)
+        && !matches!(error, Error::ProgramGone { .. })
+    {
+        eprintln!("ckpt: the program runs without its automatic checkpoints: {error}");
+    }
 }
 
 /// Rebuilds the chosen checkpoint. The store is closed again: its descriptors are of no use to a parent.
@@ -85,7 +122,8 @@ fn rebuild_selected(arguments: &Arguments) -> Result<Rebuilt> {
     let dir = &arguments.dir;
     let id = which_checkpoint::to_restart(dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
     log::info!("restarting checkpoint {id} of {}", dir.display());
-    let options = RestoreOptions { store_dir, force: arguments.force };
+    let interval_ms = arguments.interval.as_deref().and_then(interval_ms);
+    let options = RestoreOptions { store_dir, force: arguments.force, interval_ms };
     rebuild_with_progress(&store, id, &options)
 }
 
