@@ -21,6 +21,7 @@ pub mod program;
 pub mod scene;
 pub mod store;
 pub mod taken_id;
+pub mod until_done;
 pub mod work;
 
 pub use command::{Answer, Ckpt, checkpoint};

@@ -14,6 +14,11 @@ pub fn check_interval(text: &str) -> Result<String, String> {
     }
 }
 
+/// Milliseconds of an interval that has been checked.
+pub fn interval_ms(text: &str) -> Option<u64> {
+    milliseconds(text).flatten()
+}
+
 /// Reads `10ms`, `30s`, `10m`, `2h` or a bare number of seconds.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     let time_ms = milliseconds(text).flatten();
@@ -30,7 +35,7 @@ fn milliseconds(text: &str) -> Option<Option<u64>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_interval, parse_time};
+    use super::{check_interval, interval_ms, parse_time};
 
     #[test]
     fn times_may_be_milliseconds() {
@@ -46,6 +51,7 @@ mod tests {
         for text in ["30s", "10m", "2h", "45", "0"] {
             assert_eq!(check_interval(text).as_deref(), Ok(text));
         }
+        assert_eq!(["30s", "10m", "2h", "45", "0"].map(interval_ms), [30, 600, 7200, 45, 0].map(|s| Some(s * 1000)));
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod installation;
 mod interval;
 mod memory;
 mod method;
+mod pid_file;
 mod progress_bar;
 mod table;
 mod which_checkpoint;

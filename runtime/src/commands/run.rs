@@ -1,10 +1,12 @@
 //! `ckpt run`: starts a program under libckpt.so and is its parent.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::num::NonZeroU32;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use ckpt_store::{Digest, Store};
 use ckpt_wire::{
@@ -16,6 +18,7 @@ use clap::Args;
 use super::interval::check_interval;
 use super::memory::{check_files, check_memory};
 use super::method::{check_chunk, check_method};
+use super::pid_file::PidFile;
 use super::{absolute, executable, installation, with_dir};
 use crate::agent::{AwaitingProgram, Method, digest_warning};
 use crate::error::{Error, Result};
@@ -71,6 +74,9 @@ pub struct Arguments {
     /// [default: $CKPT_WITH_DIR]
     #[arg(long, value_name = "DIR")]
     with_dir: Vec<PathBuf>,
+    /// Write the program's pid to this file, before its first instruction
+    #[arg(long, value_name = "FILE")]
+    pid_file: Option<PathBuf>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -92,6 +98,7 @@ fn check_digest(name: &str) -> Result<Digest, String> {
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     let program = &arguments.command[0];
+    let pid_file = arguments.pid_file.as_deref().map(PidFile::prepare).transpose()?;
     executable::check(program)?;
     let dir = store_dir(arguments.dir.as_deref())?;
     let dirs = (!arguments.with_dir.is_empty()).then(|| with_dir::joined(&arguments.with_dir)).transpose()?;
@@ -132,18 +139,40 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     if let Some(dirs) = dirs {
         command.env(ENV_WITH_DIR, dirs);
     }
-    start(command, program, agent)
+    start(command, program, agent, pid_file)
 }
 
-fn start(mut command: Command, program: &OsStr, agent: AwaitingProgram) -> Result<u8> {
+fn start(mut command: Command, program: &OsStr, agent: AwaitingProgram, pid_file: Option<PidFile>) -> Result<u8> {
     let parent = Parent::prepare()?;
     let inherited = parent.inherited();
-    // SAFETY: `apply` makes system calls only, so it may run between fork and exec.
-    unsafe { command.pre_exec(move || inherited.apply()) };
-    let child = command.spawn().map_err(|source| Error::io("start", PathBuf::from(program), source))?;
+    let pid_file = Arc::new(pid_file);
+    let childs = Arc::clone(&pid_file);
+    let before_exec = move || {
+        inherited.apply()?;
+        match &*childs {
+            // The child itself writes it: there is no moment at which the program runs and nobody can know its pid.
+            Some(file) => file.write(std::process::id() as i32).map_err(into_io),
+            None => Ok(()),
+        }
+    };
+    // SAFETY: this process has one thread, so nobody holds a lock of the C library at the fork, and the child may do
+    // whatever it likes.
+    unsafe { command.pre_exec(before_exec) };
+    let child = command.spawn().map_err(|source| {
+        pid_file.iter().for_each(PidFile::remove);
+        Error::io("start", PathBuf::from(program), source)
+    })?;
     agent.announce(child.id());
     // Dropping `child` neither waits nor kills.
     parent.follow(child.id() as i32)
+}
+
+/// What can be told through the fork: the system's answer.
+fn into_io(error: Error) -> io::Error {
+    match error {
+        Error::Io { source, .. } => source,
+        _ => io::ErrorKind::Other.into(),
+    }
 }
 
 /// Says at once what the agent will say in the log. Whatever else is wrong with the store is the agent's to say.

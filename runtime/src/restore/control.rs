@@ -2,17 +2,17 @@
 
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use ckpt_wire::{CONTROL_MAGIC, Control, PATH_BYTES, text};
 
+use super::RestoreOptions;
 use super::process::HalfBuilt;
 use crate::error::Result;
 use crate::image::ProcessImage;
 
-/// Adds one to the generation and forgets the agent of the first life. The store is where it is today, so that the
+/// Adds one to the generation and forgets the agent of the first life; another interval may be wanted. The store is where it is today, so that the
 /// next checkpoint joins the lineage although the directory was moved.
-pub fn update(process: &HalfBuilt, image: &ProcessImage, store: &Path) -> Result<()> {
+pub fn update(process: &HalfBuilt, image: &ProcessImage, options: &RestoreOptions) -> Result<()> {
     if image.control == 0 {
         return Ok(());
     }
@@ -29,7 +29,10 @@ pub fn update(process: &HalfBuilt, image: &ProcessImage, store: &Path) -> Result
     let generation = u64::from_ne_bytes(generation).wrapping_add(1);
     memory.write(at(offset_of!(Control, generation)), &generation.to_ne_bytes())?;
     memory.write(at(offset_of!(Control, agent_pid)), &0i32.to_ne_bytes())?;
-    let Ok(store) = store.canonicalize() else { return Ok(()) };
+    if let Some(interval_ms) = options.interval_ms {
+        memory.write(at(offset_of!(Control, interval_ms)), &interval_ms.to_ne_bytes())?;
+    }
+    let Ok(store) = options.store_dir.canonicalize() else { return Ok(()) };
     let store = store.as_os_str().as_bytes();
     let mut known = [0; PATH_BYTES];
     memory.read(at(offset_of!(Control, dir)), &mut known)?;

@@ -80,6 +80,8 @@ pub struct RestoreOptions {
     pub stdio: Stdio,
     /// Where this process is.
     pub place: Place,
+    /// Time between automatic checkpoints from now on, 0 for none, if it is to be another.
+    pub interval_ms: Option<u64>,
 }
 
 /// Where the process that rebuilds is.
@@ -205,7 +207,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     drop(pinned);
     fill(&process, &image, &plan, (store, &differences), progress)?;
     drop(differences);
-    control::update(&process, &image, &options.store_dir)?;
+    control::update(&process, &image, options)?;
 
     let _pinned = Pinned::here();
     progress(Stage::Threads, 0, 0);

@@ -237,5 +237,7 @@ fn release(rebuilt: Rebuilt, relay: &Relay) -> Result<i32> {
     }
     // Whoever does not hear it any more is gone.
     let _ = relay.say(&Message::Runs, None);
+    // In here, where the agent has to be.
+    super::automatic::go_on(pid);
     Ok(pid)
 }

@@ -1,5 +1,6 @@
 //! `ckpt restart`: brings a program back and is its parent.
 
+mod automatic;
 mod detach;
 mod inside;
 mod stdio;
@@ -12,6 +13,8 @@ use ckpt_store::{Store, StoreOptions};
 use ckpt_wire::ENV_DIR;
 use clap::{Args, ValueEnum};
 
+use super::interval::{check_interval, interval_ms};
+use super::pid_file::PidFile;
 use super::progress_bar::{Progress, Unit};
 use super::run::store_dir;
 use super::{absolute, which_checkpoint, which_program};
@@ -83,6 +86,12 @@ pub struct Arguments {
     /// We are the first process of such a namespace (from `ckpt restart` to itself)
     #[arg(long = inside::OPTION, hide = true)]
     first_process: Option<RawFd>,
+    /// Time between automatic checkpoints: 30s, 10m, 2h; a bare number is seconds; 0 is none [default: as before]
+    #[arg(long, value_parser = check_interval)]
+    interval: Option<String>,
+    /// Write the program's pid to this file, before it runs on
+    #[arg(long, value_name = "FILE")]
+    pid_file: Option<PathBuf>,
 }
 
 /// When the program gets a pid namespace of its own.
@@ -110,13 +119,17 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     if let Some(relay) = arguments.first_process {
         return inside::be_first_process(relay, |place| rebuild_selected(arguments, place, stdio));
     }
+    let pid_file = arguments.pid_file.as_deref().map(PidFile::prepare).transpose()?;
+    let pid_file = pid_file.as_ref();
     if arguments.detach {
         return detach::in_intermediate_process(|| match build(arguments, stdio)? {
             Built::Here(rebuilt) => {
                 let pid = rebuilt.pid();
-                rebuilt.release().map(|()| pid)
+                release(pid, pid_file, || rebuilt.release())?;
+                automatic::go_on(pid);
+                Ok(pid)
             }
-            Built::Inside(inside) => inside.release().map(|()| inside.pid()),
+            Built::Inside(inside) => release(inside.pid(), pid_file, || inside.release()).map(|()| inside.pid()),
         });
     }
     let mut parent = Parent::prepare()?;
@@ -125,14 +138,28 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
         Built::Here(rebuilt) => {
             let pid = rebuilt.pid();
             let modes = rebuilt.terminal_modes().cloned();
-            parent.release(pid, modes, || rebuilt.release())?;
+            parent.release(pid, modes, || release(pid, pid_file, || rebuilt.release()))?;
+            automatic::go_on(pid);
             parent.follow(pid)
         }
         Built::Inside(inside) => {
-            parent.release(inside.pid(), modes_regained(arguments, &stdio)?, || inside.release())?;
+            let (pid, modes) = (inside.pid(), modes_regained(arguments, &stdio)?);
+            parent.release(pid, modes, || release(pid, pid_file, || inside.release()))?;
             parent.follow_inside(inside.pid(), inside.into_relay())
         }
     }
+}
+
+/// Lets program `pid` run, and says before where.
+fn release(pid: i32, pid_file: Option<&PidFile>, run: impl FnOnce() -> Result<()>) -> Result<()> {
+    if let Some(file) = pid_file {
+        file.write(pid)?;
+    }
+    let released = run();
+    if released.is_err() {
+        pid_file.into_iter().for_each(PidFile::remove);
+    }
+    released
 }
 
 /// Rebuilds the chosen checkpoint, here if that is possible and allowed.
@@ -207,7 +234,8 @@ fn rebuild_selected(arguments: &Arguments, place: Place, stdio: Stdio) -> Result
     let Selected { store, id, next_store_dir } = Selected::by(arguments)?;
     log::info!("restarting checkpoint {id} of {}", arguments.dir.display());
     let (paths, force) = (path_map(&arguments.maps)?, arguments.force);
-    let options = RestoreOptions { store_dir: next_store_dir, force, place, paths, stdio };
+    let interval_ms = arguments.interval.as_deref().and_then(interval_ms);
+    let options = RestoreOptions { store_dir: next_store_dir, force, place, paths, stdio, interval_ms };
     rebuild_with_progress(&store, id, &options)
 }
 

@@ -1,0 +1,115 @@
+//! `--pid-file`: which process the program is, for whoever watches over it.
+//!
+//! The file is there before the program's first instruction, and it is not there if the program has never run. So whoever
+//! finds it when `ckpt run` or `ckpt restart` has ended knows that the exit status is the program's own. It stays after
+//! the program's end, and a start removes the one of an earlier life first.
+//!
+//! Its first line is the pid alone, as in other pid files. The second has the time at which that process was started, in
+//! clock ticks since boot, and the id of the boot: a process that has the pid later has another start time.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::absolute;
+use crate::error::{Error, Result};
+use crate::proc::task;
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// A pid file that is about to be written. Dropping it unwritten leaves nothing.
+pub struct PidFile {
+    path: PathBuf,
+    unfinished: PathBuf,
+    file: File,
+}
+
+impl PidFile {
+    /// Removes the file of an earlier life, and makes sure that a new one can be written.
+    pub fn prepare(path: &Path) -> Result<PidFile> {
+        if path.as_os_str().is_empty() {
+            return Err(Error::Usage("--pid-file needs the path of a file".to_owned()));
+        }
+        let path = absolute(path)?;
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(Error::io("remove", path, source)),
+            _ => {}
+        }
+        let mut unfinished = path.clone().into_os_string();
+        unfinished.push(format!(".{}", std::process::id()));
+        let unfinished = PathBuf::from(unfinished);
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&unfinished);
+        let file = file.map_err(|source| Error::io("write", &path, source))?;
+        Ok(PidFile { path, unfinished, file })
+    }
+
+    /// Says that process `pid` is the program. The file appears in one step.
+    pub fn write(&self, pid: i32) -> Result<()> {
+        let start_ticks = task::start_time(pid)?;
+        let boot = fs::read_to_string(BOOT_ID).map_err(|source| Error::io("read", BOOT_ID, source))?;
+        let text = format!("{pid}\n{start_ticks} {}\n", boot.trim());
+        (&self.file)
+            .write_all(text.as_bytes())
+            .and_then(|()| fs::rename(&self.unfinished, &self.path))
+            .map_err(|source| Error::io("write", &self.path, source))
+    }
+
+    /// Takes it back: the program has not run after all.
+    pub fn remove(&self) {
+        // Nobody is served by hearing that besides why the program has not run.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // It has been renamed, or is of no use.
+        let _ = fs::remove_file(&self.unfinished);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_names_the_process_and_tells_it_from_later_ones_with_its_pid() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pid");
+        let pid = std::process::id() as i32;
+        let file = PidFile::prepare(&path).unwrap();
+        assert!(!path.exists(), "nothing runs yet");
+        file.write(pid).unwrap();
+        drop(file);
+        let text = fs::read_to_string(&path).unwrap();
+        let (first, second) = text.split_once('\n').unwrap();
+        assert_eq!(first, pid.to_string());
+        let (start, boot) = second.trim_end().split_once(' ').unwrap();
+        assert_eq!(start.parse::<u64>().unwrap(), task::start_time(pid).unwrap());
+        assert_eq!(boot.len(), 36, "{text}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn that_of_an_earlier_life_is_gone_before_there_is_a_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pid");
+        fs::write(&path, "1\n").unwrap();
+        let file = PidFile::prepare(&path).unwrap();
+        assert!(!path.exists());
+        file.write(std::process::id() as i32).unwrap();
+        file.remove();
+        drop(file);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "the program has not run");
+    }
+
+    #[test]
+    fn where_it_cannot_be_written_is_said_before_anything_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(PidFile::prepare(dir.path()), Err(Error::Io { operation: "remove", .. })));
+        let missing = dir.path().join("no/pid");
+        assert!(PidFile::prepare(&missing).err().unwrap().to_string().contains("no/pid"));
+        assert!(matches!(PidFile::prepare(Path::new("")), Err(Error::Usage(_))));
+    }
+}

@@ -1,0 +1,548 @@
+//! `scripts/ckpt-run-until-done`: jobs that end when they are done, whatever happens to their programs meanwhile.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use ckpt_tests::exact::{Reference, assert_same, reference};
+use ckpt_tests::until_done::{Call, Job, script};
+use ckpt_tests::{Ckpt, Program, Scene, checkpoint, processes, product};
+use nix::sys::signal::Signal;
+
+const LAST: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR2];
+
+/// Eight threads for about `steps` hundredths of a second.
+fn threads8(steps: usize) -> Program {
+    Program::victim("threads8").argument(steps.to_string())
+}
+
+fn exits(steps: usize, kind: &str) -> Program {
+    Program::victim("exits").argument(steps.to_string()).argument(kind)
+}
+
+/// One thread that does next to nothing, and ends with 7.
+fn light(steps: usize) -> Program {
+    exits(steps, "code:7")
+}
+
+/// A scene with time for several lives.
+fn scene() -> Scene {
+    Scene::of_at_most(Duration::from_secs(180))
+}
+
+/// Calls the job a last time and compares what all its lives have left with an uninterrupted run.
+#[track_caller]
+fn ends_exactly(job: &Job<'_>, expected: &Reference) {
+    let (code, messages) = job.run();
+    assert_eq!(code, expected.code, "{messages}");
+    assert_same(&stdout(job), &expected.stdout, "the output of all lives together");
+}
+
+fn stdout(job: &Job<'_>) -> Vec<u8> {
+    fs::read(job.directory.join("stdout")).expect("the output")
+}
+
+/// Whether a restart has cut something off the output, because a life had printed more than its last checkpoint knew.
+fn anything_printed_twice(job: &Job<'_>) -> bool {
+    let names = fs::read_dir(&job.directory).expect("the job's folder").filter_map(Result::ok);
+    names.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with("stdout.ckpt-"))
+}
+
+/// Kills the program and waits until another one runs; its pid stays the same.
+fn kill_and_wait_for_the_next(call: &mut Call, signal: Signal, times: usize) {
+    processes::send(call.program(), signal);
+    processes::wait_until("the program is restarted", Duration::from_secs(30), || {
+        call.log().matches("resuming").count() >= times
+    });
+    call.program();
+}
+
+#[test]
+fn a_program_is_done_exactly_over_crashes_at_any_moment_and_signals_to_the_job() {
+    let scene = scene();
+    let program = threads8(700);
+    let expected = reference(&scene, &program);
+    let job = Job::new(&scene, &program).options(&["--interval", "1"]);
+    let mut call = job.call();
+    call.program();
+    job.store().wait_for_sealed(&scene, 1);
+    for (times, (lines, signal)) in
+        [(7, Signal::SIGKILL), (41, Signal::SIGSEGV), (23, Signal::SIGKILL)].into_iter().enumerate()
+    {
+        call.output.wait_for_more_lines(lines);
+        kill_and_wait_for_the_next(&mut call, signal, times + 1);
+    }
+    call.output.wait_for_more_lines(5);
+    call.signal(Signal::SIGTERM);
+    assert_eq!(call.wait(), 85, "{}", call.messages());
+    assert!(call.running_program().is_none());
+    let mut call = job.call();
+    call.output.wait_for_more_lines(5);
+    kill_and_wait_for_the_next(&mut call, Signal::SIGKILL, 2);
+    call.signal(Signal::SIGTERM);
+    assert_eq!(call.wait(), 85, "{}", call.messages());
+    ends_exactly(&job, &expected);
+}
+
+#[test]
+fn each_ending_signal_saves_all_work_and_the_next_call_goes_on_from_there() {
+    let scene = scene();
+    let program = light(300);
+    let expected = reference(&scene, &program);
+    let job = Job::new(&scene, &program).options(&["--interval", "0"]);
+    for (count, signal) in LAST.into_iter().enumerate() {
+        let mut call = job.call();
+        call.program();
+        call.output.wait_for_more_lines(10);
+        call.signal(signal);
+        assert_eq!(call.wait(), 85, "{signal}: {}", call.messages());
+        assert!(call.messages().contains(&format!("is saved as checkpoint {}", count + 1)), "{}", call.messages());
+        assert_eq!(job.store().sealed(&scene).len(), count + 1);
+    }
+    ends_exactly(&job, &expected);
+    assert!(!anything_printed_twice(&job), "the program ended at the checkpoint itself");
+}
+
+#[test]
+fn sigusr1_takes_a_checkpoint_and_the_program_runs_on() {
+    let scene = scene();
+    let job = Job::new(&scene, &light(600)).options(&["--interval", "0"]);
+    let mut call = job.call();
+    let pid = call.program();
+    call.output.wait_for_lines(5);
+    for count in 1..=2 {
+        call.signal(Signal::SIGUSR1);
+        call.wait_for_message(&format!("SIGUSR1: checkpoint {count}"));
+        call.output.wait_for_more_lines(3);
+    }
+    assert_eq!(call.program(), pid);
+    assert_eq!(job.store().sealed(&scene).len(), 2);
+    call.signal(Signal::SIGTERM);
+    assert_eq!(call.wait(), 85, "{}", call.messages());
+}
+
+#[test]
+fn a_second_signal_during_the_last_checkpoint_changes_nothing() {
+    let scene = scene();
+    // Much to store, so that there is time.
+    let program = Program::victim("idle").argument("200").argument("random");
+    let expected = reference(&scene, &program);
+    let job = Job::new(&scene, &program).options(&["--interval", "0"]);
+    let mut call = job.call();
+    call.output.wait_for_lines(3);
+    call.signal(Signal::SIGTERM);
+    processes::wait_until("the checkpoint is begun", Duration::from_secs(30), || {
+        job.store().path().exists() && job.store().rows(&scene).iter().any(|row| row.state == "writing")
+    });
+    call.signal(Signal::SIGTERM);
+    call.signal(Signal::SIGINT);
+    call.signal(Signal::SIGUSR1);
+    assert_eq!(call.wait(), 85, "{}", call.messages());
+    let said = call.messages();
+    assert!(said.contains("SIGTERM, too") && said.contains("SIGINT, too"), "{said}");
+    assert_eq!(job.store().rows(&scene).len(), 1, "one checkpoint was tried, and sealed");
+    ends_exactly(&job, &expected);
+}
+
+#[test]
+fn signals_to_the_group_reach_the_script_and_not_the_program() {
+    let scene = scene();
+    let job = Job::new(&scene, &exits(600, "catch")).options(&["--interval", "0"]);
+    let mut call = job.call();
+    call.program();
+    call.output.wait_for_lines(5);
+    // As `timeout` and a terminal's ^C do.
+    let group = nix::unistd::Pid::from_raw(-call.pid());
+    nix::sys::signal::kill(group, Signal::SIGINT).expect("a group that was made for this");
+    assert_eq!(call.wait(), 85, "{}", call.messages());
+    assert!(!call.output.text().contains("caught"), "{}", call.output.text());
+}
+
+#[test]
+fn a_program_that_always_crashes_is_given_up_after_so_many_restarts() {
+    let scene = scene();
+    let job = Job::new(&scene, &exits(3, "signal:6")).options(&["--max-restarts", "2"]);
+    let (code, said) = job.run();
+    assert_eq!(code, 134, "{said}");
+    let output = String::from_utf8(stdout(&job)).expect("text");
+    assert_eq!(output.matches("ready").count(), 3, "a start and two restarts: {said}");
+    assert!(said.contains("signal 6 (ABRT)") && said.contains("giving up after 2 restarts"), "{said}");
+}
+
+#[test]
+fn a_new_checkpoint_between_two_crashes_begins_the_count_anew() {
+    let scene = scene();
+    let program = light(500);
+    let expected = reference(&scene, &program);
+    let job = Job::new(&scene, &program).options(&["--interval", "0", "--max-restarts", "1"]);
+    let mut call = job.call();
+    for times in 1..=3 {
+        let pid = call.program();
+        call.output.wait_for_more_lines(3);
+        checkpoint(&scene, pid);
+        kill_and_wait_for_the_next(&mut call, Signal::SIGKILL, times);
+    }
+    assert!(call.messages().contains("restart 1 of 1"), "{}", call.messages());
+    // Twice from one checkpoint is one too many.
+    processes::send(call.program(), Signal::SIGKILL);
+    assert_eq!(call.wait(), 137, "{}", call.messages());
+    ends_exactly(&job, &expected);
+}
+
+#[test]
+fn what_is_no_crash_passes_through() {
+    let scene = scene();
+    for (name, kind, code) in [("own", "code:3", 3), ("term", "signal:15", 143), ("hup", "signal:1", 129)] {
+        let job = Job::new(&scene, &exits(3, kind)).named(name);
+        let (found, said) = job.run();
+        assert_eq!(found, code, "{said}");
+        assert!(!said.contains("restart"), "{said}");
+    }
+}
+
+#[test]
+fn with_restart_on_error_an_exit_code_is_a_crash() {
+    let scene = scene();
+    let options = ["--restart-on-error", "--max-restarts", "1"];
+    let job = Job::new(&scene, &exits(3, "code:3")).options(&options);
+    let (code, said) = job.run();
+    assert_eq!(code, 3, "{said}");
+    let output = String::from_utf8(stdout(&job)).expect("text");
+    assert_eq!(output.matches("ready").count(), 2, "{said}");
+}
+
+#[test]
+fn a_job_that_is_done_is_not_run_again_unless_that_is_asked_for() {
+    let scene = scene();
+    let job = Job::new(&scene, &exits(3, "code:0"));
+    let (code, said) = job.run();
+    assert_eq!(code, 0, "{said}");
+    let output = stdout(&job);
+    let (code, said) = job.run();
+    assert_eq!((code, stdout(&job) == output), (0, true), "{said}");
+    assert!(said.contains("is done since"), "{said}");
+    let (code, said) = job.clone().options(&["--again"]).run();
+    assert_eq!((code, stdout(&job).len()), (0, 2 * output.len()), "{said}");
+}
+
+#[test]
+fn another_command_is_not_taken_for_the_job() {
+    let scene = scene();
+    let job = Job::new(&scene, &light(300)).options(&["--interval", "0"]);
+    let mut call = job.call();
+    call.program();
+    call.output.wait_for_lines(3);
+    call.signal(Signal::SIGTERM);
+    assert_eq!(call.wait(), 85, "{}", call.messages());
+    let other = Job::new(&scene, &light(301)).options(&["--interval", "0"]);
+    let (code, said) = other.run();
+    assert_eq!(code, 122, "{said}");
+    assert!(said.contains("exits 300") && said.contains("--again"), "{said}");
+    // Its name is the user's word that it is.
+    let (code, said) = other.named("exits").run();
+    assert_eq!(code, 7, "{said}");
+    assert!(said.contains("resuming exits from checkpoint 1"), "{said}");
+}
+
+#[test]
+fn a_job_that_begins_anew_does_not_resume_what_it_was_before() {
+    let scene = scene();
+    let job = Job::new(&scene, &exits(400, "")).options(&["--interval", "0"]);
+    let mut call = job.call();
+    call.program();
+    call.output.wait_for_lines(3);
+    call.signal(Signal::SIGTERM);
+    assert_eq!(call.wait(), 85, "{}", call.messages());
+    let mut call = job.clone().options(&["--again", "--max-restarts", "1"]).call();
+    processes::send(call.program(), Signal::SIGKILL);
+    call.wait_for_message("restart 1 of 1");
+    processes::send(call.program(), Signal::SIGKILL);
+    assert_eq!(call.wait(), 137, "{}", call.messages());
+    assert!(!call.messages().contains("resuming"), "{}", call.messages());
+}
+
+/// Changes bytes all over the packs of checkpoint `id`.
+fn damage(store: &Path, id: u64) {
+    let packs = fs::read_dir(store.join("packs")).expect("packs").filter_map(Result::ok);
+    let own: Vec<_> =
+        packs.filter(|pack| pack.file_name().to_string_lossy().starts_with(&format!("{id:010}-"))).collect();
+    assert!(!own.is_empty(), "checkpoint {id} has packs of its own");
+    for pack in own {
+        let mut bytes = fs::read(pack.path()).expect("a pack");
+        // Its pages come first, behind the header; not all of them are needed where files still have the same.
+        (4096..bytes.len()).step_by(512).for_each(|at| bytes[at] ^= 0x10);
+        fs::write(pack.path(), bytes).expect("writable");
+    }
+}
+
+#[test]
+fn a_damaged_checkpoint_is_passed_by_and_without_another_nothing_is_run() {
+    let scene = scene();
+    let program = light(300);
+    let expected = reference(&scene, &program);
+    let job = Job::new(&scene, &program).options(&["--interval", "0"]);
+    for _ in 0..2 {
+        let mut call = job.call();
+        call.program();
+        call.output.wait_for_more_lines(10);
+        call.signal(Signal::SIGTERM);
+        assert_eq!(call.wait(), 85, "{}", call.messages());
+    }
+    let store = job.store();
+    damage(store.path(), 2);
+    let (code, said) = job.run();
+    assert_eq!(code, expected.code, "{said}");
+    assert_same(&stdout(&job), &expected.stdout, "the output");
+    assert!(said.contains("checkpoint 2 of exits is damaged") && said.contains("from checkpoint 1"), "{said}");
+
+    damage(store.path(), 1);
+    let (code, said) = job.run();
+    assert_eq!(code, 123, "{said}");
+    assert!(said.contains("every checkpoint of exits"), "{said}");
+    assert_same(&stdout(&job), &expected.stdout, "nothing has run");
+}
+
+#[test]
+fn a_manifest_that_cannot_be_read_is_said_and_passed_by() {
+    let scene = scene();
+    let program = light(300);
+    let expected = reference(&scene, &program);
+    let job = Job::new(&scene, &program).options(&["--interval", "0"]);
+    for _ in 0..2 {
+        let mut call = job.call();
+        call.program();
+        call.output.wait_for_more_lines(10);
+        call.signal(Signal::SIGTERM);
+        assert_eq!(call.wait(), 85, "{}", call.messages());
+    }
+    let manifest = job.store().path().join("manifests/0000000002.manifest");
+    let mut bytes = fs::read(&manifest).expect("a manifest");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    fs::write(&manifest, bytes).expect("writable");
+    let (code, said) = job.run();
+    assert_eq!(code, expected.code, "{said}");
+    assert_same(&stdout(&job), &expected.stdout, "the output");
+    assert!(said.contains("from checkpoint 1"), "{said}");
+    assert!(said.contains("attempt 2") || said.contains("checkpoint 2 of exits is damaged"), "{said}");
+}
+
+#[test]
+fn a_program_that_outlives_its_script_is_not_started_twice() {
+    let scene = scene();
+    let program = light(900);
+    let expected = reference(&scene, &program);
+    let job = Job::new(&scene, &program).options(&["--interval", "0"]);
+    let mut call = job.call();
+    let pid = call.program();
+    call.output.wait_for_lines(5);
+    call.signal(Signal::SIGKILL);
+    assert_eq!(call.wait(), 137);
+    assert_eq!(job.noted_pid(), pid);
+
+    let (code, said) = job.run();
+    assert_eq!(code, 87, "{said}");
+    assert!(said.contains(&format!("still runs, as process {pid}")), "{said}");
+    assert_eq!(processes::copies(&program.executable, &job.directory), [pid]);
+    // As the message says.
+    Ckpt::new(&scene, ["checkpoint", "--kill", &pid.to_string()]).call().succeeded();
+    let gone = || !processes::is_alive(pid);
+    processes::wait_until("the program has ended", Duration::from_secs(10), gone);
+    ends_exactly(&job, &expected);
+    assert!(!anything_printed_twice(&job));
+}
+
+#[test]
+fn a_job_has_one_script_at_a_time() {
+    let scene = scene();
+    let job = Job::new(&scene, &light(600)).options(&["--interval", "0"]);
+    let mut call = job.call();
+    let pid = call.program();
+    let (code, said) = job.run();
+    assert_eq!(code, 87, "{said}");
+    assert!(said.contains(&format!("process {}", call.pid())), "{said}");
+    assert_eq!(processes::copies(&job.program.executable, &job.directory), [pid]);
+    call.signal(Signal::SIGTERM);
+    assert_eq!(call.wait(), 85, "{}", call.messages());
+}
+
+#[test]
+fn a_program_whose_ckpt_is_killed_is_waited_for_and_saved() {
+    let scene = scene();
+    let program = light(600);
+    let expected = reference(&scene, &program);
+    let job = Job::new(&scene, &program).options(&["--interval", "0"]);
+    let mut call = job.call();
+    let pid = call.program();
+    call.output.wait_for_lines(5);
+    let parent = processes::status_field(pid, "PPid").and_then(|pid| pid.parse().ok()).expect("a parent");
+    assert_eq!(processes::executable(parent), Some(product::ckpt()));
+    processes::send(parent, Signal::SIGKILL);
+    call.wait_for_message("runs on as process");
+    call.output.wait_for_more_lines(5);
+    assert_eq!(processes::copies(&program.executable, &job.directory), [pid]);
+    call.signal(Signal::SIGTERM);
+    assert_eq!(call.wait(), 85, "{}", call.messages());
+    ends_exactly(&job, &expected);
+    assert!(!anything_printed_twice(&job));
+}
+
+#[test]
+fn a_program_that_cannot_be_saved_is_ended_by_sigterm_and_that_is_said() {
+    let scene = scene();
+    let program = Program::victim("refused").argument("3000").argument("socket");
+    let job = Job::new(&scene, &program).options(&["--interval", "0", "--grace", "2"]);
+    let mut call = job.call();
+    let pid = call.program();
+    call.output.wait_for_lines(3);
+    call.signal(Signal::SIGTERM);
+    assert_eq!(call.wait(), 86, "{}", call.messages());
+    assert!(!processes::is_alive(pid));
+    let said = call.messages();
+    assert!(said.contains("no last checkpoint") && said.contains("sockets are not captured yet"), "{said}");
+    assert!(said.contains("the newest is none"), "{said}");
+}
+
+#[test]
+fn a_program_that_ignores_sigterm_is_killed_when_its_time_is_up() {
+    let scene = scene();
+    let code = "import signal, socket, time; signal.signal(15, signal.SIG_IGN); s = socket.socket(); print('ready', flush=True); time.sleep(100)";
+    let program = Program::at("/usr/bin/python3").argument("-c").argument(code);
+    let options = ["--interval", "0", "--grace", "1", "--kill-after", "1"];
+    let job = Job::new(&scene, &program).options(&options);
+    let mut call = job.call();
+    let pid = call.program();
+    call.output.wait_for_lines(1);
+    call.signal(Signal::SIGTERM);
+    assert_eq!(call.wait(), 86, "{}", call.messages());
+    assert!(!processes::is_alive(pid));
+}
+
+#[test]
+fn a_signal_while_the_program_is_being_resumed_loses_nothing() {
+    let scene = scene();
+    let program = Program::victim("idle").argument("200").argument("random");
+    let expected = reference(&scene, &program);
+    let job = Job::new(&scene, &program).options(&["--interval", "0"]);
+    let mut call = job.call();
+    call.output.wait_for_lines(3);
+    call.signal(Signal::SIGTERM);
+    assert_eq!(call.wait(), 85, "{}", call.messages());
+    for wait_ms in [0, 60, 150, 300] {
+        let mut call = job.call();
+        call.wait_for_message("resuming");
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        call.signal(Signal::SIGTERM);
+        assert_eq!(call.wait(), 85, "{}", call.messages());
+        assert!(processes::copies(&program.executable, &job.directory).is_empty());
+    }
+    ends_exactly(&job, &expected);
+    assert!(!anything_printed_twice(&job));
+}
+
+#[test]
+fn who_asks_for_another_turn_is_called_when_there_is_to_be_one() {
+    let scene = scene();
+    let job = Job::new(&scene, &light(300)).options(&["--interval", "0", "--requeue-code", "99"]);
+    let job = job.options(&["--requeue", "echo again >>asked"]);
+    let asked = || fs::read_to_string(job.directory.join("asked")).unwrap_or_default();
+    let mut call = job.call();
+    call.program();
+    call.output.wait_for_lines(3);
+    assert_eq!(asked(), "");
+    call.signal(Signal::SIGTERM);
+    assert_eq!(call.wait(), 99, "{}", call.messages());
+    assert_eq!(asked(), "again\n");
+    assert_eq!(job.run().0, 7);
+    assert_eq!(asked(), "again\n", "not when it is done");
+}
+
+#[test]
+fn a_job_goes_on_in_another_container() {
+    let scene = scene();
+    let program = threads8(400);
+    let expected = reference(&scene, &program);
+    // Each time pids begin at 1, and the same ones are given to the processes before the program.
+    let container = ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child"];
+    let job = Job::new(&scene, &program).options(&["--interval", "0"]).under(&container);
+    let mut pids = Vec::new();
+    for _ in 0..3 {
+        let mut call = job.call();
+        let pid = call.program();
+        pids.push(processes::pid_in_its_namespace(pid).expect("a pid"));
+        call.output.wait_for_more_lines(5);
+        let inner = processes::children(call.pid())[0];
+        processes::send(inner, Signal::SIGTERM);
+        assert_eq!(call.wait(), 85, "{}", call.messages());
+    }
+    assert!(pids[0] >= 300 && pids.iter().all(|&pid| pid == pids[0]), "{pids:?}");
+    ends_exactly(&job, &expected);
+    assert!(!anything_printed_twice(&job));
+}
+
+#[test]
+fn a_descriptor_that_leads_outside_is_closed_and_named() {
+    let scene = scene();
+    let opened = ["bash", "-c", "exec 7> >(cat); exec \"$0\" \"$@\""];
+    let job = Job::new(&scene, &light(300)).options(&["--interval", "0"]).under(&opened);
+    let mut call = job.call();
+    call.program();
+    call.output.wait_for_lines(3);
+    assert!(call.messages().contains("closing descriptor 7"), "{}", call.messages());
+    call.signal(Signal::SIGTERM);
+    assert_eq!(call.wait(), 85, "{}", call.messages());
+}
+
+#[test]
+fn what_makes_no_sense_is_said_before_anything_is_started() {
+    let scene = scene();
+    let folder = scene.folder("no-store");
+    fs::write(folder.join("novel.txt"), "").expect("a file");
+    let folder = folder.to_string_lossy().into_owned();
+    let program = exits(3, "");
+    for (options, named) in [
+        (vec!["--max-restarts", "many"], "--max-restarts"),
+        (vec!["--grace", "-1"], "--grace"),
+        (vec!["--no-such-option", "1"], "--no-such-option"),
+        (vec!["--name", "a/b"], "a/b"),
+        (vec!["--dir", "s3://bucket/x"], "s3://bucket/x"),
+        (vec!["--dir", &folder], "novel.txt"),
+    ] {
+        let (code, said) = Job::new(&scene, &program).options(&options).run();
+        assert_eq!(code, 122, "{options:?}: {said}");
+        assert!(said.contains(named), "{options:?}: {said}");
+    }
+    assert!(!scene.path().join("job/stdout").metadata().is_ok_and(|found| found.len() > 0), "nothing has run");
+    let missing = Program { executable: "/nonexistent/app".into(), ..program };
+    let (code, said) = Job::new(&scene, &missing).run();
+    assert_eq!(code, 121, "{said}");
+    assert!(said.contains("cannot be started"), "{said}");
+}
+
+#[test]
+fn help_names_every_option_and_code() {
+    let output = std::process::Command::new(script()).arg("--help").output().expect("the script");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success());
+    for word in ["--max-restarts", "--grace", "--requeue", "USR1", "85", "86", "87", "121 to 125"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
+
+#[test]
+#[ignore = "minutes, and downloads Slurm"]
+fn a_slurm_job_is_saved_requeued_and_done_exactly() {
+    let output = std::process::Command::new(product::repository().join("scripts/batch/try-slurm"))
+        .arg("--")
+        .arg(&threads8(7000).executable)
+        .arg("7000")
+        .env("CKPT", product::ckpt())
+        .output()
+        .expect("the script");
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    match output.status.code() {
+        Some(0) => {}
+        Some(77) => ckpt_tests::skip(said.lines().last().unwrap_or("Slurm cannot be had")),
+        _ => panic!("{said}"),
+    }
+}
