@@ -32,8 +32,8 @@ pub enum Stdout {
     Socket,
     /// A terminal (raw, so that bytes arrive as written); stdin is the same terminal.
     Terminal,
-    /// A terminal as a program finds it that starts in one: it collects lines and echoes them, until the program wants
-    /// something else.
+    /// A terminal as a program finds it that starts in one: it controls the program's session, collects lines and echoes
+    /// them, until the program wants something else.
     OrdinaryTerminal,
     /// A terminal that controls a session led by the child, so that ^C and ^Z mean signals.
     SessionTerminal,
@@ -328,6 +328,8 @@ fn connect(command: &mut Command, stdout: Stdout, printed: File, read_at: PathBu
             }
             if stdout == Stdout::SessionTerminal {
                 settings.local_flags.insert(LocalFlags::ISIG);
+            }
+            if stdout != Stdout::Terminal {
                 lead_a_session(command);
             }
             tcsetattr(&pair.slave, SetArg::TCSANOW, &settings).expect("it is a terminal");

@@ -1,5 +1,7 @@
 //! A process that has an id which a restart wants.
 
+use std::time::{Duration, Instant};
+
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
@@ -17,7 +19,14 @@ impl TakenId {
         arguments.set_tid = (&raw const id) as u64;
         arguments.set_tid_size = 1;
         // SAFETY: like fork: without CLONE_VM the child has its own copy of everything. The kernel reads `arguments` and `id`.
-        let child = unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of::<libc::clone_args>()) };
+        let clone = || unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of::<libc::clone_args>()) };
+        // An ended process that nobody has reaped yet may still have it.
+        let mut child = clone();
+        let end = Instant::now() + Duration::from_secs(10);
+        while child == -1 && Errno::last() == Errno::EEXIST && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+            child = clone();
+        }
         if child == 0 {
             loop {
                 // SAFETY: waits for the signal that ends this process; nothing is allocated and no lock taken.

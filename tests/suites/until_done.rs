@@ -391,7 +391,7 @@ fn a_program_whose_ckpt_is_killed_is_waited_for_and_saved() {
 fn a_program_that_cannot_be_saved_is_ended_by_sigterm_and_that_is_said() {
     let scene = scene();
     let program = Program::victim("refused").argument("3000").argument("socket");
-    let job = Job::new(&scene, &program).options(&["--interval", "0", "--grace", "2"]);
+    let job = Job::new(&scene, &program).options(&["--interval", "0", "--grace", "30"]);
     let mut call = job.call();
     let pid = call.program();
     call.output.wait_for_lines(3);

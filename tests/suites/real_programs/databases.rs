@@ -12,7 +12,6 @@ const MOMENTS: [u32; 5] = [10, 25, 40, 50, 60];
 /// answers depend on all of it.
 const SCRIPT: &str = "
 PRAGMA cache_size = 50;
-PRAGMA temp_store = memory;
 CREATE TABLE words(number INTEGER PRIMARY KEY, word TEXT, weight REAL);
 CREATE INDEX by_word ON words(word);
 BEGIN IMMEDIATE;
@@ -68,7 +67,6 @@ fn sqlite3_killed_in_a_transaction_goes_on_exactly_at_any_moment() {
 }
 
 #[test]
-#[ignore = "needs file contents"]
 fn sqlite3_that_ran_on_goes_back_to_its_transaction() {
     let scene = scene();
     let whole = work::uninterrupted(&scene, &sqlite3());
