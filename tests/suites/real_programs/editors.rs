@@ -1,7 +1,9 @@
 //! Text editors in a terminal, in the middle of typing.
 
 use std::os::fd::AsFd;
+use std::time::Duration;
 
+use ckpt_tests::processes::wait_until;
 use ckpt_tests::{Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of};
 use nix::sys::termios::{InputFlags, LocalFlags, OutputFlags, tcgetattr};
 
@@ -12,6 +14,8 @@ struct Editor {
     ready: &'static str,
     begin: &'static str,
     end: &'static str,
+    /// Makes it draw.
+    redraw: &'static str,
 }
 
 const FIRST: &str = "first line of the first life\rsecond line, half-way";
@@ -28,12 +32,12 @@ fn in_a_terminal(name: &str) -> Program {
 fn vim() -> Editor {
     let options = ["-u", "NONE", "-i", "NONE", "-N", "-n", "--cmd", "set encoding=utf-8", "text"];
     let program = options.iter().fold(in_a_terminal("vim"), Program::argument);
-    Editor { program, ready: "[New]", begin: "i", end: "\x1b:wq\r" }
+    Editor { program, ready: "[New]", begin: "i", end: "\x1b:wq\r", redraw: "" }
 }
 
 fn nano() -> Editor {
     let program = in_a_terminal("nano").argument("--ignorercfiles").argument("text");
-    Editor { program, ready: "[ New File ]", begin: "", end: "\x18y\r" }
+    Editor { program, ready: "[ New File ]", begin: "", end: "\x18y\r", redraw: "\x0c" }
 }
 
 /// The modes of a life's terminal that a program sets to get keys as they are pressed.
@@ -46,7 +50,7 @@ fn modes(life: &Life<'_>) -> (InputFlags, OutputFlags, LocalFlags) {
 /// Both lives in a terminal of their own: one in its ordinary modes, which the editor has changed and expects changed
 /// in its second life, or a raw one, where it makes no difference.
 fn goes_on_in_the_middle_of_typing(editor: &Editor, terminal: Stdout) {
-    let Editor { program, ready, begin, end } = editor;
+    let Editor { program, ready, begin, end, redraw } = editor;
     let scene = Scene::new();
     let mut first = Life::start(&scene, "life", program, &Launch::Preload, terminal);
     first.output.wait_for_text(ready);
@@ -63,8 +67,12 @@ fn goes_on_in_the_middle_of_typing(editor: &Editor, terminal: Stdout) {
     let mut second = restart.begin(&scene, &first.directory, first.pid);
     if terminal == Stdout::OrdinaryTerminal {
         assert_eq!(modes(&second), expected, "the modes of the terminal");
-        // It is told of its new terminal and draws; nano forgets a key that comes just then.
-        second.output.wait_for_text("half-way");
+        // It is told of its new terminal: vim draws, and nano forgets a key that comes just then, and draws for ^L.
+        wait_until("the editor draws", Duration::from_secs(20), || {
+            second.type_in(redraw);
+            std::thread::sleep(Duration::from_millis(20));
+            second.output.text().contains("half-way")
+        });
     }
     second.type_in(&format!("{SECOND}{end}"));
     assert_eq!(code_of(second.wait()), 0, "{}", second.errors());
