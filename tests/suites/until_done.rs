@@ -60,7 +60,7 @@ fn kill_and_wait_for_the_next(call: &mut Call, signal: Signal, times: usize) {
 #[test]
 fn a_program_is_done_exactly_over_crashes_at_any_moment_and_signals_to_the_job() {
     let scene = scene();
-    let program = threads8(700);
+    let program = threads8(500);
     let expected = reference(&scene, &program);
     let job = Job::new(&scene, &program).options(&["--interval", "1"]);
     let mut call = job.call();
@@ -391,7 +391,7 @@ fn a_program_whose_ckpt_is_killed_is_waited_for_and_saved() {
 fn a_program_that_cannot_be_saved_is_ended_by_sigterm_and_that_is_said() {
     let scene = scene();
     let program = Program::victim("refused").argument("3000").argument("socket");
-    let job = Job::new(&scene, &program).options(&["--interval", "0", "--grace", "2"]);
+    let job = Job::new(&scene, &program).options(&["--interval", "0", "--grace", "30"]);
     let mut call = job.call();
     let pid = call.program();
     call.output.wait_for_lines(3);
