@@ -266,6 +266,80 @@ fn the_interval_is_taken_from_the_environment_too() {
 }
 
 #[test]
+fn automatic_checkpoints_go_on_after_a_restart_at_the_same_or_another_interval() {
+    let scene = Scene::of_at_most(Duration::from_secs(120));
+    let program = Program::victim("churn").argument("6000");
+    let mut life = Life::start(&scene, "life", &program, &Launch::Run(vec!["--interval=1s".to_owned()]), Stdout::File);
+    let store = life.store();
+    store.wait_for_sealed(&scene, 1);
+    life.kill();
+    let sealed = || store.sealed(&scene).len();
+
+    let before = sealed();
+    let mut second = Restart::of(&store).begin(&scene, &life.directory, life.pid);
+    store.wait_for_sealed(&scene, before + 2);
+    second.kill();
+
+    let mut third = Restart::of(&store).option("--interval").option("0").begin(&scene, &life.directory, life.pid);
+    let before = sealed();
+    third.output.wait_for_more_lines(200);
+    assert_eq!((sealed(), processes::agents_of(third.pid)), (before, Vec::new()), "nobody is there to take one");
+    // What was changed is in the next checkpoint.
+    checkpoint(&scene, third.pid);
+    third.kill();
+
+    let dir = store.path().to_string_lossy().into_owned();
+    let before = sealed();
+    let detached = ckpt(&scene, &["restart", &dir, "--detach", "--interval", "1s"]).succeeded();
+    let pid = i32::try_from(detached.number()).expect("a pid");
+    store.wait_for_sealed(&scene, before + 2);
+    processes::send(pid, nix::sys::signal::Signal::SIGKILL);
+}
+
+#[test]
+fn the_pid_file_is_there_before_the_program_runs_and_never_if_it_does_not_run() {
+    let scene = Scene::new();
+    let file = scene.path().join("pid");
+    let run = |program: &[&str]| ckpt(&scene, &[&["run", "--pid-file", "pid", "--"], program].concat());
+    let answer = run(&["/bin/sh", "-c", "echo $$; cat pid"]).succeeded();
+    let lines: Vec<&str> = answer.stdout.lines().collect();
+    assert_eq!(lines[0], lines[1], "{answer:?}");
+    assert_eq!(lines.len(), 3, "{answer:?}");
+
+    let bad = scene.path().join("bad");
+    std::fs::write(&bad, "#!/no/such/interpreter\n").expect("a file");
+    std::fs::set_permissions(&bad, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("ours");
+    for program in ["/no/such/program", "./bad"] {
+        std::fs::write(&file, "1\n").expect("a file of an earlier life");
+        let answer = run(&[program]);
+        assert!(matches!(answer.code, 121..=125), "{answer:?}");
+        assert!(!file.exists(), "{program}: {answer:?}");
+    }
+    let answer = ckpt(&scene, &["run", "--pid-file", "no/such/folder/pid", "--", "/bin/true"]).failed_with(121);
+    assert!(answer.stderr.contains("no/such/folder/pid"), "{answer:?}");
+    let names = std::fs::read_dir(scene.path()).expect("the scene").filter_map(Result::ok);
+    let left: Vec<_> = names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    assert!(!left.iter().any(|name| name.starts_with("pid")), "{left:?}");
+}
+
+#[test]
+fn a_restart_writes_the_pid_file_when_the_program_is_complete() {
+    let scene = Scene::new();
+    let (store, pid, directory, _) = checkpointed(&scene);
+    let file = scene.path().join("pid");
+    let restart = Restart::of(&store).option("--pid-file").option(&file.to_string_lossy());
+    let mut second = restart.begin(&scene, &directory, pid);
+    let text = std::fs::read_to_string(&file).expect("it runs");
+    assert_eq!(text.lines().next().and_then(|line| line.parse().ok()), Some(second.pid));
+    second.kill();
+    assert!(file.exists(), "who comes later learns that the exit status was the program's");
+
+    damage_every_file(store.path());
+    ckpt(&scene, &["restart", &store.path().to_string_lossy(), "--pid-file", "pid"]).failed_with(123);
+    assert!(!file.exists());
+}
+
+#[test]
 fn the_memory_for_buffers_is_taken_from_the_option_and_from_the_environment() {
     for (options, variable, said) in [(&["--memory", "64M"][..], "1G", "64.0 MiB"), (&[], "32M", "32.0 MiB")] {
         let scene = Scene::new();

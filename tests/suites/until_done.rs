@@ -60,7 +60,7 @@ fn kill_and_wait_for_the_next(call: &mut Call, signal: Signal, times: usize) {
 #[test]
 fn a_program_is_done_exactly_over_crashes_at_any_moment_and_signals_to_the_job() {
     let scene = scene();
-    let program = threads8(700);
+    let program = threads8(500);
     let expected = reference(&scene, &program);
     let job = Job::new(&scene, &program).options(&["--interval", "1"]);
     let mut call = job.call();
