@@ -94,6 +94,8 @@ fn a_directory_is_as_it_was_with_all_that_is_in_it_and_nothing_is_lost() {
         fs::create_dir_all(tree.join("below/deeper")).expect("directories");
         written(&tree.join("below/deeper/file"), b"deep");
         fs::create_dir(tree.join("empty")).expect("a directory");
+        fs::create_dir_all(tree.join("becomes a file/deeper")).expect("directories");
+        written(&tree.join("becomes a file/deeper/file"), b"deepest");
         symlink("same", tree.join("link")).expect("a link");
         fs::set_permissions(tree.join("removed"), fs::Permissions::from_mode(0o751)).expect("its mode");
     };
@@ -114,15 +116,18 @@ fn a_directory_is_as_it_was_with_all_that_is_in_it_and_nothing_is_lost() {
     written(&tree.join("becomes a directory/inside"), b"inside");
     fs::remove_dir_all(tree.join("below")).expect("removed");
     fs::remove_dir(tree.join("empty")).expect("removed");
+    fs::remove_dir_all(tree.join("becomes a file")).expect("removed");
+    written(&tree.join("becomes a file"), b"a file");
     fs::remove_file(tree.join("link")).expect("removed");
     symlink("changed", tree.join("link")).expect("a link");
     written(&tree.join("added"), b"added");
 
     let said = restart_and_kill(&scene, &life);
     assert!(said.contains("are again as they were at checkpoint 1"), "{said}");
-    let saved = ["added.ckpt-1", "becomes a directory.ckpt-1", "changed.ckpt-1", "cut.ckpt-1", "grown.ckpt-1.tail"];
-    let mut expected: Vec<String> = at_checkpoint.iter().cloned().chain(saved.map(str::to_owned)).collect();
-    expected.push("link.ckpt-1".to_owned());
+    let whole = ["added", "becomes a directory", "becomes a file", "changed", "cut", "link"];
+    let saved = whole.iter().map(|name| format!("{name}.ckpt-1"));
+    let mut expected: Vec<String> = at_checkpoint.iter().cloned().chain(saved).collect();
+    expected.push("grown.ckpt-1.tail".to_owned());
     expected.sort();
     assert_eq!(names(&tree), expected);
     let content = |name: &str| fs::read(tree.join(name)).expect("a file");
@@ -135,6 +140,10 @@ fn a_directory_is_as_it_was_with_all_that_is_in_it_and_nothing_is_lost() {
         [b"added".to_vec(), b"inside".to_vec()]
     );
     assert_eq!(content("below/deeper/file"), b"deep");
+    assert_eq!(
+        [content("becomes a file/deeper/file"), content("becomes a file.ckpt-1")],
+        [b"deepest".to_vec(), b"a file".to_vec()]
+    );
     assert_eq!(fs::read_link(tree.join("link")).expect("a link"), Path::new("same"));
     assert_eq!(fs::metadata(tree.join("removed")).expect("a file").permissions().mode() & 0o777, 0o751);
     assert_eq!((time("changed"), time("removed")), (time_of_changed, time_of_removed));

@@ -44,7 +44,8 @@ fn difference(file: &CapturedFile, store: &Store) -> Result<Option<Difference>> 
     let path = path_of(&file.path);
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        // Or a directory on the way to it has become something else.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             if let CapturedKind::Regular { content, .. } = &file.kind {
                 verify(&pages_of(content, store)?, store)?;
             }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{CapturedFiles, Difference};
 use crate::error::{Error, Result};
-use crate::image::{CapturedKind, ProcessImage, path_of};
+use crate::image::{CapturedFile, CapturedKind, ProcessImage, path_of};
 
 /// What has been made. It is removed again, unless it is kept.
 #[derive(Debug, Default)]
@@ -43,10 +43,18 @@ impl CapturedFiles {
     /// When one cannot be made. Then none is left.
     pub fn prepare(&self, image: &ProcessImage) -> Result<Prepared> {
         let mut prepared = Prepared::default();
-        for (index, difference) in &self.differences {
-            let file = &image.captured_files[*index];
+        let differing = || self.differences.iter().map(|(index, how)| (&image.captured_files[*index], how));
+        let is_replaced = |file: &CapturedFile| matches!(file.kind, CapturedKind::Directory);
+        let replaced: Vec<&Path> = differing()
+            .filter(|(file, how)| is_replaced(file) && matches!(how, Difference::Other))
+            .map(|(file, _)| path_of(&file.path))
+            .collect();
+        for (file, difference) in differing() {
             let path = path_of(&file.path);
-            if !matches!(difference, Difference::Missing) {
+            // What was in a directory that is none any more is made when what is there has been moved aside.
+            if !matches!(difference, Difference::Missing)
+                || replaced.iter().any(|directory| path.starts_with(directory))
+            {
                 continue;
             }
             match &file.kind {

@@ -51,8 +51,8 @@ fn restore(file: &CapturedFile, difference: &Difference, id: u64, store: &Store)
         saves = true;
     }
     match (&file.kind, difference) {
-        (CapturedKind::Directory, Difference::Other) => fs::create_dir(path).map_err(failed)?,
-        (CapturedKind::Directory, _) => {}
+        (CapturedKind::Directory, _) if path.is_dir() => {}
+        (CapturedKind::Directory, _) => fs::create_dir(path).map_err(failed)?,
         (CapturedKind::SymbolicLink { target }, _) => {
             symlink(path_of(target), path).map_err(failed)?;
             return own(file, |user, group| lchown(path, user, group)).map(|()| saves).map_err(failed);
@@ -62,7 +62,7 @@ fn restore(file: &CapturedFile, difference: &Difference, id: u64, store: &Store)
             fill(path, content, pages, store)?;
         }
         (CapturedKind::Regular { content, .. }, _) => {
-            if let Difference::Other = difference {
+            if !path.exists() {
                 File::create_new(path).map_err(failed)?;
             }
             fill(path, content, &pages_of(content, store)?, store)?;
