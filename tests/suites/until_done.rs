@@ -7,6 +7,7 @@ use std::time::Duration;
 use ckpt_tests::exact::{Reference, assert_same, reference};
 use ckpt_tests::until_done::{Call, Job, script};
 use ckpt_tests::{Ckpt, Program, Scene, checkpoint, processes, product};
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 
 const LAST: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR2];
@@ -531,19 +532,46 @@ fn help_names_every_option_and_code() {
 }
 
 #[test]
-#[ignore = "minutes, and downloads Slurm"]
-fn a_slurm_job_is_saved_requeued_and_done_exactly() {
-    let output = std::process::Command::new(product::repository().join("scripts/batch/try-slurm"))
-        .arg("--")
-        .arg(&threads8(7000).executable)
-        .arg("7000")
-        .env("CKPT", product::ckpt())
-        .output()
-        .expect("the script");
+fn what_another_host_has_left_is_named_and_its_lock_waited_for() {
+    let scene = scene();
+    let job = Job::new(&scene, &light(50)).options(&["--interval", "0"]);
+    let lock = job.state("lock");
+    fs::create_dir_all(lock.parent().expect("a folder")).expect("a folder in the scene");
+    let left = "4711 elsewhere 00000000-0000-0000-0000-000000000000\n";
+    fs::write(&lock, left).expect("a file");
+    let (code, said) = job.run();
+    assert_eq!(code, 7, "{said}");
+    assert!(said.contains("ran on elsewhere before"), "{said}");
+
+    fs::write(&lock, left).expect("a file");
+    let held = Flock::lock(fs::File::open(&lock).expect("a file"), FlockArg::LockExclusive).expect("its lock");
+    let mut call = job.call();
+    processes::wait_until("it waits", Duration::from_secs(30), || call.messages().contains("waiting up to"));
+    assert!(!call.has_ended());
+    drop(held);
+    assert_eq!(call.wait(), 7, "{}", call.messages());
+}
+
+/// Runs a script that tries a recipe with the real thing, and says so where the real thing cannot be had.
+fn tried(script: &str) {
+    let script = product::repository().join("scripts/batch").join(script);
+    let output = std::process::Command::new(script).env("CKPT", product::ckpt()).output().expect("the script");
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     match output.status.code() {
         Some(0) => {}
-        Some(77) => ckpt_tests::skip(said.lines().last().unwrap_or("Slurm cannot be had")),
+        Some(77) => ckpt_tests::skip(said.lines().last().unwrap_or("it said nothing")),
         _ => panic!("{said}"),
     }
+}
+
+#[test]
+#[ignore = "minutes, and downloads Slurm"]
+fn a_slurm_job_goes_on_after_its_time_limit_preemption_and_requeues() {
+    tried("try-slurm");
+}
+
+#[test]
+#[ignore = "minutes"]
+fn a_systemd_unit_goes_on_after_a_stop_its_death_a_boot_and_power_loss() {
+    tried("try-systemd");
 }
