@@ -107,7 +107,7 @@ impl Job {
         let wants_terminal = [libc::SIGTTIN, libc::SIGTTOU].contains(&signal);
         if wants_terminal
             && let Some(group) = own_group(self.pid)
-            && terminal.as_ref().is_some_and(Terminal::is_ours)
+            && terminal.as_ref().is_some_and(Terminal::is_owed)
         {
             // A shell's `fg` of a job that runs gives it the terminal and tells it nothing.
             return self.proceed(Some(group), terminal);

@@ -27,6 +27,8 @@ pub struct Terminal {
     given_to: Option<Pid>,
     /// The program's modes, while they are not those of the terminal.
     awaited: Awaited,
+    /// The program was to have the terminal when somebody else had it.
+    owed: bool,
 }
 
 /// Modes that the program is to find when it has the foreground.
@@ -44,7 +46,8 @@ impl Terminal {
     pub fn open() -> Option<Terminal> {
         let file =
             OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY | libc::O_CLOEXEC).open("/dev/tty");
-        let mut terminal = Terminal { file: file.ok()?, found: None, given_to: None, awaited: Awaited::Nothing };
+        let mut terminal =
+            Terminal { file: file.ok()?, found: None, given_to: None, awaited: Awaited::Nothing, owed: false };
         tcgetpgrp(&terminal.file).ok()?;
         terminal.come_by();
         Some(terminal)
@@ -55,6 +58,11 @@ impl Terminal {
         tcgetpgrp(&self.file).is_ok_and(|foreground| foreground == getpgrp())
     }
 
+    /// Whether our group has become the foreground since the program was to have the terminal in vain.
+    pub fn is_owed(&self) -> bool {
+        self.owed && self.is_ours()
+    }
+
     /// The program is to find these modes as soon as we have the foreground.
     pub fn expect(&mut self, modes: TerminalModes) {
         self.awaited = Awaited::Captured(modes);
@@ -63,7 +71,8 @@ impl Terminal {
     /// Makes the terminal what the program expects, if it is ours; `group` is the program's if it has one of its own, and
     /// becomes the foreground.
     pub fn hand_over(&mut self, group: Option<Pid>) {
-        if !self.is_ours() {
+        self.owed = !self.is_ours();
+        if self.owed {
             return;
         }
         // A program in our group has been continued together with us, and may have set modes of its own already.
