@@ -140,7 +140,6 @@ fn a_second_signal_during_the_last_checkpoint_changes_nothing() {
     call.signal(Signal::SIGUSR1);
     assert_eq!(call.wait(), 85, "{}", call.messages());
     let said = call.messages();
-    // Another SIGTERM waits until the trap of the first has ended, and with it the script.
     assert!(said.contains("SIGINT, too"), "{said}");
     assert_eq!(job.store().rows(&scene).len(), 1, "one checkpoint was tried, and sealed");
     ends_exactly(&job, &expected);
@@ -355,6 +354,25 @@ fn a_program_that_outlives_its_script_is_not_started_twice() {
 }
 
 #[test]
+fn a_program_that_is_done_after_its_script_has_ended_is_done() {
+    let scene = scene();
+    let job = Job::new(&scene, &exits(100, "code:0")).options(&["--interval", "1"]);
+    let mut call = job.call();
+    let pid = call.program();
+    call.output.wait_for_lines(5);
+    checkpoint(&scene, pid);
+    call.signal(Signal::SIGKILL);
+    assert_eq!(call.wait(), 137);
+    processes::wait_until("the program has ended", Duration::from_secs(60), || {
+        job.state("starter.status").metadata().is_ok_and(|found| found.len() > 0)
+    });
+    let output = stdout(&job);
+    let (code, said) = job.run();
+    assert_eq!((code, stdout(&job) == output), (0, true), "{said}");
+    assert!(said.contains("is done"), "{said}");
+}
+
+#[test]
 fn a_job_has_one_script_at_a_time() {
     let scene = scene();
     let job = Job::new(&scene, &light(600)).options(&["--interval", "0"]);
@@ -362,7 +380,7 @@ fn a_job_has_one_script_at_a_time() {
     let pid = call.program();
     let (code, said) = job.run();
     assert_eq!(code, 87, "{said}");
-    assert!(said.contains(&format!("process {}", call.pid())), "{said}");
+    assert!(said.contains(&format!("runs already, under process {}", call.pid())), "{said}");
     assert_eq!(processes::copies(&job.program.executable, &job.directory), [pid]);
     call.signal(Signal::SIGTERM);
     assert_eq!(call.wait(), 85, "{}", call.messages());
@@ -537,7 +555,7 @@ fn what_another_host_has_left_is_named_and_its_lock_waited_for() {
     let job = Job::new(&scene, &light(50)).options(&["--interval", "0"]);
     let lock = job.state("lock");
     fs::create_dir_all(lock.parent().expect("a folder")).expect("a folder in the scene");
-    let left = "4711 elsewhere 00000000-0000-0000-0000-000000000000\n";
+    let left = "4711\n1 00000000-0000-0000-0000-000000000000 elsewhere\n";
     fs::write(&lock, left).expect("a file");
     let (code, said) = job.run();
     assert_eq!(code, 7, "{said}");
