@@ -7,9 +7,9 @@ use core::ffi::c_char;
 
 use ckpt_wire::{Control, ENV_AGENT, ENV_DIR, ENV_JOB, ENV_LOG, ENV_WITH_DIR};
 
-use crate::settings::Entries;
+use crate::environment::Entries;
 use crate::shared::Shared;
-use crate::text::Text;
+use ckpt_wire::settings::text::{Text, write_field};
 
 /// Most entries.
 const ENTRIES_MAX: usize = 64;
@@ -67,7 +67,7 @@ impl AgentEnvironment {
         // The last slot keeps its null.
         let slot =
             self.pointers.get_mut(..ENTRIES_MAX).and_then(|slots| slots.get_mut(self.entries)).ok_or(TooLarge)?;
-        if !crate::text::write_field(room, parts) {
+        if !write_field(room, parts) {
             return Err(TooLarge);
         }
         *slot = room.as_ptr().cast();

@@ -21,21 +21,18 @@ mod child;
 mod classification;
 mod config;
 mod control;
+mod environment;
 mod errno;
 mod hooks;
 mod libc_dlsym;
 mod log;
-mod numbers;
 mod real;
 mod section;
-mod settings;
 mod shared;
-mod signals;
 mod spawn;
 mod start;
 mod stub;
 mod sys;
-mod text;
 mod trigger;
 
 // Nothing else asks for libc in a no_std library. It is loaded into every program anyway; being named as needed

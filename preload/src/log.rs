@@ -11,7 +11,7 @@ use crate::control;
 use crate::section::Section;
 use crate::shared::Shared;
 use crate::sys::{self, in_child};
-use crate::text::{Text, write_field};
+use ckpt_wire::settings::text::{Text, write_field};
 
 /// Bytes of a line, its end included.
 const LINE_BYTES: usize = PATH_BYTES + 512;

@@ -14,10 +14,10 @@ use crate::control;
 use crate::errno::Errno;
 use crate::section::Section;
 use crate::shared::Shared;
-use crate::signals::SIGNAL_MAX;
 use crate::sys::{self, KernelAction, in_child};
-use crate::text::Text;
 use crate::trigger::Cause;
+use ckpt_wire::settings::signals::SIGNAL_MAX;
+use ckpt_wire::settings::text::Text;
 
 /// Why there is no agent.
 pub struct Failure {

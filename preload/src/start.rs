@@ -8,15 +8,17 @@ use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering;
 
 use ckpt_wire::allocations::RECORD_NOTHING;
+use ckpt_wire::settings::text::write_field;
+use ckpt_wire::settings::{Reason, Settings};
 use ckpt_wire::{CONTROL_MAGIC, CONTROL_VERSION, Control, STATE_READY, STATE_REFUSED};
 
 use crate::agent_environment::AGENT_ENVIRONMENT;
-use crate::config::{self, Reason};
+use crate::config;
 use crate::control::{self, SCRATCH, STUB_FRAME, ckpt_control};
+use crate::environment::Entries;
 use crate::errno::SavedErrno;
 use crate::hooks;
 use crate::real;
-use crate::settings::{Entries, Settings};
 use crate::stub;
 use crate::sys;
 use crate::trigger::{self, Cause};
@@ -44,7 +46,7 @@ unsafe extern "C" fn construct(_argc: c_int, _argv: *const *const c_char, envp: 
         Err(reason) => {
             hooks::recorded::record_from(RECORD_NOTHING);
             hooks::cuda::back_allocations(false);
-            let _ = crate::text::write_field(&mut control.reason, &[reason.as_bytes()]);
+            let _ = write_field(&mut control.reason, &[reason.as_bytes()]);
             control::state().store(STATE_REFUSED, Ordering::Release);
         }
     }

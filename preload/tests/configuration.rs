@@ -3,18 +3,12 @@
 
 mod support;
 
-#[allow(dead_code, reason = "a part of the module is used here")]
-#[path = "../src/numbers.rs"]
-mod numbers;
-#[allow(dead_code, reason = "a part of the module is used here")]
-#[path = "../src/signals.rs"]
-mod signals;
-
 use std::collections::HashMap;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use ckpt_wire::settings::{numbers, signals};
 use ckpt_wire::{CONTROL_VERSION, Control, STATE_READY, STATE_REFUSED};
 
 /// The control block of a process started by `command`, by field.

@@ -118,10 +118,7 @@ pub enum Error {
     Device(#[from] ckpt_kernels::device::Error),
 
     /// libckpt.so was not found in the program.
-    #[error(
-        "process {pid} does not have libckpt.so loaded; start it with LD_PRELOAD=libckpt.so or `ckpt run` \
-         (static and set-uid programs ignore LD_PRELOAD)"
-    )]
+    #[error("process {pid} does not have libckpt.so loaded; start it with LD_PRELOAD=libckpt.so or `ckpt run`")]
     NotPreloaded {
         /// The process.
         pid: i32,

@@ -67,19 +67,27 @@ impl Program {
         Program::at(compiled(name, &format!("{name}.static"), &["-static"]))
     }
 
+    /// The same, at an address that the kernel chooses.
+    pub fn static_pie_victim(name: &str) -> Program {
+        Program::at(compiled(name, &format!("{name}.static-pie"), &["-static-pie"]))
+    }
+
     /// A victim in Rust, compiled when needed.
     pub fn rust(name: &str) -> Program {
         let mut compiler = Command::new("rustc");
         compiler.args(["--edition", "2024", "-O", "-D", "warnings", "-o"]);
-        Program::at(made_by(compiler, &format!("{name}.rs")))
+        Program::at(made_by(compiler, &format!("{name}-rs"), &[&format!("{name}.rs")]))
     }
 
     /// A victim in Go, compiled when needed: linked dynamically, because it uses cgo.
     pub fn go(name: &str) -> Program {
-        let mut compiler = Command::new("go");
-        let cache = victims_folder().join("go-cache");
-        compiler.env("GOCACHE", cache).env("GO111MODULE", "off").env("CGO_ENABLED", "1").args(["build", "-o"]);
-        Program::at(made_by(compiler, &format!("{name}.go")))
+        let source = format!("{name}.go");
+        Program::at(made_by(go("1"), &format!("{name}-go"), &[&source, "cgo.go"]))
+    }
+
+    /// The same as Go programs usually are: linked statically, without a C library.
+    pub fn static_go(name: &str) -> Program {
+        Program::at(made_by(go("0"), &format!("{name}-go.static"), &[&format!("{name}.go")]))
     }
 
     /// A program of the machine, found on the `PATH`.
@@ -171,15 +179,25 @@ fn compiled(name: &str, output: &str, flags: &[&str]) -> PathBuf {
     binary
 }
 
-/// What a compiler, whose arguments end with the option for the output, makes of a source file.
-fn made_by(mut compiler: Command, file: &str) -> PathBuf {
-    let binary = victims_folder().join(file.replace('.', "-"));
-    let _lock = lock(&binary.with_extension("lock"));
-    if newer_than_all(&binary, &[source(file)]) {
+/// Go's compiler, with cgo or without.
+fn go(cgo: &str) -> Command {
+    let mut compiler = Command::new("go");
+    let cache = victims_folder().join("go-cache");
+    compiler.env("GOCACHE", cache).env("GO111MODULE", "off").env("CGO_ENABLED", cgo).args(["build", "-o"]);
+    compiler
+}
+
+/// What a compiler, whose arguments end with the option for the output, makes of source files.
+fn made_by(mut compiler: Command, output: &str, files: &[&str]) -> PathBuf {
+    let folder = victims_folder();
+    let binary = folder.join(output);
+    let sources: Vec<PathBuf> = files.iter().map(|file| source(file)).collect();
+    let _lock = lock(&folder.join(format!("{output}.lock")));
+    if newer_than_all(&binary, &sources) {
         return binary;
     }
-    let unfinished = binary.with_extension("new");
-    compiler.arg(&unfinished).arg(source(file));
+    let unfinished = folder.join(format!("{output}.new"));
+    compiler.arg(&unfinished).args(&sources);
     let output = compiler.output();
     let output = output.unwrap_or_else(|error| panic!("{compiler:?}: {error}; scripts/test installs it"));
     assert!(output.status.success(), "{compiler:?}:\n{}", String::from_utf8_lossy(&output.stderr));

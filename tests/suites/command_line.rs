@@ -202,16 +202,6 @@ fn run_passes_the_exit_status_through() {
 }
 
 #[test]
-fn run_says_when_a_static_program_ignores_libckpt() {
-    let scene = Scene::new();
-    let program = Program::static_victim("exits");
-    let path = program.executable.to_string_lossy().into_owned();
-    let answer = ckpt(&scene, &["run", "--", &path, "3", "code:0"]).failed_with(124);
-    assert!(answer.stderr.contains("static"), "{answer:?}");
-    assert_eq!(answer.stdout, "", "it was not started");
-}
-
-#[test]
 fn run_of_a_missing_program_fails_with_a_code_of_ours() {
     let scene = Scene::new();
     let answer = ckpt(&scene, &["run", "--", "/no/such/program"]);

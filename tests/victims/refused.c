@@ -329,6 +329,10 @@ static void set_up(void)
 		change_root();
 	else if (is("leaderless"))
 		end_main_thread();
+	else if (is("undumpable")) {
+		CHECK(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0);
+		number = getpid();
+	}
 	else
 		FAIL("unknown kind %s", kind);
 	if (number < 0 && is("mqueue"))

@@ -17,7 +17,7 @@ use super::restart_script::write_restart_script;
 use super::retention::Retention;
 use super::store_options::{MEMORY_BYTES_MIN, digest_warning, options_of, tree_options, wanted_digest, wanted_method};
 use super::{AgentOptions, CheckpointRequest, Method, Trigger, client};
-use crate::capture::{self, DataOptions, Event, Lineage, Program, TreeOptions};
+use crate::capture::{self, DataOptions, Event, Lineage, Program, TreeOptions, find_or_adopt};
 use crate::error::{Error, Result};
 use crate::{location, logging, units};
 
@@ -46,7 +46,7 @@ struct Agent {
 
 /// Serves the program until it ends. Returns early if another agent does so already.
 pub fn serve(options: AgentOptions) -> Result<()> {
-    let program = if options.is_starting { wait_for(options.pid)? } else { Program::find(options.pid)? };
+    let program = if options.is_starting { wait_for(options.pid)? } else { find_or_adopt(options.pid)? };
     capture::refuse_other_pid_namespace(options.pid)?;
     let control = program.control()?;
     let directory = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
@@ -101,11 +101,11 @@ fn lineage_of(method: Method, tree: &TreeOptions) -> Result<Lineage> {
     Ok(lineage)
 }
 
-/// Waits until the constructor of libckpt.so has run in process `pid`.
+/// Waits until the constructor of libckpt.so has run in process `pid`, unless there is nobody to run it.
 fn wait_for(pid: i32) -> Result<Program> {
     let deadline = Instant::now() + LOADING_TIMEOUT;
     loop {
-        let found = Program::find(pid).and_then(|program| program.control().map(|_| program));
+        let found = find_or_adopt(pid).and_then(|program| program.control().map(|_| program));
         match found {
             Err(Error::NotPreloaded { .. } | Error::Environment { .. } | Error::Io { .. })
                 if Instant::now() < deadline =>
@@ -246,7 +246,7 @@ impl Agent {
         if image(&self.program).is_ok_and(|image| image == self.image) {
             return Ok(());
         }
-        let program = Program::find(self.program.pid)?;
+        let program = find_or_adopt(self.program.pid)?;
         self.image = image(&program)?;
         self.program = program;
         self.lineage = lineage_of(self.method, &self.tree)?;

@@ -1,6 +1,6 @@
 //! System calls executed inside the program, in a way that survives our death at any instruction.
 //!
-//! A stopped thread is pointed at the stub in libckpt.so. Before that, its own registers and signal mask are
+//! A stopped thread is pointed at the stub. Before that, its own registers and signal mask are
 //! written into the stub's frame, inside the program. While we live, we catch the thread at the exit of each call and
 //! put the registers back by ptrace. If we disappear, the kernel lets the thread run: it falls through the
 //! stub, which puts the same registers back from the frame. The order of the requests matters:
@@ -47,8 +47,20 @@ impl<'a> Guest<'a> {
         home: Registers,
         reissued: &Registers,
     ) -> Result<Guest<'a>> {
+        Guest::enter_with(pid, thread, control, home, reissued, &mut |address, bytes| write_memory(pid, address, bytes))
+    }
+
+    /// The same for a frame that the program itself may not write to; `write` writes it.
+    pub fn enter_with(
+        pid: i32,
+        thread: &'a mut Stopped,
+        control: &Control,
+        home: Registers,
+        reissued: &Registers,
+        write: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<Guest<'a>> {
         let home_mask = thread.signal_mask()?;
-        write_memory(pid, control.frame, frame(reissued, home_mask).as_bytes())?;
+        write(control.frame, frame(reissued, home_mask).as_bytes())?;
 
         let mut registers = Registers::from_words([0; Registers::WORDS]);
         registers.0.rsp = (home.0.rsp - RED_ZONE_BYTES) & !0xf;

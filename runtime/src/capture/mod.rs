@@ -6,6 +6,7 @@
 //! program go; then read the twin, write, and seal. A failure at any point leaves the program running as it was
 //! and every earlier checkpoint untouched.
 
+mod adoption;
 mod allocations;
 mod data;
 mod descriptors;
@@ -50,6 +51,7 @@ use tracking::Tracker;
 use tree::Series;
 use unseen::Unseen;
 
+pub use adoption::find_or_adopt;
 pub use allocations::{Allocations, allocations};
 pub use data::{Options as DataOptions, checkpoint as data_checkpoint};
 pub use program::Program;

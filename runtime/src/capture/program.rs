@@ -1,4 +1,4 @@
-//! A running program that has libckpt.so loaded, and where its control block is.
+//! A running program that has libckpt.so loaded or was adopted, and where its control block is.
 //!
 //! The control block is found through the ELF symbol table that the dynamic linker has mapped in the program's
 //! memory, not in a file: the file may have been replaced since, and in a restarted program the mapping may not even have a name.
@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use ckpt_wire::{
     CONTROL_BYTES_MIN, CONTROL_MAGIC, CONTROL_SYMBOL, CONTROL_VERSION, Control, STATE_READY, STATE_REFUSED,
 };
+use nix::unistd::geteuid;
 use object::LittleEndian;
 use object::elf::{
     DT_GNU_HASH, DT_STRTAB, DT_SYMTAB, Dyn64, DynamicTag, FileHeader64, PT_DYNAMIC, PT_LOAD, ProgramHeader64,
@@ -17,7 +18,7 @@ use object::pod::slice_from_bytes;
 use object::read::elf::GnuHashTable;
 use zerocopy::FromBytes;
 
-use super::stop;
+use super::{adoption, stop};
 use crate::error::{Error, Result};
 use crate::proc::{maps, task};
 use crate::ptrace::read_memory;
@@ -25,7 +26,7 @@ use crate::ptrace::read_memory;
 type Le = LittleEndian;
 const LE: Le = LittleEndian;
 
-/// A running program under libckpt.so.
+/// A running program that can be checkpointed.
 #[derive(Debug)]
 pub struct Program {
     /// Its pid.
@@ -41,11 +42,7 @@ impl Program {
     pub fn find(pid: i32) -> Result<Program> {
         let pidfd = super::syscalls::pidfd_open(pid)?;
         let mappings = maps::outline(pid).map_err(|error| match error {
-            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Error::environment(
-                format!("reading process {pid}"),
-                "permission denied: it belongs to another user, or may not be traced",
-                "use the program's own user, or root",
-            ),
+            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => denied(pid),
             Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Error::ProgramGone { pid },
             other => other,
         })?;
@@ -61,6 +58,9 @@ impl Program {
             if mapping.offset != 0 || !readable || mapping.bytes() > 1 << 20 {
                 continue;
             }
+            if mapping.name.is_empty() && is_adopted(pid, mapping) {
+                return Ok(Program { pid, pidfd, control_address: mapping.start });
+            }
             if let Some(control_address) = symbol_in_memory(pid, mapping, CONTROL_SYMBOL) {
                 return Ok(Program { pid, pidfd, control_address });
             }
@@ -70,7 +70,7 @@ impl Program {
 
     /// Reads the control block; refuses when it is not one, not ready, or from an unknown version.
     pub fn control(&self) -> Result<Box<Control>> {
-        let control = self.read_control()?;
+        let control = read_control(self.pid, self.control_address)?;
         if control.version != CONTROL_VERSION || (control.bytes as usize) < CONTROL_BYTES_MIN {
             return Err(Error::environment(
                 format!("process {}", self.pid),
@@ -93,23 +93,6 @@ impl Program {
         }
     }
 
-    /// The block as the program's libckpt.so has it. An older one, frozen in a checkpoint, has fewer fields: those that it
-    /// lacks are zero.
-    fn read_control(&self) -> Result<Box<Control>> {
-        let not_preloaded = || Error::NotPreloaded { pid: self.pid };
-        let parsed = |bytes: &[u8]| Control::read_from_bytes(bytes).map(Box::new).map_err(|_| not_preloaded());
-        let mut bytes = vec![0; size_of::<Control>()];
-        read_memory(self.pid, self.control_address, &mut bytes[..CONTROL_BYTES_MIN])?;
-        let first = parsed(&bytes)?;
-        if first.magic != CONTROL_MAGIC {
-            return Err(not_preloaded());
-        }
-        let end = (first.bytes as usize).clamp(CONTROL_BYTES_MIN, bytes.len());
-        let later = self.control_address + CONTROL_BYTES_MIN as u64;
-        read_memory(self.pid, later, &mut bytes[CONTROL_BYTES_MIN..end])?;
-        parsed(&bytes)
-    }
-
     /// Its own pid, start time and pid namespace: a name that is never used again, and the same from wherever it is looked
     /// at.
     pub fn identity(&self) -> Result<String> {
@@ -118,6 +101,47 @@ impl Program {
         let inode: String = String::from_utf8_lossy(&namespace).chars().filter(char::is_ascii_digit).collect();
         Ok(format!("{own}-{}-{inode}", task::start_time(self.pid)?))
     }
+}
+
+/// Finds out why the memory of process `pid` is not ours to read.
+fn denied(pid: i32) -> Error {
+    let status = task::text(pid, "status").unwrap_or_default();
+    // Real, effective and saved user, and the one for files.
+    let users: Vec<&str> = task::status_value(&status, "Uid").unwrap_or_default().split_whitespace().collect();
+    let our_own = geteuid().to_string();
+    let (why, advice) = if users.iter().all(|user| *user == our_own) && !users.is_empty() {
+        let why = "it may not be looked at: it is not dumpable (PR_SET_DUMPABLE, rights from its executable, or an executable \
+                   that may not be read)";
+        (why, "let the program leave that flag as it is, or use root")
+    } else {
+        ("permission denied: it belongs to another user, or may not be traced", "use the program's own user, or root")
+    };
+    Error::environment(format!("reading process {pid}"), why, advice)
+}
+
+/// Whether `mapping` is what a program without libckpt.so was given.
+fn is_adopted(pid: i32, mapping: &maps::Mapping) -> bool {
+    let mut magic = [0; 8];
+    read_memory(pid, mapping.start, &mut magic).is_ok()
+        && u64::from_le_bytes(magic) == CONTROL_MAGIC
+        && read_control(pid, mapping.start).is_ok_and(|control| adoption::is_resident(&control, mapping.end))
+}
+
+/// The block as the program's libckpt.so has it. An older one, frozen in a checkpoint, has fewer fields: those that it
+/// lacks are zero.
+fn read_control(pid: i32, address: u64) -> Result<Box<Control>> {
+    let not_preloaded = || Error::NotPreloaded { pid };
+    let parsed = |bytes: &[u8]| Control::read_from_bytes(bytes).map(Box::new).map_err(|_| not_preloaded());
+    let mut bytes = vec![0; size_of::<Control>()];
+    read_memory(pid, address, &mut bytes[..CONTROL_BYTES_MIN])?;
+    let first = parsed(&bytes)?;
+    if first.magic != CONTROL_MAGIC {
+        return Err(not_preloaded());
+    }
+    let end = (first.bytes as usize).clamp(CONTROL_BYTES_MIN, bytes.len());
+    let later = address + CONTROL_BYTES_MIN as u64;
+    read_memory(pid, later, &mut bytes[CONTROL_BYTES_MIN..end])?;
+    parsed(&bytes)
 }
 
 fn file_name(path: &[u8]) -> &[u8] {
@@ -129,12 +153,14 @@ fn file_name(path: &[u8]) -> &[u8] {
 /// The first segment holds headers, hash table, symbols and strings; anything that points outside it, or does
 /// not fit, means that this is not the image we look for.
 fn symbol_in_memory(pid: i32, mapping: &maps::Mapping, name: &str) -> Option<u64> {
+    let mut first_word = [0; 4];
+    read_memory(pid, mapping.start, &mut first_word).ok()?;
+    if first_word != object::elf::ELFMAG {
+        return None;
+    }
     let mut image = vec![0; mapping.bytes() as usize];
     read_memory(pid, mapping.start, &mut image).ok()?;
     let (header, _) = object::pod::from_bytes::<FileHeader64<Le>>(&image).ok()?;
-    if header.e_ident.magic != object::elf::ELFMAG {
-        return None;
-    }
     let count = header.e_phnum.get(LE) as usize;
     let table = image.get(header.e_phoff.get(LE) as usize..)?;
     let (segments, _) = slice_from_bytes::<ProgramHeader64<Le>>(table, count).ok()?;

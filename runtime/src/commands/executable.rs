@@ -1,8 +1,8 @@
 //! Which file a command line really executes, and whether the dynamic linker will load libckpt.so into it.
 //!
-//! Static programs have no dynamic linker, set-uid programs have one that ignores LD_PRELOAD. Saying so before
-//! the program starts is better than an hour of computing that cannot be checkpointed. Scripts are followed to
-//! the interpreter that runs them, as the kernel does.
+//! Static programs have no dynamic linker and are adopted by their agent; set-uid programs have one that ignores LD_PRELOAD,
+//! and nobody may look at them. Saying so before the program starts is better than an hour of computing that cannot be
+//! checkpointed. Scripts are followed to the interpreter that runs them, as the kernel does.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -13,11 +13,9 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{AccessFlags, access, getgid, getuid};
-use object::elf;
-use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
-use object::{Endianness, ReadCache};
 
 use crate::error::{Error, Result};
+use crate::linkage::Linkage;
 
 /// The kernel follows this many interpreters of scripts.
 const INTERPRETERS_MAX: usize = 5;
@@ -26,8 +24,11 @@ const SCRIPT_LINE_BYTES: usize = 256;
 /// What runs a text without `#!`.
 const SHELL: &str = "/bin/sh";
 
-/// Refuses `command` if libckpt.so would not be loaded into the program it executes.
-pub fn check(command: &OsStr) -> Result<()> {
+/// How the program is linked that `command` executes, as far as that can be known.
+///
+/// # Errors
+/// If it cannot be checkpointed.
+pub fn check(command: &OsStr) -> Result<Option<Linkage>> {
     let path_list = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
     let mut path = resolve(command, &path_list)
         .ok_or_else(|| Error::io("start", command, std::io::Error::from_raw_os_error(libc::ENOENT)))?;
@@ -35,7 +36,7 @@ pub fn check(command: &OsStr) -> Result<()> {
         let start = read_start(&path)?;
         if start.starts_with(b"\x7fELF") {
             check_rights(&path)?;
-            return check_format(&path);
+            return linkage(&path).map(Some);
         }
         match interpreter(&start, &path_list) {
             Some(interpreter) => path = interpreter,
@@ -44,7 +45,7 @@ pub fn check(command: &OsStr) -> Result<()> {
         }
     }
     // The kernel is about to say what is wrong with it.
-    Ok(())
+    Ok(None)
 }
 
 /// The file that the shell would execute for `command`.
@@ -91,37 +92,14 @@ fn interpreter(start: &[u8], path_list: &OsStr) -> Option<PathBuf> {
     Some(first.to_owned())
 }
 
-/// Refuses an ELF file for another machine or without a dynamic linker.
-fn check_format(path: &Path) -> Result<()> {
-    let file = File::open(path).map_err(|source| Error::io("start", path, source))?;
-    let cache = ReadCache::new(file);
-    let Ok(executable) = ElfFile64::<Endianness, _>::parse(&cache) else {
-        return Err(foreign(path));
-    };
-    let (header, endian) = (executable.elf_header(), executable.endian());
-    if header.e_machine(endian) != elf::EM_X86_64 {
-        return Err(foreign(path));
+/// How the ELF file is linked; refuses one for another machine.
+fn linkage(path: &Path) -> Result<Linkage> {
+    match Linkage::of(path)? {
+        Linkage::Foreign => {
+            Err(Error::unsupported(path.display().to_string(), "it is not for 64-bit x86", "run a 64-bit build of it"))
+        }
+        linkage => Ok(linkage),
     }
-    let has_linker = executable.elf_program_headers().iter().any(|segment| segment.p_type(endian) == elf::PT_INTERP);
-    if has_linker || is_dynamic_linker(path) {
-        return Ok(());
-    }
-    Err(Error::unsupported(
-        path.display().to_string(),
-        "it is statically linked, and static programs ignore LD_PRELOAD",
-        "link it dynamically",
-    ))
-}
-
-fn foreign(path: &Path) -> Error {
-    Error::unsupported(path.display().to_string(), "it is not for 64-bit x86", "run a 64-bit build of it")
-}
-
-/// Whether `path` is a dynamic linker, which loads LD_PRELOAD by itself: `ld.so ./program`.
-fn is_dynamic_linker(path: &Path) -> bool {
-    std::fs::canonicalize(path).is_ok_and(|path| {
-        path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-linux") || name == "ld.so")
-    })
 }
 
 /// Refuses a program that changes its rights when it starts: its dynamic linker ignores LD_PRELOAD.
@@ -139,7 +117,7 @@ fn check_rights(path: &Path) -> Result<()> {
     }
     Err(Error::unsupported(
         path.display().to_string(),
-        format!("{reason}, and such programs ignore LD_PRELOAD"),
+        format!("{reason}, and nobody but root may look into such programs"),
         "run a copy without these rights, or run it as the user it changes to",
     ))
 }
@@ -186,9 +164,9 @@ mod tests {
 
     #[test]
     fn a_dynamic_program_passes_by_name_and_by_path() {
-        check(OsStr::new("true")).unwrap();
-        check(OsStr::new("/bin/true")).unwrap();
-        check(OsStr::new("/lib64/ld-linux-x86-64.so.2")).unwrap();
+        for command in ["true", "/bin/true", "/lib64/ld-linux-x86-64.so.2"] {
+            assert_eq!(check(OsStr::new(command)).unwrap(), Some(Linkage::Dynamic));
+        }
     }
 
     #[test]
@@ -200,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_static_program_is_refused_by_name_also_behind_a_script() {
+    fn a_static_program_is_noticed_also_behind_a_script() {
         let dir = tempfile::tempdir().unwrap();
         let Some(program) = static_program(dir.path()) else {
             eprintln!("skipped: no static C library");
@@ -208,9 +186,7 @@ mod tests {
         };
         let script = write(dir.path(), "script", format!("#! {} -x\n", program.display()).as_bytes(), 0o700);
         for path in [&program, &script] {
-            let error = check(path.as_os_str()).unwrap_err();
-            assert!(error.to_string().starts_with(&format!("{} is not supported", program.display())), "{error}");
-            assert_eq!(error.exit_code(), crate::error::exit_code::UNSUPPORTED);
+            assert_eq!(check(path.as_os_str()).unwrap(), Some(Linkage::Static));
         }
     }
 

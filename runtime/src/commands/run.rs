@@ -22,6 +22,7 @@ use super::pid_file::PidFile;
 use super::{absolute, executable, installation, with_dir};
 use crate::agent::{AwaitingProgram, Method, digest_warning};
 use crate::error::{Error, Result};
+use crate::linkage::Linkage;
 use crate::location::Location;
 use crate::parent::Parent;
 
@@ -99,7 +100,7 @@ fn check_digest(name: &str) -> Result<Digest, String> {
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     let program = &arguments.command[0];
     let pid_file = arguments.pid_file.as_deref().map(PidFile::prepare).transpose()?;
-    executable::check(program)?;
+    let is_static = executable::check(program)? == Some(Linkage::Static);
     let dir = store_dir(arguments.dir.as_deref())?;
     let dirs = (!arguments.with_dir.is_empty()).then(|| with_dir::joined(&arguments.with_dir)).transpose()?;
     let mut command = Command::new(program);
@@ -138,6 +139,21 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     }
     if let Some(dirs) = dirs {
         command.env(ENV_WITH_DIR, dirs);
+    }
+    if is_static {
+        let name = program.display();
+        eprintln!(
+            "ckpt: {name} is statically linked: no signal takes a checkpoint of it; use `ckpt checkpoint` or --interval"
+        );
+        let agent = agent.pid();
+        // What libckpt.so would do inside the program. Where Yama is, the kernel remembers it across the exec.
+        let allow = move || {
+            // SAFETY: it takes numbers. A kernel without Yama refuses, and does not ask for it either.
+            unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(agent), 0, 0, 0) };
+            Ok(())
+        };
+        // SAFETY: it makes one system call, which touches no memory.
+        unsafe { command.pre_exec(allow) };
     }
     start(command, program, agent, pid_file)
 }

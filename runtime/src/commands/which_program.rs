@@ -10,7 +10,7 @@ use crate::agent::Address;
 use crate::capture::Program;
 use crate::error::{Error, Result};
 use crate::location::Location;
-use crate::proc::{maps, task};
+use crate::proc::task;
 
 /// The process that `named` is the number of, unless there is a directory of that name.
 pub fn by_number(named: &Path) -> Option<i32> {
@@ -27,9 +27,7 @@ pub fn select(named: &Path) -> Result<i32> {
         return Ok(pid);
     }
     let dir = Location::of(named)?.into_directory()?;
-    let named = programs_of(&dir, has_named_library)?;
-    // After a restart under another libckpt.so the mappings of the old one have no name.
-    let found = if named.is_empty() { programs_of(&dir, |_| true)? } else { named };
+    let found = programs_of(&dir)?;
     match found.as_slice() {
         [(pid, _)] => Ok(*pid),
         [] if !dir.exists() => Err(Error::Usage(format!(
@@ -38,7 +36,7 @@ pub fn select(named: &Path) -> Result<i32> {
         ))),
         [] => Err(Error::environment(
             format!("looking for the program of {}", dir.display()),
-            "no program runs that has libckpt.so loaded, is yours and stores its checkpoints there",
+            "no program runs that ckpt knows, is yours and stores its checkpoints there",
             "name the process, or start the program",
         )),
         several => {
@@ -63,11 +61,11 @@ pub fn life_of(job: &str, pid: i32) -> Result<Option<i32>> {
     Ok(processes(knows_itself_so)?.into_iter().find(is_of_job))
 }
 
-/// Pids and names of the programs whose checkpoints go to `dir`, of those that we may look at and that are `likely`.
-fn programs_of(dir: &Path, likely: impl Fn(i32) -> bool) -> Result<Vec<(i32, String)>> {
+/// Pids and names of the programs whose checkpoints go to `dir`, of those that we may look at.
+fn programs_of(dir: &Path) -> Result<Vec<(i32, String)>> {
     let path = absolute(dir)?;
     let named = |pid| Some((pid, name_if_it_stores_in(&path, pid)?));
-    Ok(processes(likely)?.into_iter().filter_map(named).collect())
+    Ok(processes(|_| true)?.into_iter().filter_map(named).collect())
 }
 
 /// Pids of all processes that are `likely`.
@@ -90,12 +88,6 @@ fn name_if_it_stores_in(dir: &Path, pid: i32) -> Option<String> {
     let stored = Path::new(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
     let is_wanted = is_same(stored, dir) && !is_clone(&program, stored);
     is_wanted.then(|| String::from_utf8_lossy(ckpt_wire::text(&control.name)).into_owned())
-}
-
-fn has_named_library(pid: i32) -> bool {
-    const LIBRARY: &[u8] = b"libckpt";
-    let is_library = |mapping: &maps::Mapping| mapping.name.windows(LIBRARY.len()).any(|part| part == LIBRARY);
-    maps::outline(pid).is_ok_and(|mappings| mappings.iter().any(is_library))
 }
 
 /// Whether it is a clone that the agent of a program reads: it is traced, and is nobody that an agent serves.

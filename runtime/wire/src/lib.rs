@@ -6,11 +6,14 @@
 //! added at the end, `bytes` says how many there are, and `version` changes when one changes its meaning.
 //!
 //! All addresses are addresses in the program; all text is UTF-8 or raw path bytes ended by the first zero.
-//! The block points to what else there is to read: see [`allocations`] and [`device`].
+//! The block points to what else there is to read: see [`allocations`] and [`device`]. What the user asked for comes from
+//! environment variables: see [`settings`].
 #![no_std]
 
 pub mod allocations;
 pub mod device;
+pub mod settings;
+mod stub;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

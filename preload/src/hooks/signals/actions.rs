@@ -10,8 +10,8 @@ use crate::errno::set_errno;
 use crate::log;
 use crate::real::{self, Real, SetHandler};
 use crate::section::Section;
-use crate::signals::signal_name;
 use crate::trigger::{ACTION_FLAGS, handler_address};
+use ckpt_wire::settings::signals::signal_name;
 
 /// `SIG_HOLD` of `sigset`: block the signal and leave its action alone.
 const SIG_HOLD: sighandler_t = 2;

@@ -81,6 +81,14 @@ fn attempt(
     let started = Instant::now();
     let control = program.control()?;
     let mut attempt = begin(store, &control, request, Depth::Data)?;
+    if control.allocations == 0 {
+        let error = Error::unsupported(
+            format!("a checkpoint of data of process {}", program.pid),
+            "libckpt.so is not loaded into it or is an older one, so nobody has recorded what it has allocated",
+            "take a full checkpoint",
+        );
+        return Err(failed(attempt, error, 0.0));
+    }
     let stop_ms = Cell::new(0.0);
     let mut events = |event| {
         if let Event::Resumed { stop_ms: stopped_ms, .. } = event {

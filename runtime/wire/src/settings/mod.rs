@@ -1,8 +1,18 @@
-//! The `CKPT_*` variables as they stand in the environment the program was started with.
+//! The `CKPT_*` variables of the environment that a program was started with, and what they mean.
+//!
+//! libckpt.so reads them inside the program; for a program that it is not loaded into, the agent reads them from outside.
 
-use core::ffi::c_char;
+#![allow(clippy::result_large_err, reason = "a reason of 128 bytes is returned once, and nothing is allocated")]
 
-use ckpt_wire::{
+pub mod numbers;
+pub mod signals;
+pub mod text;
+
+mod apply;
+
+pub use apply::{Hooks, Reason, Surroundings, apply};
+
+use crate::{
     ENV_AGENT, ENV_AGENT_PID, ENV_CHUNK, ENV_DEVICE_BACKING, ENV_DIGEST, ENV_DIR, ENV_FILES, ENV_INTERVAL, ENV_JOB,
     ENV_KEEP, ENV_LOG, ENV_MEMORY, ENV_METHOD, ENV_NAME, ENV_SIGNAL, ENV_TRACK_MIN, ENV_TREE_MIN, ENV_VERIFY_MATCHES,
     ENV_WITH_DIR,
@@ -10,6 +20,7 @@ use ckpt_wire::{
 
 /// The values of our variables, each field the one of its name; an empty value counts as none.
 #[derive(Default)]
+#[expect(missing_docs, reason = "the names of the variables say it all")]
 pub struct Settings<'a> {
     pub dir: Option<&'a [u8]>,
     pub signal: Option<&'a [u8]>,
@@ -34,7 +45,7 @@ pub struct Settings<'a> {
 
 impl<'a> Settings<'a> {
     /// Picks our variables from the entries; the first of a name counts, as it does for `getenv`.
-    pub fn read(entries: Entries<'a>) -> Self {
+    pub fn read(entries: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut settings = Self::default();
         for entry in entries.filter(|entry| entry.starts_with(b"CKPT_")) {
             let Some(at) = entry.iter().position(|&byte| byte == b'=') else { continue };
@@ -73,41 +84,5 @@ impl<'a> Settings<'a> {
         ]
         .into_iter()
         .find_map(|(known, slot)| (known.as_bytes() == name).then_some(slot))
-    }
-}
-
-/// The entries of an environment, `NAME=value` each.
-#[derive(Clone, Copy)]
-pub struct Entries<'a> {
-    next: *const *const c_char,
-    lifetime: core::marker::PhantomData<&'a [u8]>,
-}
-
-impl Entries<'_> {
-    /// The entries of the list at `envp`.
-    ///
-    /// # Safety
-    /// `envp` must be null, or a list of zero-terminated texts that ends with a null pointer; nobody may change
-    /// it for the lifetime.
-    pub unsafe fn new(envp: *const *const c_char) -> Self {
-        Self { next: envp, lifetime: core::marker::PhantomData }
-    }
-}
-
-impl<'a> Iterator for Entries<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        if self.next.is_null() {
-            return None;
-        }
-        // SAFETY: `next` is within the list, or at its null pointer, by the contract of `new`.
-        let entry = unsafe { *self.next };
-        if entry.is_null() {
-            return None;
-        }
-        self.next = self.next.wrapping_add(1);
-        // SAFETY: an entry is a zero-terminated text that stays for the lifetime, by the contract of `new`.
-        Some(unsafe { core::ffi::CStr::from_ptr(entry) }.to_bytes())
     }
 }

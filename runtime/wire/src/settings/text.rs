@@ -6,6 +6,12 @@ pub struct Text<const N: usize> {
     len: usize,
 }
 
+impl<const N: usize> Default for Text<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<const N: usize> Text<N> {
     /// No bytes.
     pub const fn new() -> Self {

@@ -1,6 +1,6 @@
 //! Names of signals: with or without `SIG`, in either case, `RTMIN+n`, `RTMAX-n`, or a number.
 
-use crate::numbers::parse_decimal;
+use super::numbers::parse_decimal;
 
 /// Highest signal number of Linux.
 pub const SIGNAL_MAX: i32 = 64;

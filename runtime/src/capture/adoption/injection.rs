@@ -1,0 +1,124 @@
+//! Giving a program the memory that it holds for us, in a way that survives our death at any instruction.
+//!
+//! To map memory, a thread of the program must make system calls, and until it has made them there is no stub for it to make
+//! them in. But there is room for one: behind the end of the vdso, in its last page, where nothing is. Debuggers write
+//! breakpoints there, so the kernel gives the program a copy of that page for ours. A stub with its frame is written there,
+//! used for a handful of calls, and wiped out.
+
+use ckpt_wire::Control;
+use object::Endianness;
+use object::elf::FileHeader64;
+use object::read::elf::{FileHeader, ProgramHeader};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::resident::{self, BYTES, CODE_BYTES, DATA_BYTES, GUARD_BYTES, Stub};
+use crate::capture::guest::Guest;
+use crate::capture::{Program, refusals, stop, threads};
+use crate::error::{Error, Result};
+use crate::proc::maps;
+use crate::ptrace::{ProcessMemory, write_memory};
+
+/// Code begins at such addresses.
+const ALIGNMENT: u64 = 64;
+
+/// Stops process `pid`, gives it `control`, the stub and what belongs to them, and lets it go.
+///
+/// To be called on a thread that ends soon: the kernel lets go of what that thread has not.
+pub fn inject(pid: i32, control: &Control) -> Result<()> {
+    let mut stopped = stop::stop(pid)?;
+    if Program::find(pid).is_ok() {
+        // Somebody was faster.
+        return Ok(());
+    }
+    stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
+    let memory = ProcessMemory::open(pid)?;
+    let place = place_in_vdso(pid, &memory)?;
+    let mut for_now = Box::new(Control::new_zeroed());
+    place.enter_into(&mut for_now);
+
+    let process_signals = threads::mask_of(&stopped[0].queued_process_signals()?);
+    let ways = stopped.iter().map(|thread| threads::way_home(pid, thread, &for_now, process_signals));
+    let ways = ways.collect::<Result<Vec<_>>>()?;
+    memory.write(place.start(), Stub::code())?;
+    let mut write_frame = |address: u64, bytes: &[u8]| memory.write(address, bytes);
+    let guest = Guest::enter_with(pid, &mut stopped[0], &for_now, ways[0].home, &ways[0].reissued, &mut write_frame);
+    let outcome = guest.and_then(|guest| map(pid, guest, control));
+    let is_out = |rip: u64| rip < for_now.stub_start || rip >= for_now.stub_end;
+    let wiped = match stopped[0].registers()? {
+        registers if is_out(registers.0.rip) => memory.write(place.frame, &vec![0; Stub::bytes() as usize]),
+        // It finds its way home by itself.
+        _ => Ok(()),
+    };
+    // Last, so that whoever finds a control block finds nothing of ours elsewhere.
+    let outcome = outcome.and_then(|address| wiped.and_then(|()| write_memory(pid, address, resident::magic())));
+    for (thread, way) in stopped.iter().zip(&ways).skip(1) {
+        way.lead_home(thread)?;
+    }
+    stopped.into_iter().try_for_each(|thread| thread.detach())?;
+    outcome
+}
+
+/// Where a stub finds room behind the vdso of process `pid`.
+fn place_in_vdso(pid: i32, memory: &ProcessMemory) -> Result<Stub> {
+    let refused = |why: &str| {
+        Error::unsupported(
+            format!("process {pid}, which has no libckpt.so,"),
+            format!("{why}, where the first call inside a program is made"),
+            "link it dynamically",
+        )
+    };
+    let mappings = maps::outline(pid)?;
+    let vdso = mappings.iter().find(|mapping| mapping.name == b"[vdso]").ok_or_else(|| refused("it has no vdso"))?;
+    let mut bytes = vec![0; vdso.bytes() as usize];
+    memory.read(vdso.start, &mut bytes)?;
+    let end = end_of_elf(&bytes).ok_or_else(|| refused("its vdso is no ELF file"))?;
+    let at = end.next_multiple_of(ALIGNMENT);
+    let room = bytes.get(at as usize..(at + Stub::bytes()) as usize).ok_or_else(|| refused("its vdso has no room"))?;
+    let stub = Stub { frame: vdso.start + at };
+    let code = &room[(stub.start() - stub.frame) as usize..];
+    // What an agent left that died here is as good as nothing.
+    if room.iter().all(|&byte| byte == 0) || code == Stub::code() {
+        return Ok(stub);
+    }
+    Err(refused("its vdso is followed by something"))
+}
+
+/// Where all that the headers of an ELF file tell of ends.
+fn end_of_elf(bytes: &[u8]) -> Option<u64> {
+    let header = FileHeader64::<Endianness>::parse(bytes).ok()?;
+    let endian = header.endian().ok()?;
+    let segments = header.program_headers(endian, bytes).ok()?;
+    let loaded = segments.iter().map(|segment| segment.p_offset(endian) + segment.p_filesz(endian)).max()?;
+    let table = u64::from(header.e_shnum(endian)) * u64::from(header.e_shentsize(endian));
+    Some(loaded.max(header.e_shoff(endian) + table))
+}
+
+/// Maps the memory and fills it, by calls of `guest`, who then goes home; gives the address of what is to become the control
+/// block.
+fn map(pid: i32, mut guest: Guest<'_>, control: &Control) -> Result<u64> {
+    let purpose = "making room for the control block";
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+    let none = [0, BYTES, libc::PROT_NONE as u64, flags, u64::MAX, 0];
+    let base = guest.call("mmap", purpose, libc::SYS_mmap, none)?;
+    let filled = fill(pid, &mut guest, base, control);
+    if filled.is_err()
+        && let Err(error) = guest.call("munmap", purpose, libc::SYS_munmap, [base, BYTES, 0, 0, 0, 0])
+    {
+        log::warn!("{error}; {BYTES} bytes stay mapped");
+    }
+    guest.leave().and(filled)
+}
+
+fn fill(pid: i32, guest: &mut Guest<'_>, base: u64, control: &Control) -> Result<u64> {
+    let (data, code) = (base + GUARD_BYTES, base + GUARD_BYTES + DATA_BYTES);
+    let mut protect = |address: u64, bytes: u64, protection: i32| {
+        let arguments = [address, bytes, protection as u64, 0, 0, 0];
+        guest.call("mprotect", "protecting the stub", libc::SYS_mprotect, arguments)
+    };
+    protect(data, DATA_BYTES + CODE_BYTES, libc::PROT_READ | libc::PROT_WRITE)?;
+    let (content, stub) = resident::content(base, control);
+    write_memory(pid, data, content.as_bytes())?;
+    write_memory(pid, stub.start(), Stub::code())?;
+    protect(code, CODE_BYTES, libc::PROT_READ | libc::PROT_EXEC)?;
+    Ok(data)
+}

@@ -1,0 +1,67 @@
+//! Programs that libckpt.so is not loaded into, because no dynamic linker loads them: static ones, most of Go's.
+//!
+//! Capture is done from outside, and needs little inside the program: the stub, its frame, room for arguments, and the
+//! control block that says what the user wants. Such a program is adopted: it is given a few pages with just that
+//! ([`resident`]), and is from then on, across restarts too, a program like any other, but for the trigger signal and what
+//! hooks record.
+
+mod injection;
+mod resident;
+mod wishes;
+
+pub use resident::is_resident;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::{Program, on_thread_of_its_own};
+use crate::error::{Error, Result};
+use crate::linkage::Linkage;
+use crate::proc::auxv;
+
+/// How long another ckpt may take to adopt the program before us.
+const OTHERS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Finds the control block of process `pid`, as [`Program::find`] does, and gives it one if it can have none of its own and its
+/// environment says that it is a program of ours.
+///
+/// # Errors
+/// When it is no program of ours, may not be traced, or has more rights than its caller. It runs on as it was.
+pub fn find_or_adopt(pid: i32) -> Result<Program> {
+    match Program::find(pid) {
+        Err(Error::NotPreloaded { .. }) => {}
+        found => return found,
+    }
+    refuse_more_rights(pid)?;
+    if Linkage::of(&PathBuf::from(format!("/proc/{pid}/exe")))? != Linkage::Static {
+        return Err(Error::NotPreloaded { pid });
+    }
+    let control = wishes::control(pid)?;
+    let deadline = Instant::now() + OTHERS_TIMEOUT;
+    loop {
+        match on_thread_of_its_own(|| injection::inject(pid, &control)) {
+            Ok(()) => return Program::find(pid),
+            // Somebody traces it: perhaps another of us, who is doing the same.
+            Err(Error::Environment { .. }) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(10))
+            }
+            Err(error) => return Err(error),
+        }
+        if let Ok(program) = Program::find(pid) {
+            return Ok(program);
+        }
+    }
+}
+
+/// Refuses a program that got rights from its executable: a restart could not give them back, and the kernel lets nobody but
+/// root look at it.
+fn refuse_more_rights(pid: i32) -> Result<()> {
+    if auxv::value(pid, libc::AT_SECURE)?.unwrap_or(0) == 0 {
+        return Ok(());
+    }
+    Err(Error::unsupported(
+        format!("process {pid}"),
+        "it has more rights than its caller (set-uid, set-gid or file capabilities)",
+        "run a copy without these rights, or run it as the user it changes to",
+    ))
+}
