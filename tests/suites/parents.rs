@@ -54,11 +54,14 @@ fn restart_forwards_signals() {
 fn restart_passes_the_exit_status_through() {
     let scene = Scene::new();
     for (kind, code) in [("code:0", 0), ("code:42", 42), ("signal:15", 143), ("signal:6", 134)] {
-        let program = Program::victim("exits").argument("40").argument(kind);
+        // It waits before its last steps, so that it does not end before its checkpoint.
+        let taken = scene.path().join(format!("{kind}-taken"));
+        let program = Program::victim("exits").argument("40").argument(kind).waiting(20, &taken);
         let mut life = Life::preloaded(&scene, kind, &program);
         life.output.wait_for_lines(5);
         checkpoint(&scene, life.pid);
         life.kill();
+        std::fs::write(taken, "").expect("a file in the scene");
         let mut second = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
         assert_eq!(code_of(second.wait()), code, "{kind}: {}", second.errors());
     }
@@ -125,6 +128,7 @@ fn control_c_at_the_terminal_of_a_restart_reaches_the_program() {
     second.output.wait_for_lines(3);
     second.type_in("\x03");
     assert_eq!(code_of(second.wait()), Signal::SIGINT as i32, "{}{}", second.output.text(), second.errors());
+    second.output.wait_for_the_end(Duration::from_secs(5));
     assert!(second.output.text().contains("caught 2"));
 }
 

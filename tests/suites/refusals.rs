@@ -82,6 +82,8 @@ refused! {
     an_epoll_set_that_watches_a_closed_descriptor_is_refused: "epoll", "which has been closed or replaced";
     a_protection_key_is_refused: "protection_key", "memory protection keys are not captured yet";
     memory_whose_page_faults_another_process_handles_is_refused: "faults", "handles its page faults by a userfaultfd";
+    a_memory_file_of_huge_pages_is_refused: "huge_file", "huge pages of hugetlbfs are not captured yet";
+    secure_bits_are_refused: "secure_bits", "capabilities under secure bits are not restored yet";
     a_seccomp_filter_is_refused: "seccomp", "a seccomp filter";
     another_mount_namespace_is_refused: "mount_namespace", "in another mnt namespace";
     another_ipc_namespace_is_refused: "ipc_namespace", "in another ipc namespace";

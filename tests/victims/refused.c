@@ -21,6 +21,7 @@
 #include <linux/filter.h>
 #include <linux/io_uring.h>
 #include <linux/seccomp.h>
+#include <linux/securebits.h>
 #include <linux/userfaultfd.h>
 
 enum { PAGE = 4096 };
@@ -258,6 +259,13 @@ static void end_main_thread(void)
 	pthread_exit(NULL);
 }
 
+static void make_file_of_huge_pages(void)
+{
+	number = memfd_create("huge", MFD_HUGETLB);
+	if (number < 0)
+		skip("no huge pages");
+}
+
 static void set_up(void)
 {
 	step_ms = 20;
@@ -329,7 +337,12 @@ static void set_up(void)
 		change_root();
 	else if (is("leaderless"))
 		end_main_thread();
-	else if (is("undumpable")) {
+	else if (is("huge_file"))
+		make_file_of_huge_pages();
+	else if (is("secure_bits")) {
+		CHECK(prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) == 0);
+		place = (void *)SECBIT_NO_SETUID_FIXUP;
+	} else if (is("undumpable")) {
 		CHECK(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0);
 		number = getpid();
 	}
