@@ -13,10 +13,11 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::resident::{self, BYTES, CODE_BYTES, DATA_BYTES, GUARD_BYTES, Stub};
 use crate::capture::guest::Guest;
+use crate::capture::threads::Captured;
 use crate::capture::{Program, refusals, stop, threads};
 use crate::error::{Error, Result};
 use crate::proc::maps;
-use crate::ptrace::{ProcessMemory, write_memory};
+use crate::ptrace::{ProcessMemory, Stopped, write_memory};
 
 /// Code begins at such addresses.
 const ALIGNMENT: u64 = 64;
@@ -25,20 +26,18 @@ const ALIGNMENT: u64 = 64;
 ///
 /// To be called on a thread that ends soon: the kernel lets go of what that thread has not.
 pub fn inject(pid: i32, control: &Control) -> Result<()> {
-    let mut stopped = stop::stop(pid)?;
-    if Program::find(pid).is_ok() {
-        // Somebody was faster.
-        return Ok(());
-    }
-    stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
     let memory = ProcessMemory::open(pid)?;
     let place = place_in_vdso(pid, &memory)?;
     let mut for_now = Box::new(Control::new_zeroed());
     place.enter_into(&mut for_now);
 
-    let process_signals = threads::mask_of(&stopped[0].queued_process_signals()?);
-    let ways = stopped.iter().map(|thread| threads::way_home(pid, thread, &for_now, process_signals));
-    let ways = ways.collect::<Result<Vec<_>>>()?;
+    let mut stopped = stop::stop(pid)?;
+    let ways = lead_home(pid, &stopped, &for_now)?;
+    if Program::find(pid).is_ok() {
+        // Somebody was faster.
+        return Ok(());
+    }
+    stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
     memory.write(place.start(), Stub::code())?;
     let mut write_frame = |address: u64, bytes: &[u8]| memory.write(address, bytes);
     let guest = Guest::enter_with(pid, &mut stopped[0], &for_now, ways[0].home, &ways[0].reissued, &mut write_frame);
@@ -51,11 +50,20 @@ pub fn inject(pid: i32, control: &Control) -> Result<()> {
     };
     // Last, so that whoever finds a control block finds nothing of ours elsewhere.
     let outcome = outcome.and_then(|address| wiped.and_then(|()| write_memory(pid, address, resident::magic())));
-    for (thread, way) in stopped.iter().zip(&ways).skip(1) {
-        way.lead_home(thread)?;
-    }
     stopped.into_iter().try_for_each(|thread| thread.detach())?;
     outcome
+}
+
+/// Puts all threads on their ways home: what follows may fail, and they go on as if nothing had been.
+fn lead_home(pid: i32, stopped: &[Stopped], control: &Control) -> Result<Vec<Captured>> {
+    let main = stopped.first().ok_or(Error::ProgramGone { pid })?;
+    let process_signals = threads::mask_of(&main.queued_process_signals()?);
+    let lead = |thread: &Stopped| {
+        let way = threads::way_home(pid, thread, control, process_signals)?;
+        way.lead_home(thread).map(|()| way)
+    };
+    let ways: Vec<Result<Captured>> = stopped.iter().map(lead).collect();
+    ways.into_iter().collect()
 }
 
 /// Where a stub finds room behind the vdso of process `pid`.
