@@ -267,6 +267,23 @@ fn calls_that_wait_do_not_notice_a_checkpoint_by_command() {
 }
 
 #[test]
+fn calls_that_two_checkpoints_have_stopped_are_issued_again_after_a_restart() {
+    let scene = Scene::new();
+    let program = Program::victim("blocked_calls").argument("120");
+    let reference = reference(&scene, &program);
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_lines(40);
+    // One behind the other, most calls of both are the same.
+    for _ in 0..4 {
+        checkpoint(&scene, life.pid);
+    }
+    life.kill();
+    let mut second = Restart::of(life.store()).begin(&scene, &life.directory.clone(), life.pid);
+    assert_eq!(code_of(second.wait()), reference.code, "{}", second.output.text());
+    assert_same(&second.output.bytes(), &reference.stdout, "the table after four checkpoints and a restart");
+}
+
+#[test]
 fn calls_that_wait_do_not_notice_automatic_checkpoints() {
     let scene = Scene::new();
     let program = Program::victim("blocked_calls").argument("150");

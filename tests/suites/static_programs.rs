@@ -52,6 +52,12 @@ fn signals_and_registers_go_on_exactly() {
 }
 
 #[test]
+fn waiting_calls_go_on_and_none_is_interrupted() {
+    // Under LD_PRELOAD it is adopted in the middle of them.
+    goes_on(&Program::static_victim("blocked_calls").argument("120"), &[Launch::Preload, run()], &[Trigger::Command]);
+}
+
+#[test]
 fn busybox_goes_on_exactly_in_the_middle_of_a_file() {
     let scene = Scene::of_at_most(Duration::from_secs(240));
     let mut numbers = String::new();
@@ -170,7 +176,7 @@ fn it_outlives_its_agent_at_every_step_of_the_adoption() {
     };
     ask(traced.pid, fault::TRACE, trace.as_os_str()).succeeded();
     traced.kill();
-    // The command itself adopts. What comes next is its agent's, which begins with the store: another's test.
+    // The agent adopts before it looks at its store. What comes next is another's test.
     let text = fs::read_to_string(&trace).expect("it was written");
     let adoption = text.split_once("store.").expect("an agent has been there").0;
     fs::write(&trace, adoption).expect("it is ours");

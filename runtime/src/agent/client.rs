@@ -14,7 +14,7 @@ use nix::unistd::{geteuid, setsid};
 use super::address::Address;
 use super::protocol::{Reply, Request, receive, send};
 use super::{CheckpointRequest, Progress};
-use crate::capture::find_or_adopt;
+use crate::capture::Program;
 use crate::error::{Error, Result, exit_code};
 use crate::proc::task;
 
@@ -25,7 +25,14 @@ const DYING_AGENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Takes a checkpoint of process `pid` and returns its id.
 pub fn request_checkpoint(pid: i32, request: &CheckpointRequest, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
-    let program = find_or_adopt(pid)?;
+    let program = match Program::find(pid) {
+        Err(Error::NotPreloaded { .. }) => {
+            // Its agent adopts it, or says why not.
+            start(pid)?;
+            Program::find(pid)?
+        }
+        found => found?,
+    };
     let control = program.control()?;
     let store = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
     let address = Address::new(&store, program.identity()?);

@@ -17,7 +17,7 @@ use super::restart_script::write_restart_script;
 use super::retention::Retention;
 use super::store_options::{MEMORY_BYTES_MIN, digest_warning, options_of, tree_options, wanted_digest, wanted_method};
 use super::{AgentOptions, CheckpointRequest, Method, Trigger, client};
-use crate::capture::{self, DataOptions, Event, Lineage, Program, TreeOptions, find_or_adopt};
+use crate::capture::{self, DataOptions, Event, Lineage, Program, TreeOptions, WaitingCalls, find_or_adopt};
 use crate::error::{Error, Result};
 use crate::{location, logging, units};
 
@@ -46,7 +46,11 @@ struct Agent {
 
 /// Serves the program until it ends. Returns early if another agent does so already.
 pub fn serve(options: AgentOptions) -> Result<()> {
-    let program = if options.is_starting { wait_for(options.pid)? } else { find_or_adopt(options.pid)? };
+    let mut calls = WaitingCalls::default();
+    let program = match options.is_starting {
+        true => wait_for(options.pid, &mut calls)?,
+        false => find_or_adopt(options.pid, &mut calls)?,
+    };
     capture::refuse_other_pid_namespace(options.pid)?;
     let control = program.control()?;
     let directory = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
@@ -69,7 +73,7 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     let interval = (control.interval_ms > 0).then(|| Duration::from_millis(control.interval_ms));
     let executable =
         std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
-    let (lineage, retention) = (lineage_of(method, &tree)?, Retention::new(control.keep));
+    let (lineage, retention) = (lineage_of(method, &tree)?.knowing(calls), Retention::new(control.keep));
     let memory = units::bytes(store_options.memory_bytes as u64);
     let mut agent = Agent {
         program,
@@ -102,10 +106,10 @@ fn lineage_of(method: Method, tree: &TreeOptions) -> Result<Lineage> {
 }
 
 /// Waits until the constructor of libckpt.so has run in process `pid`, unless there is nobody to run it.
-fn wait_for(pid: i32) -> Result<Program> {
+fn wait_for(pid: i32, calls: &mut WaitingCalls) -> Result<Program> {
     let deadline = Instant::now() + LOADING_TIMEOUT;
     loop {
-        let found = find_or_adopt(pid).and_then(|program| program.control().map(|_| program));
+        let found = find_or_adopt(pid, calls).and_then(|program| program.control().map(|_| program));
         match found {
             Err(Error::NotPreloaded { .. } | Error::Environment { .. } | Error::Io { .. })
                 if Instant::now() < deadline =>
@@ -246,10 +250,11 @@ impl Agent {
         if image(&self.program).is_ok_and(|image| image == self.image) {
             return Ok(());
         }
-        let program = find_or_adopt(self.program.pid)?;
+        let mut calls = WaitingCalls::default();
+        let program = find_or_adopt(self.program.pid, &mut calls)?;
         self.image = image(&program)?;
         self.program = program;
-        self.lineage = lineage_of(self.method, &self.tree)?;
+        self.lineage = lineage_of(self.method, &self.tree)?.knowing(calls);
         Ok(())
     }
 

@@ -31,6 +31,7 @@ mod tracking;
 mod tree;
 mod twin;
 mod unseen;
+mod waiting_calls;
 mod write;
 
 use std::cell::Cell;
@@ -58,6 +59,7 @@ pub use program::Program;
 pub use refusals::refuse_other_pid_namespace;
 pub use syscalls::pidfd_open;
 pub use tree::Options as TreeOptions;
+pub use waiting_calls::WaitingCalls;
 
 /// What the last sealed checkpoint holds, as far as the next one may build on it.
 #[derive(Debug, Default)]
@@ -77,9 +79,17 @@ pub struct Lineage {
     series: Option<Series>,
     /// What checkpoints of data alone remember.
     data: data::Data,
+    /// The calls that the program's threads were stopped in.
+    calls: WaitingCalls,
 }
 
 impl Lineage {
+    /// The program's threads were stopped before, in these calls.
+    pub fn knowing(mut self, calls: WaitingCalls) -> Lineage {
+        self.calls = calls;
+        self
+    }
+
     /// From the next checkpoint on, large memory is stored finer than a page, or not.
     ///
     /// # Errors

@@ -112,8 +112,9 @@ pub fn capture(
     let process_signals = stopped[0].queued_process_signals()?;
     let mut threads = Vec::with_capacity(stopped.len());
     let mut homes = Vec::with_capacity(stopped.len());
+    let signal_mask = threads::mask_of(&process_signals);
     for thread in &mut stopped {
-        let (image, home) = threads::capture(pid, thread, control, threads::mask_of(&process_signals))?;
+        let (image, home) = threads::capture(pid, thread, control, signal_mask, &mut lineage.calls)?;
         threads.push(image);
         homes.push(home);
     }

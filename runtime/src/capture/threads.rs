@@ -5,6 +5,7 @@ use serde_bytes::ByteBuf;
 
 use super::guest::Guest;
 use super::syscalls;
+use super::waiting_calls::WaitingCalls;
 use crate::error::{Error, Result};
 use crate::image::{AlternateStack, Rseq, ThreadImage};
 use crate::proc::task;
@@ -20,8 +21,10 @@ pub struct Captured {
     now: Registers,
     /// Registers to put back when the program goes on.
     pub home: Registers,
-    /// Registers that issue an interrupted call again: what is stored, and what the stub's frame holds.
+    /// Registers that issue an interrupted call again: what the stub's frame holds.
     pub reissued: Registers,
+    /// The same for another process: what is stored.
+    stored: Registers,
 }
 
 impl Captured {
@@ -50,11 +53,18 @@ pub fn stored(queued: &[[u8; SIGINFO_BYTES]]) -> Vec<ByteBuf> {
     queued.iter().map(|siginfo| ByteBuf::from(siginfo.to_vec())).collect()
 }
 
-/// Finds out how `thread` of process `pid` goes on; `process_signals` are those queued for the process as a whole.
+/// Finds out how `thread` of process `pid` goes on; `process_signals` are those queued for the process as a whole, `calls` what
+/// is known of earlier stops.
 ///
 /// # Errors
 /// When it is just coming back from an agent that has died.
-pub fn way_home(pid: i32, thread: &Stopped, control: &Control, process_signals: u64) -> Result<Captured> {
+pub fn way_home(
+    pid: i32,
+    thread: &Stopped,
+    control: &Control,
+    process_signals: u64,
+    calls: &mut WaitingCalls,
+) -> Result<Captured> {
     let now = thread.registers()?;
     if now.0.rip >= control.stub_start && now.0.rip < control.stub_end {
         return Err(Error::environment(
@@ -68,18 +78,20 @@ pub fn way_home(pid: i32, thread: &Stopped, control: &Control, process_signals: 
     let signal_is_due = (mask_of(&thread.queued_signals()?) | process_signals) & !thread.signal_mask()? != 0;
     let reissued = now.reissuing(!signal_is_due);
     let home = if now.broken_by_stop() && !signal_is_due { reissued } else { now };
-    Ok(Captured { now, home, reissued })
+    let stored = calls.for_another_process(thread.tid(), &now, reissued);
+    Ok(Captured { now, home, reissued, stored })
 }
 
-/// Captures `thread` of process `pid`; `process_signals` are those queued for the process as a whole.
+/// Captures `thread` of process `pid`; `process_signals` and `calls` are as for [`way_home`].
 pub fn capture(
     pid: i32,
     thread: &mut Stopped,
     control: &Control,
     process_signals: u64,
+    calls: &mut WaitingCalls,
 ) -> Result<(ThreadImage, Captured)> {
     let tid = thread.tid();
-    let captured = way_home(pid, thread, control, process_signals)?;
+    let captured = way_home(pid, thread, control, process_signals, calls)?;
     let (signal_mask, queued) = (thread.signal_mask()?, thread.queued_signals()?);
 
     let rseq = thread.rseq_configuration()?;
@@ -96,7 +108,7 @@ pub fn capture(
     let image = ThreadImage {
         tid,
         name,
-        registers: captured.reissued.to_words().to_vec(),
+        registers: captured.stored.to_words().to_vec(),
         waiting_call: captured.now.waiting_call(),
         extended_state,
         signal_mask,

@@ -64,6 +64,11 @@ impl Registers {
         matches!(self.0.rax as i64, ERESTARTSYS | ERESTARTNOINTR | ERESTARTNOHAND | ERESTART_RESTARTBLOCK)
     }
 
+    /// Whether the thread was stopped in a call that the kernel goes on with by `restart_syscall`.
+    pub fn waits_for_the_rest_of_a_time(&self) -> bool {
+        self.waiting_call().is_some() && self.0.rax as i64 == ERESTART_RESTARTBLOCK
+    }
+
     /// Whether the call failed with EINTR because of our stop, which the program must not see.
     pub fn broken_by_stop(&self) -> bool {
         self.waiting_call().is_some_and(|call| self.0.rax as i64 == EINTR && CALLS_BROKEN_BY_A_STOP.contains(&call))

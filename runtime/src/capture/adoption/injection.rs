@@ -14,7 +14,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::resident::{self, BYTES, CODE_BYTES, DATA_BYTES, GUARD_BYTES, Stub};
 use crate::capture::guest::Guest;
 use crate::capture::threads::Captured;
-use crate::capture::{Program, refusals, stop, threads};
+use crate::capture::{Program, WaitingCalls, refusals, stop, threads};
 use crate::error::{Error, Result};
 use crate::proc::maps;
 use crate::ptrace::{ProcessMemory, Stopped, write_memory};
@@ -22,17 +22,18 @@ use crate::ptrace::{ProcessMemory, Stopped, write_memory};
 /// Code begins at such addresses.
 const ALIGNMENT: u64 = 64;
 
-/// Stops process `pid`, gives it `control`, the stub and what belongs to them, and lets it go.
+/// Stops process `pid`, gives it `control`, the stub and what belongs to them, and lets it go. `calls` are those that it was
+/// stopped in.
 ///
 /// To be called on a thread that ends soon: the kernel lets go of what that thread has not.
-pub fn inject(pid: i32, control: &Control) -> Result<()> {
+pub fn inject(pid: i32, control: &Control, calls: &mut WaitingCalls) -> Result<()> {
     let memory = ProcessMemory::open(pid)?;
     let place = place_in_vdso(pid, &memory)?;
     let mut for_now = Box::new(Control::new_zeroed());
     place.enter_into(&mut for_now);
 
     let mut stopped = stop::stop(pid)?;
-    let ways = lead_home(pid, &stopped, &for_now)?;
+    let ways = lead_home(pid, &stopped, &for_now, calls)?;
     if Program::find(pid).is_ok() {
         // Somebody was faster.
         return Ok(());
@@ -55,11 +56,11 @@ pub fn inject(pid: i32, control: &Control) -> Result<()> {
 }
 
 /// Puts all threads on their ways home: what follows may fail, and they go on as if nothing had been.
-fn lead_home(pid: i32, stopped: &[Stopped], control: &Control) -> Result<Vec<Captured>> {
+fn lead_home(pid: i32, stopped: &[Stopped], control: &Control, calls: &mut WaitingCalls) -> Result<Vec<Captured>> {
     let main = stopped.first().ok_or(Error::ProgramGone { pid })?;
     let process_signals = threads::mask_of(&main.queued_process_signals()?);
     let lead = |thread: &Stopped| {
-        let way = threads::way_home(pid, thread, control, process_signals)?;
+        let way = threads::way_home(pid, thread, control, process_signals, calls)?;
         way.lead_home(thread).map(|()| way)
     };
     let ways: Vec<Result<Captured>> = stopped.iter().map(lead).collect();

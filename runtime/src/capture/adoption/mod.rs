@@ -14,7 +14,7 @@ pub use resident::is_resident;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::{Program, on_thread_of_its_own};
+use super::{Program, WaitingCalls, on_thread_of_its_own};
 use crate::error::{Error, Result};
 use crate::linkage::Linkage;
 use crate::proc::auxv;
@@ -23,11 +23,11 @@ use crate::proc::auxv;
 const OTHERS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Finds the control block of process `pid`, as [`Program::find`] does, and gives it one if it can have none of its own and its
-/// environment says that it is a program of ours.
+/// environment says that it is a program of ours. `calls` are those that its threads were then stopped in.
 ///
 /// # Errors
 /// When it is no program of ours, may not be traced, or has more rights than its caller. It runs on as it was.
-pub fn find_or_adopt(pid: i32) -> Result<Program> {
+pub fn find_or_adopt(pid: i32, calls: &mut WaitingCalls) -> Result<Program> {
     match Program::find(pid) {
         Err(Error::NotPreloaded { .. }) => {}
         found => return found,
@@ -39,7 +39,7 @@ pub fn find_or_adopt(pid: i32) -> Result<Program> {
     let control = wishes::control(pid)?;
     let deadline = Instant::now() + OTHERS_TIMEOUT;
     loop {
-        match on_thread_of_its_own(|| injection::inject(pid, &control)) {
+        match on_thread_of_its_own(|| injection::inject(pid, &control, calls)) {
             Ok(()) => return Program::find(pid),
             // Somebody traces it: perhaps another of us, who is doing the same.
             Err(Error::Environment { .. }) if Instant::now() < deadline => {

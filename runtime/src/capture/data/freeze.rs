@@ -57,7 +57,7 @@ pub fn freeze(
     let pinned = Pinned::to(task::last_cpu(pid)?);
     stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
     let process_signals = threads::mask_of(&stopped[0].queued_process_signals()?);
-    let way_home = |thread| threads::way_home(pid, thread, control, process_signals);
+    let way_home = |thread| threads::way_home(pid, thread, control, process_signals, &mut lineage.calls);
     let homes: Vec<_> = stopped.iter().map(way_home).collect::<Result<_>>()?;
     if !std::mem::replace(&mut lineage.tracking_was_tried, true) {
         let mut guest = Guest::enter(pid, &mut stopped[0], control, homes[0].home, &homes[0].reissued)?;
