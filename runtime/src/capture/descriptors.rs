@@ -212,14 +212,21 @@ fn character_device(info: &FdInfo, all: &[FdInfo]) -> Result<FileKind> {
     if major(info.metadata.special_device) == MEMORY_DEVICES {
         return Ok(FileKind::Device { path: info.target.clone() });
     }
-    if is_terminal(&info.target) {
+    if is_the_users_terminal(info, all) {
         return Ok(FileKind::Standard { stream: standard_stream(info, all), was: info.target.clone() });
     }
     Err(refused(info, "the device keeps state of its own", "close it before the checkpoint"))
 }
 
-fn is_terminal(path: &[u8]) -> bool {
-    path.starts_with(b"/dev/pts/") || path.starts_with(b"/dev/tty") || path == b"/dev/console"
+/// A terminal of the person who sits before the program, who may sit before another one after a restart. A serial line is one
+/// only if the program's standard streams lead there; else it leads to a device.
+fn is_the_users_terminal(info: &FdInfo, all: &[FdInfo]) -> bool {
+    let path = info.target.as_slice();
+    match path.strip_prefix(b"/dev/tty") {
+        Some(name) if name.is_empty() || name[0].is_ascii_digit() => true,
+        Some(_) => all.iter().any(|other| other.number <= 2 && other.target == path),
+        None => path.starts_with(b"/dev/pts/") || path == b"/dev/console",
+    }
 }
 
 /// Which standard stream stands for a terminal: its own number, one that is the same terminal, or by direction.
@@ -376,24 +383,28 @@ mod tests {
         assert_eq!((target.events, target.data, inode), (0x8000_0019, u64::MAX, 1));
     }
 
+    fn descriptor(number: i32, target: &str) -> FdInfo {
+        let metadata =
+            fdinfo::FileStat { device: 0, inode: 1, mode: 0, links: 1, special_device: 0, size: 0, modified_ns: 0 };
+        FdInfo { number, target: target.into(), position: 0, flags: 0, fields: Vec::new(), metadata }
+    }
+
+    #[test]
+    fn a_serial_line_is_a_terminal_only_to_a_program_that_is_used_there() {
+        let is_terminal = |all: &[FdInfo]| is_the_users_terminal(&all[0], all);
+        for path in ["/dev/tty", "/dev/tty1", "/dev/pts/0", "/dev/console"] {
+            assert!(is_terminal(&[descriptor(3, path)]), "{path}");
+        }
+        for path in ["/dev/ttyS0", "/dev/ttyUSB1", "/dev/fuse"] {
+            assert!(!is_terminal(&[descriptor(3, path), descriptor(0, "/dev/pts/0")]), "{path}");
+        }
+        let lines = [descriptor(3, "/dev/ttyS0"), descriptor(1, "/dev/ttyS0")];
+        assert!(is_terminal(&lines) && is_terminal(&lines[1..]));
+    }
+
     #[test]
     fn what_lies_in_a_pipe_is_read_and_stays_there() {
-        let info = FdInfo {
-            number: 3,
-            target: b"pipe:[1]".to_vec(),
-            position: 0,
-            flags: 0,
-            fields: Vec::new(),
-            metadata: fdinfo::FileStat {
-                device: 0,
-                inode: 1,
-                mode: 0,
-                links: 1,
-                special_device: 0,
-                size: 0,
-                modified_ns: 0,
-            },
-        };
+        let info = descriptor(3, "pipe:[1]");
         let (out, into) = pipe2(OFlag::O_NONBLOCK).unwrap();
         for word in ["first ", "second"] {
             nix::unistd::write(&into, word.as_bytes()).unwrap();
