@@ -7,6 +7,7 @@
 //! and every earlier checkpoint untouched.
 
 mod allocations;
+mod clocks;
 mod data;
 mod descriptors;
 mod files;

@@ -4,6 +4,7 @@
 //! them and does not know the newer mapping flags, and a mapping whose name was misread is memory lost; what is
 //! left besides mappings is a handful of lines.
 
+pub mod clocks;
 pub mod fdinfo;
 pub mod locks;
 pub mod maps;
