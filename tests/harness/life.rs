@@ -72,6 +72,8 @@ pub struct Life<'scene> {
     /// What `ckpt restart` or `ckpt run` have written to a stdout of their own, where the program has another.
     pub own_stdout: Option<PathBuf>,
     ended: Option<ExitStatus>,
+    /// The program's pid is free, or somebody else's.
+    is_killed: bool,
 }
 
 impl<'scene> Life<'scene> {
@@ -92,8 +94,18 @@ impl<'scene> Life<'scene> {
         let stderr = directory.join("stderr");
         let child = spawn(scene, &mut command, &directory, &stderr);
         let own = child.id().cast_signed();
-        let mut life =
-            Life { scene, child, pid: own, output, directory, terminal, stderr, own_stdout: None, ended: None };
+        let mut life = Life {
+            scene,
+            child,
+            pid: own,
+            output,
+            directory,
+            terminal,
+            stderr,
+            own_stdout: None,
+            ended: None,
+            is_killed: false,
+        };
         if matches!(launch, Launch::Run(_) | Launch::Ahead(_)) {
             life.pid = life.find_program(|pid| processes::executable(pid).as_ref() == Some(&program.executable));
         }
@@ -157,6 +169,7 @@ impl<'scene> Life<'scene> {
         self.wait();
         let gone = || !Path::new(&format!("/proc/{pid}")).exists();
         processes::wait_until("the killed program's pid becomes free", RESTART_LIMIT, gone);
+        self.is_killed = true;
     }
 
     fn kill_if_ours(&self, pid: i32) {
@@ -180,7 +193,7 @@ impl<'scene> Life<'scene> {
 impl Drop for Life<'_> {
     fn drop(&mut self) {
         let child = self.child.id().cast_signed();
-        if self.pid != child {
+        if self.pid != child && !self.is_killed {
             self.kill_if_ours(self.pid);
         }
         if self.try_wait().is_none() {
@@ -291,7 +304,7 @@ impl Restart {
         let own_stdout = (self.stdout == Stdout::File).then_some(own);
         let pid = child.id().cast_signed();
         let directory = directory.to_owned();
-        Life { scene, child, pid, output, directory, terminal, stderr, own_stdout, ended: None }
+        Life { scene, child, pid, output, directory, terminal, stderr, own_stdout, ended: None, is_killed: false }
     }
 }
 

@@ -145,28 +145,12 @@ fn on_a_host_that_has_been_up_for_longer_they_do_not_leap() {
 }
 
 #[test]
-fn an_ordinary_users_program_goes_on_after_a_boot() {
-    // He sees the boot id of the test; in the pid namespace that his program gets, /proc has the kernel's.
-    let scene = Scene::new();
-    let _boots = nix::unistd::geteuid().is_root().then(|| Boots::new(scene.path()));
-    as_ordinary_user(&["clocks"], &[], || {
-        let Some(scene) = self::scene() else { return };
-        let life = dead_life(&scene, LONG);
-        let second = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
-        second.output.wait_for_more_lines(3);
-        is_ahead(second.pid, LONG);
-        assert_eq!(second.errors().trim_end().lines().count(), 1, "only its pids are given up: {}", second.errors());
-        ends_well(&scene, second);
-    });
-}
-
-#[test]
 fn whoever_wants_the_clocks_of_the_machine_gets_them() {
     let Some(scene) = scene() else { return };
     let life = dead_life(&scene, LONG);
     let mut second = Restart::of(life.store()).option("--clocks").option("leave").spawn(&scene, &life.directory);
     assert_eq!(code_of(second.wait()), 1, "{}", second.errors());
-    assert!(life.output.text().contains("FAILED: clock 1 went back by"), "{}", life.output.text());
+    assert!(life.output.text().contains("went back by"), "{}", life.output.text());
     assert_eq!(second.errors(), "", "as wanted");
 }
 
@@ -194,12 +178,12 @@ fn where_time_namespaces_are_forbidden_it_is_said_and_refused_if_wanted() {
     let mut second = restart.option("auto").spawn(&scene, &life.directory);
     assert_eq!(code_of(second.wait()), 1, "it goes on, and sees its clocks jump: {}", second.errors());
     let warnings: Vec<String> =
-        second.errors().lines().filter(|line| line.contains("warning")).map(str::to_owned).collect();
+        second.errors().lines().filter(|line| line.starts_with("ckpt: warn: ")).map(str::to_owned).collect();
     assert_eq!(warnings.len(), 1, "{}", second.errors());
     for word in ["CLOCK_MONOTONIC jumps back by 10000", "user.max_time_namespaces is 0"] {
         assert!(warnings[0].contains(word), "{word:?} is missing: {}", warnings[0]);
     }
-    assert!(life.output.text().contains("FAILED: clock 1 went back by"), "{}", life.output.text());
+    assert!(life.output.text().contains("went back by"), "{}", life.output.text());
 }
 
 #[test]

@@ -40,7 +40,9 @@ static void sleep_until(clockid_t clock, volatile int *counter)
 		struct timespec then = soon(clock);
 		while (clock_nanosleep(clock, TIMER_ABSTIME, &then, NULL) == EINTR)
 			;
-		CHECK(by_vdso(clock) >= then.tv_sec * (int64_t)SECOND + then.tv_nsec);
+		int64_t early = then.tv_sec * (int64_t)SECOND + then.tv_nsec - by_vdso(clock);
+		if (early > 0)
+			FAIL("clock %d went back by %lld s, or a sleep has ended early", clock, (long long)early / SECOND);
 	}
 }
 
@@ -110,11 +112,19 @@ static void set_up(void)
 	CHECK(timer_settime(timer, TIMER_ABSTIME, &times, NULL) == 0);
 }
 
+static void must_not_go_back(int clock, int64_t now)
+{
+	if (now < last[clock])
+		FAIL("clock %d went back by %lld s", clocks[clock], (long long)(last[clock] - now) / SECOND);
+}
+
 static void go_on(const volatile int *counter, const char *what)
 {
 	int before = *counter;
-	for (int ms = 0; ms < HANGS_MS && *counter == before; ms++)
+	for (int ms = 0; ms < HANGS_MS && *counter == before; ms++) {
 		sleep_ms(1);
+		must_not_go_back(0, by_kernel(clocks[0]));
+	}
 	if (*counter == before)
 		FAIL("%s hangs", what);
 }
@@ -123,8 +133,7 @@ static void hold(int step)
 {
 	for (int clock = 0; clock < CLOCKS; clock++) {
 		int64_t before = by_kernel(clocks[clock]), between = by_vdso(clocks[clock]), after = by_kernel(clocks[clock]);
-		if (before < last[clock])
-			FAIL("clock %d went back by %lld s", clocks[clock], (long long)(last[clock] - before) / SECOND);
+		must_not_go_back(clock, before);
 		CHECK(before <= between && between <= after);
 		last[clock] = after;
 		int64_t leap = (by_kernel(CLOCK_REALTIME) - after - from_wall[clock]) / SECOND;
