@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use ckpt_tests::boot::{Ahead, Boots, ahead, can_be_ahead, time_namespace};
-use ckpt_tests::exact::{Trigger, assert_same, reference, take};
+use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives, take};
 use ckpt_tests::ordinary_user::as_ordinary_user;
 use ckpt_tests::{Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes, skip};
 use nix::sys::signal::Signal;
@@ -96,6 +96,29 @@ fn clocks_that_were_ahead_stay_so_over_generations() {
 #[test]
 fn those_of_an_ordinary_users_program_too() {
     as_ordinary_user(&["clocks"], &[], || four_lives(false));
+}
+
+/// Runtimes that plan by these clocks: a virtual machine, an event loop, an interpreter.
+fn goes_on_exactly(program: &Program) {
+    let Some(scene) = scene() else { return };
+    let reference = reference(&scene, program);
+    let how = How { stdout: Stdout::File, trigger: Trigger::Command, launch: Launch::Ahead(LONG) };
+    survives(&scene, program, how, reference.lines() / 3, &reference);
+}
+
+#[test]
+fn java_that_was_ahead_goes_on_exactly() {
+    goes_on_exactly(&Program::java("Lines").argument("80"));
+}
+
+#[test]
+fn node_that_was_ahead_goes_on_exactly() {
+    goes_on_exactly(&Program::node("lines.js").argument("80"));
+}
+
+#[test]
+fn python_that_was_ahead_goes_on_exactly() {
+    goes_on_exactly(&Program::python("lines.py").argument("80").writes("lines"));
 }
 
 #[test]

@@ -68,6 +68,6 @@ mod tests {
         assert!(message(Errno::ENOSPC, Some(0)).contains("user.max_time_namespaces is 0; root allows it with sysctl"));
         assert!(message(Errno::EPERM, Some(9)).contains("--namespace always"));
         assert!(message(Errno::EINVAL, None).contains("CONFIG_TIME_NS"));
-        assert!(message(Errno::ENOMEM, None).contains("Cannot allocate memory"));
+        assert!(message(Errno::ENOMEM, None).contains(Errno::ENOMEM.desc()));
     }
 }
