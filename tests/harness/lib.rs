@@ -6,6 +6,7 @@
 //! one call, and most tests are that call with a different program. Nothing here waits by sleeping where an
 //! event can be had, and nothing waits for ever.
 
+pub mod boot;
 pub mod command;
 pub mod cuda;
 pub mod desk;

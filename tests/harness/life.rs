@@ -13,6 +13,7 @@ use nix::pty::openpty;
 use nix::sys::signal::Signal;
 use nix::sys::termios::{LocalFlags, SetArg, cfmakeraw, tcgetattr, tcsetattr};
 
+use crate::boot::Ahead;
 use crate::output::Output;
 use crate::program::{Input, Program};
 use crate::scene::{MARK, Scene};
@@ -48,6 +49,9 @@ pub enum Launch {
     Preload,
     /// By `ckpt run` with these options.
     Run(Vec<String>),
+    /// With `LD_PRELOAD=libckpt.so`, in a time namespace whose clocks are so far ahead of the machine's; that of an ordinary user is in
+    /// a user namespace.
+    Ahead(Ahead),
 }
 
 /// A running program.
@@ -68,6 +72,8 @@ pub struct Life<'scene> {
     /// What `ckpt restart` or `ckpt run` have written to a stdout of their own, where the program has another.
     pub own_stdout: Option<PathBuf>,
     ended: Option<ExitStatus>,
+    /// The program's pid is free, or somebody else's.
+    is_killed: bool,
 }
 
 impl<'scene> Life<'scene> {
@@ -88,9 +94,19 @@ impl<'scene> Life<'scene> {
         let stderr = directory.join("stderr");
         let child = spawn(scene, &mut command, &directory, &stderr);
         let own = child.id().cast_signed();
-        let mut life =
-            Life { scene, child, pid: own, output, directory, terminal, stderr, own_stdout: None, ended: None };
-        if matches!(launch, Launch::Run(_)) {
+        let mut life = Life {
+            scene,
+            child,
+            pid: own,
+            output,
+            directory,
+            terminal,
+            stderr,
+            own_stdout: None,
+            ended: None,
+            is_killed: false,
+        };
+        if matches!(launch, Launch::Run(_) | Launch::Ahead(_)) {
             life.pid = life.find_program(|pid| processes::executable(pid).as_ref() == Some(&program.executable));
         }
         life
@@ -153,6 +169,7 @@ impl<'scene> Life<'scene> {
         self.wait();
         let gone = || !Path::new(&format!("/proc/{pid}")).exists();
         processes::wait_until("the killed program's pid becomes free", RESTART_LIMIT, gone);
+        self.is_killed = true;
     }
 
     fn kill_if_ours(&self, pid: i32) {
@@ -176,7 +193,7 @@ impl<'scene> Life<'scene> {
 impl Drop for Life<'_> {
     fn drop(&mut self) {
         let child = self.child.id().cast_signed();
-        if self.pid != child {
+        if self.pid != child && !self.is_killed {
             self.kill_if_ours(self.pid);
         }
         if self.try_wait().is_none() {
@@ -199,6 +216,7 @@ impl Drop for Life<'_> {
 /// A restart to be made.
 #[derive(Clone, Debug)]
 pub struct Restart {
+    before: Vec<OsString>,
     store: PathBuf,
     options: Vec<OsString>,
     environment: Vec<(String, OsString)>,
@@ -208,7 +226,13 @@ pub struct Restart {
 impl Restart {
     /// Of the newest checkpoint in a store.
     pub fn of(store: impl AsRef<Path>) -> Restart {
-        Restart { store: store.as_ref().to_owned(), options: Vec::new(), environment: Vec::new(), stdout: Stdout::File }
+        Restart {
+            before: Vec::new(),
+            store: store.as_ref().to_owned(),
+            options: Vec::new(),
+            environment: Vec::new(),
+            stdout: Stdout::File,
+        }
     }
 
     /// Of checkpoint `id`.
@@ -219,6 +243,12 @@ impl Restart {
     /// With one more option.
     pub fn option(mut self, option: &str) -> Restart {
         self.options.push(option.into());
+        self
+    }
+
+    /// By a command that executes the one behind its own words.
+    pub fn by(mut self, command: &[&str]) -> Restart {
+        self.before = command.iter().map(Into::into).collect();
         self
     }
 
@@ -261,8 +291,10 @@ impl Restart {
     pub fn spawn<'scene>(&self, scene: &'scene Scene, directory: &Path) -> Life<'scene> {
         let number = COUNTER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let folder = scene.folder(&format!("restart-{number}"));
-        let mut command = Command::new(product::ckpt());
-        command.arg("restart").arg(&self.store).args(&self.options);
+        let ckpt = OsString::from(product::ckpt());
+        let words: Vec<&OsString> = self.before.iter().chain([&ckpt]).collect();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).arg("restart").arg(&self.store).args(&self.options);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let own = folder.join("stdout");
         let printed = File::create(&own).expect("the scene is writable");
@@ -272,7 +304,7 @@ impl Restart {
         let own_stdout = (self.stdout == Stdout::File).then_some(own);
         let pid = child.id().cast_signed();
         let directory = directory.to_owned();
-        Life { scene, child, pid, output, directory, terminal, stderr, own_stdout, ended: None }
+        Life { scene, child, pid, output, directory, terminal, stderr, own_stdout, ended: None, is_killed: false }
     }
 }
 
@@ -295,6 +327,18 @@ fn launched(program: &Program, launch: &Launch, directory: &Path) -> Command {
         Launch::Run(options) => {
             let mut command = Command::new(product::ckpt());
             command.arg("run").args(options).arg("--").arg(&program.executable);
+            command
+        }
+        Launch::Ahead(Ahead { monotonic, boottime }) => {
+            let mut command = Command::new("unshare");
+            if !nix::unistd::geteuid().is_root() {
+                command.args(["--user", "--map-current-user"]);
+            }
+            command.args(["--time", "--fork", &format!("--monotonic={monotonic}"), &format!("--boottime={boottime}")]);
+            let mut preload = OsString::from("LD_PRELOAD=");
+            preload.push(product::library());
+            // For the program alone.
+            command.arg("env").arg(preload).arg(&program.executable);
             command
         }
     };

@@ -488,7 +488,16 @@ fn diff_of_two_jobs_says_so_and_one_of_a_failed_attempt_is_refused() {
 fn doctor_tells_what_works_here() {
     let scene = Scene::new();
     let answer = ckpt(&scene, &["doctor"]);
-    for word in ["ptrace", "namespace", "set_tid", "userfaultfd", "write tracking", "huge page", "file system"] {
+    for word in [
+        "ptrace",
+        "user namespace",
+        "time namespace",
+        "set_tid",
+        "userfaultfd",
+        "write tracking",
+        "huge page",
+        "file system",
+    ] {
         let text = format!("{}{}", answer.stdout, answer.stderr).to_lowercase();
         assert!(text.contains(word), "ckpt doctor says nothing about {word}:\n{text}");
     }

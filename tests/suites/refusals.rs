@@ -87,6 +87,7 @@ refused! {
     a_seccomp_filter_is_refused: "seccomp", "a seccomp filter";
     another_mount_namespace_is_refused: "mount_namespace", "in another mnt namespace";
     another_ipc_namespace_is_refused: "ipc_namespace", "in another ipc namespace";
+    a_time_namespace_for_children_is_refused: "time_namespace", "a time namespace that it has made for its children";
 }
 
 #[test]

@@ -333,6 +333,8 @@ static void set_up(void)
 		leave_namespace(CLONE_NEWNS);
 	else if (is("ipc_namespace"))
 		leave_namespace(CLONE_NEWIPC);
+	else if (is("time_namespace"))
+		leave_namespace(CLONE_NEWTIME);
 	else if (is("root"))
 		change_root();
 	else if (is("leaderless"))

@@ -8,6 +8,7 @@
 
 mod adoption;
 mod allocations;
+mod clocks;
 mod data;
 mod descriptors;
 mod files;

@@ -3,9 +3,9 @@
 use nix::errno::Errno;
 
 use super::guest::Guest;
-use super::{posix_timers, refusals};
+use super::{clocks, posix_timers, refusals};
 use crate::error::{Error, Result};
-use crate::image::{IntervalTimer, Layout, Limit, PosixTimer, Role, SignalAction};
+use crate::image::{Clocks, IntervalTimer, Layout, Limit, PosixTimer, Role, SignalAction};
 use crate::proc::task::{self, stat_number};
 use crate::ptrace::read_memory;
 
@@ -114,6 +114,8 @@ pub struct OwnFacts {
     pub interval_timers: Vec<IntervalTimer>,
     /// Timers of `timer_create`.
     pub posix_timers: Vec<PosixTimer>,
+    /// What its clocks show.
+    pub clocks: Clocks,
     /// `PR_GET_PDEATHSIG`.
     pub parent_death_signal: i32,
     /// `PR_GET_DUMPABLE` is 1.
@@ -142,6 +144,7 @@ pub fn own_facts(pid: i32, guest: &mut Guest<'_>) -> Result<OwnFacts> {
         brk: guest.call("brk", "reading the program break", libc::SYS_brk, [0; 6])?,
         interval_timers: interval_timers(guest)?,
         posix_timers: posix_timers::capture(pid, guest)?,
+        clocks: clocks::capture(pid, guest)?,
         parent_death_signal: flag(guest, PR_GET_PDEATHSIG, "asking for the parent-death signal")?,
         dumpable: guest.call("prctl", "PR_GET_DUMPABLE", libc::SYS_prctl, [PR_GET_DUMPABLE, 0, 0, 0, 0, 0])? == 1,
     })

@@ -20,7 +20,7 @@ use zerocopy::FromBytes;
 
 use super::{adoption, stop};
 use crate::error::{Error, Result};
-use crate::proc::{maps, task};
+use crate::proc::{clocks, maps, task};
 use crate::ptrace::read_memory;
 
 type Le = LittleEndian;
@@ -99,7 +99,7 @@ impl Program {
         let own = task::ids_in_namespaces(self.pid)?.last().copied().unwrap_or(self.pid);
         let namespace = task::link(self.pid, "ns/pid")?;
         let inode: String = String::from_utf8_lossy(&namespace).chars().filter(char::is_ascii_digit).collect();
-        Ok(format!("{own}-{}-{inode}", task::start_time(self.pid)?))
+        Ok(format!("{own}-{}-{inode}", clocks::start_time(self.pid)?))
     }
 }
 

@@ -26,7 +26,22 @@ pub fn refuse_unknown_surroundings(pid: i32) -> Result<()> {
             "run ckpt inside the same root",
         ));
     }
-    ["mnt", "pid", "ipc"].into_iter().try_for_each(|namespace| refuse_other_namespace(pid, namespace))
+    ["mnt", "pid", "ipc"].into_iter().try_for_each(|namespace| refuse_other_namespace(pid, namespace))?;
+    refuse_other_clocks_of_children(pid)
+}
+
+/// Refuses a program whose children are to have another time namespace than itself. (Its own may be any: its clocks go on.)
+fn refuse_other_clocks_of_children(pid: i32) -> Result<()> {
+    // A kernel without time namespaces has no such links.
+    let own = task::link(pid, "ns/time").ok();
+    if own.is_none() || own == task::link(pid, "ns/time_for_children").ok() {
+        return Ok(());
+    }
+    Err(Error::unsupported(
+        format!("process {pid}: a time namespace that it has made for its children"),
+        "they would be without after a restart",
+        "take the checkpoint before it makes one (unshare)",
+    ))
 }
 
 /// Refuses a program that knows itself by another pid than we do: before an agent takes the place of one that could be of

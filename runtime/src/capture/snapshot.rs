@@ -168,6 +168,7 @@ pub fn capture(
         queued_signals: threads::stored(&process_signals),
         interval_timers: own.interval_timers,
         posix_timers: own.posix_timers,
+        clocks: Some(own.clocks),
         job_stopped,
         layout: facts.layout,
         auxv: facts.auxv,

@@ -6,6 +6,7 @@
 //! making old checkpoints unreadable. Nothing here talks to the kernel.
 
 mod allocation;
+mod clocks;
 mod data;
 mod descriptor;
 mod file;
@@ -18,6 +19,7 @@ mod terminal;
 mod thread;
 
 pub use allocation::{Allocation, AllocationKind};
+pub use clocks::{ClockOffsets, Clocks};
 pub use data::{CodeMapping, DataImage, LeftOut, Moved};
 pub use descriptor::{Descriptor, EpollTarget, FileKind, OpenFile, PipeContent};
 pub use file::{CapturedFile, CapturedKind, FileContent, UnlinkedFile};

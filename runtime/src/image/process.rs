@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Allocation, CapturedFile, Descriptor, FileLock, OpenFile, PipeContent, PosixTimer, Region, SharedObject,
+    Allocation, CapturedFile, Clocks, Descriptor, FileLock, OpenFile, PipeContent, PosixTimer, Region, SharedObject,
     SpecialMapping, StoredDifference, TerminalImage, ThreadImage, UnlinkedFile,
 };
 
@@ -58,6 +58,9 @@ pub struct ProcessImage {
     /// Timers of `timer_create`, by id.
     #[serde(default)]
     pub posix_timers: Vec<PosixTimer>,
+    /// What its clocks showed.
+    #[serde(default)]
+    pub clocks: Option<Clocks>,
     /// The job-control stop that was in force (the program had been sent SIGSTOP or the like).
     pub job_stopped: bool,
     /// Addresses that the kernel keeps about the address space.

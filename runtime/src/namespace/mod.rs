@@ -6,11 +6,13 @@
 //!
 //! [`make`] is the way in for a new program, [`run_inside`] the way in to one that runs.
 
+mod clocks;
 mod enter;
 mod forbidden;
 mod ids;
 mod make;
 
+pub use clocks::be_ahead_in_children_of_this_thread;
 pub use enter::{Inside, is_below_ours, run_inside};
 pub use ids::{let_new_ids_begin_after, may_choose_ids};
 pub use make::{Kind, become_first_process, keep_capabilities_over_exec, make};

@@ -5,6 +5,7 @@
 //! left besides mappings is a handful of lines.
 
 pub mod auxv;
+pub mod clocks;
 pub mod fdinfo;
 pub mod locks;
 pub mod maps;

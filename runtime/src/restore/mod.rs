@@ -14,6 +14,7 @@
 mod address_space;
 mod captured_files;
 mod child;
+mod clocks;
 mod content;
 mod control;
 mod credentials;
@@ -45,6 +46,7 @@ mod unlinked_files;
 mod vdso;
 mod xstate;
 
+pub use clocks::ClockWish;
 pub use outside::Stdio;
 pub use preflight::shape::check as check_shape;
 
@@ -59,6 +61,7 @@ use crate::error::{Error, Result};
 use crate::image::{self, PathMap, ProcessImage, TerminalModes};
 use crate::namespace;
 use crate::ptrace::{Pinned, Registers};
+use clocks::ClockPlan;
 use file_mappings::MappingPlan;
 use host::Machine;
 use outside::{Outside, Regained};
@@ -80,6 +83,8 @@ pub struct RestoreOptions {
     pub stdio: Stdio,
     /// Where this process is.
     pub place: Place,
+    /// How the program's clocks go on.
+    pub clocks: ClockWish,
     /// Time between automatic checkpoints from now on, 0 for none, if it is to be another.
     pub interval_ms: Option<u64>,
 }
@@ -193,6 +198,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
         namespace::let_new_ids_begin_after(highest)?;
     }
     preflight::check(id, &image, &machine, options)?;
+    let clocks = ClockPlan::new(&image, options.clocks)?;
     let vdso = VdsoPlan::new(&image, &machine)?;
     let differences = Differences::of(&image, store)?;
     let plan = plan_mappings(&image, store, &options.store_dir, progress)?;
@@ -201,7 +207,8 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let prepared = changes.prepare(&image)?;
 
     let pinned = Pinned::here();
-    let Spawned { mut process, first_kept, first_file } = spawn::spawn(&image, &outside, &plan, machine.syscall())?;
+    let Spawned { mut process, first_kept, first_file } =
+        spawn::spawn(&image, &outside, &plan, &clocks, machine.syscall())?;
     address_space::exchange(&mut process, &image, (&machine, &vdso), &plan, first_file)?;
     address_space::close_kept(&mut process, first_kept)?;
     drop(pinned);

@@ -39,6 +39,7 @@ pub fn image(machine: &Machine) -> ProcessImage {
         queued_signals: Vec::new(),
         interval_timers: Vec::new(),
         posix_timers: Vec::new(),
+        clocks: None,
         job_stopped: false,
         layout: Layout::default(),
         auxv: vec![6, 4096, 0, 0],

@@ -15,11 +15,13 @@ use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 
 use super::child::{self, CHANNEL, FILES, Plan, REPORT_BYTES, Report, Verdict};
+use super::clocks::ClockPlan;
 use super::file_mappings::MappingPlan;
 use super::outside::Outside;
 use super::process::{Expendable, HalfBuilt};
 use crate::error::{Error, Result};
-use crate::image::ProcessImage;
+use crate::image::{ClockOffsets, ProcessImage};
+use crate::namespace;
 use crate::ptrace::{Options, Running};
 
 /// Longest time for the child's own part. Opening a file of a hanging network file system is the slow case.
@@ -41,7 +43,13 @@ pub struct Spawned {
 
 /// Makes the child and lets it do its own part. `syscall` is the address of a `syscall` instruction in the vdso; the files of
 /// `mappings` are open in the child.
-pub fn spawn(image: &ProcessImage, outside: &Outside, mappings: &MappingPlan, syscall: u64) -> Result<Spawned> {
+pub fn spawn(
+    image: &ProcessImage,
+    outside: &Outside,
+    mappings: &MappingPlan,
+    clocks: &ClockPlan,
+    syscall: u64,
+) -> Result<Spawned> {
     let (parent_end, child_end) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
         .map_err(|source| Error::io("make the channel to", "the rebuilt process", source))?;
     let mut kept = vec![child_end.as_raw_fd()];
@@ -49,9 +57,12 @@ pub fn spawn(image: &ProcessImage, outside: &Outside, mappings: &MappingPlan, sy
     kept.extend(mappings.numbers());
     let mut plan = Plan::new(image, outside, parent_end.as_raw_fd(), kept, &mappings.unlinked)?;
 
-    fork_with_pid(&mut plan, image)?;
+    let without_clocks = fork_with_pid(&mut plan, image, clocks)?;
     drop(child_end);
     let guard = Expendable(image.pid);
+    if let Some(error) = without_clocks {
+        clocks.say_given_up(&error);
+    }
     let running = Running::seize(image.pid, Options::EXPENDABLE)?;
     let mut process = HalfBuilt::new(image.pid)?;
     std::mem::forget(guard);
@@ -62,20 +73,54 @@ pub fn spawn(image: &ProcessImage, outside: &Outside, mappings: &MappingPlan, sy
     Ok(Spawned { process, first_kept: plan.number_of(CHANNEL), first_file: plan.number_of(FILES) })
 }
 
-/// `clone3` with a wish for the pid; in the child it does not return.
-fn fork_with_pid(plan: &mut Plan, image: &ProcessImage) -> Result<()> {
-    let wanted = [image.pid];
+/// `clone3` with a wish for the pid; in the child it does not return. Gives why the program's clocks do not go on, if they should.
+fn fork_with_pid(plan: &mut Plan, image: &ProcessImage, clocks: &ClockPlan) -> Result<Option<Error>> {
+    let mut mask = SigSet::empty();
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask))
+        .map_err(|source| Error::io("block signals for", "the rebuild", source))?;
+    let forked = match clocks.ahead {
+        None => clone_when_free(plan, image.pid).map(|()| None),
+        Some(ahead) => clone_ahead(plan, image.pid, clocks, ahead),
+    };
+    let unblocked = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None);
+    let without_clocks = forked?;
+    unblocked.map_err(|source| {
+        drop(Expendable(image.pid));
+        Error::io("unblock signals after", "the fork", source)
+    })?;
+    Ok(without_clocks)
+}
+
+/// Clones from a thread whose children have their clocks `ahead`. That ends with the thread: what this process starts later has
+/// the clocks of this process.
+fn clone_ahead(plan: &mut Plan, pid: i32, clocks: &ClockPlan, ahead: ClockOffsets) -> Result<Option<Error>> {
+    let fork = || {
+        let without_clocks = match namespace::be_ahead_in_children_of_this_thread(ahead) {
+            Err(error) if clocks.required => return Err(error),
+            outcome => outcome.err(),
+        };
+        clone_when_free(plan, pid)?;
+        Ok(without_clocks)
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, fork);
+        let thread = thread.map_err(|source| Error::io("start", "a thread that makes the program", source))?;
+        // A panic aborts the process (see Cargo.toml), so a thread that ended has a result.
+        thread.join().unwrap_or_else(|_| std::process::abort())
+    })
+}
+
+/// Clones, and waits for the pid if it is taken.
+fn clone_when_free(plan: &mut Plan, pid: i32) -> Result<()> {
+    let wanted = [pid];
     let arguments = CloneArguments {
         exit_signal: libc::SIGCHLD as u64,
         set_tid: wanted.as_ptr() as u64,
         set_tid_size: 1,
         ..CloneArguments::default()
     };
-    let mut mask = SigSet::empty();
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask))
-        .map_err(|source| Error::io("block signals for", "the rebuild", source))?;
     let deadline = Instant::now() + REAPING_TIMEOUT;
-    let (cloned, errno) = loop {
+    loop {
         // SAFETY: without CLONE_VM the child has its own copy of this stack and everything else. It calls `run`,
         // which does not allocate, take locks or return, so it does not matter what other threads were doing.
         let cloned = unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of::<CloneArguments>()) };
@@ -83,21 +128,16 @@ fn fork_with_pid(plan: &mut Plan, image: &ProcessImage) -> Result<()> {
             child::run(plan);
         }
         let errno = Errno::last();
+        if cloned != -1 {
+            return Ok(());
+        }
         // No process has the id (preflight looked), so an ended one that nobody has reaped yet still has it as its
         // session or group; an init that reaps by polling takes a second or two.
-        if cloned != -1 || errno != Errno::EEXIST || Instant::now() >= deadline {
-            break (cloned, errno);
+        if errno != Errno::EEXIST || Instant::now() >= deadline {
+            return Err(clone_refused(pid, errno));
         }
         std::thread::sleep(Duration::from_millis(10));
-    };
-    let unblocked = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None);
-    if cloned == -1 {
-        return Err(clone_refused(image.pid, errno));
     }
-    unblocked.map_err(|source| {
-        drop(Expendable(image.pid));
-        Error::io("unblock signals after", "the fork", source)
-    })
 }
 
 /// Why this user cannot make a process with id `pid`.

@@ -18,6 +18,7 @@ mod process_memory;
 mod processor;
 mod ptrace;
 mod set_tid;
+mod time_namespace;
 mod trial;
 mod uffd;
 mod user_namespace;
@@ -76,6 +77,7 @@ fn examine(dir: &std::path::Path) -> Vec<Finding> {
         set_tid::probe(in_namespace),
         exe_link::probe(in_namespace),
         namespace,
+        time_namespace::probe(),
         uffd::probe(),
         write_tracking::probe(),
         huge_pages::probe(),
@@ -113,7 +115,7 @@ mod tests {
     fn every_probe_answers_with_what_was_tried_and_what_to_do_when_it_is_not_ok() {
         let dir = tempfile::tempdir().unwrap();
         let findings = examine(dir.path());
-        assert!(findings.len() >= 17);
+        assert!(findings.len() >= 18);
         for finding in &findings {
             assert!(!finding.tried.is_empty() && !finding.found.is_empty(), "{}", finding.probe);
             assert_eq!(finding.state == State::Ok, finding.advice.is_empty(), "{}: {}", finding.probe, finding.found);

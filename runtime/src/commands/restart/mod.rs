@@ -22,7 +22,7 @@ use crate::error::{Error, Result, exit_code};
 use crate::image::{self, PathMap, TerminalModes};
 use crate::location::Location;
 use crate::parent::Parent;
-use crate::restore::{Place, Rebuilt, RestoreOptions, Stage, Stdio, rebuild, terminal_modes};
+use crate::restore::{ClockWish, Place, Rebuilt, RestoreOptions, Stage, Stdio, rebuild, terminal_modes};
 use inside::Inside;
 
 /// Bring a program back from its newest checkpoint
@@ -36,6 +36,10 @@ it; failures of ckpt itself are 121 (failed), 122 (usage), 123 (corrupt), 124 (n
 
 A program whose pid somebody else has by now, or whose user may not choose pids, goes on in a pid namespace of
 its own, where its pid is what it was; outside it has another one. A line on standard error says so.
+
+CLOCK_MONOTONIC and CLOCK_BOOTTIME of the program go on with the time that has passed, also when the machine has
+been booted meanwhile or is another one: then the program gets a time namespace. Where that is forbidden they
+jump, and a line on standard error says so; --clocks chooses otherwise.
 
 With --detach the program belongs to nobody and this command ends at once. Standard output is then for the
 pid alone: what the program writes to a terminal or a pipe goes to standard error, and it reads nothing
@@ -83,6 +87,9 @@ pub struct Arguments {
     /// Whether the program gets a pid namespace of its own
     #[arg(long, value_enum, default_value_t = Namespace::Auto)]
     namespace: Namespace,
+    /// Whether the program's monotonic clocks go on after a reboot, and on another host
+    #[arg(long, value_enum, default_value_t = Clocks::Auto)]
+    clocks: Clocks,
     /// We are the first process of such a namespace (from `ckpt restart` to itself)
     #[arg(long = inside::OPTION, hide = true)]
     first_process: Option<RawFd>,
@@ -103,6 +110,27 @@ enum Namespace {
     Never,
     /// In any case
     Always,
+}
+
+/// Whether the program's clocks go on where those of the machine do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Clocks {
+    /// Where that is allowed
+    Auto,
+    /// In any case: restart so, or not at all
+    Continue,
+    /// No: they jump to those of this command
+    Leave,
+}
+
+impl From<Clocks> for ClockWish {
+    fn from(wish: Clocks) -> ClockWish {
+        match wish {
+            Clocks::Auto => ClockWish::Auto,
+            Clocks::Continue => ClockWish::Continue,
+            Clocks::Leave => ClockWish::Leave,
+        }
+    }
 }
 
 /// A program that is complete and stands still.
@@ -235,7 +263,8 @@ fn rebuild_selected(arguments: &Arguments, place: Place, stdio: Stdio) -> Result
     log::info!("restarting checkpoint {id} of {}", arguments.dir.display());
     let (paths, force) = (path_map(&arguments.maps)?, arguments.force);
     let interval_ms = arguments.interval.as_deref().and_then(interval_ms);
-    let options = RestoreOptions { store_dir: next_store_dir, force, place, paths, stdio, interval_ms };
+    let clocks = arguments.clocks.into();
+    let options = RestoreOptions { store_dir: next_store_dir, force, place, clocks, paths, stdio, interval_ms };
     rebuild_with_progress(&store, id, &options)
 }
 

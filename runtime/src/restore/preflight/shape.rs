@@ -192,7 +192,7 @@ mod tests {
     use serde_bytes::ByteBuf;
 
     use super::*;
-    use crate::image::{Descriptor, FileLock, LockKind, OpenFile, PageRange, Rseq, SharedObject};
+    use crate::image::{ClockOffsets, Clocks, Descriptor, FileLock, LockKind, OpenFile, PageRange, Rseq, SharedObject};
     use crate::restore::host::Machine;
     use crate::restore::sample::{self, ScratchDir};
 
@@ -234,6 +234,12 @@ mod tests {
         FileIdentity { path, deleted: false, device: (0, 0), inode: 1, size: 0x4000, mode: 0, offset }
     }
 
+    fn clocks() -> Clocks {
+        let ahead = ClockOffsets { monotonic_ns: -5, boottime_ns: 20_000_000 };
+        let boot_id = "01234567-89ab-4cde-8f01-23456789abcd".into();
+        Clocks { monotonic_ns: 1 << 45, boottime_ns: 1 << 46, realtime_ns: 1 << 60, ahead, boot_id }
+    }
+
     /// An image with one of everything that is looked at, and sound.
     fn sound() -> ProcessImage {
         let mut image = sample::image(&Machine::this().unwrap());
@@ -257,6 +263,7 @@ mod tests {
         let kind = LockKind::Process;
         image.locks = vec![FileLock { descriptor: 3, kind, exclusive: true, start: 5, end: Some(5) }];
         image.queued_signals = vec![ByteBuf::from(vec![0; 128])];
+        image.clocks = Some(clocks());
         image.threads.push(sample::thread(300_001));
         image.threads[1].rseq = Some(Rseq { address: 0x1000_0000, bytes: 32, signature: 0 });
         image
