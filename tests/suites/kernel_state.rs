@@ -154,6 +154,11 @@ fn timers_of_timer_create_go_on_with_their_ids() {
 }
 
 #[test]
+fn timers_and_signals_that_are_descriptors_go_on_with_what_was_not_read() {
+    survives_once(&Program::victim("timerfds"), 20);
+}
+
+#[test]
 fn signals_that_arrive_at_any_moment_are_handled_once_in_both_lives() {
     survives_once(&Program::victim("signal_storm").argument("200"), 20);
 }

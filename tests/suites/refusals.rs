@@ -62,9 +62,7 @@ refused! {
     a_pair_of_unix_sockets_is_refused: "socketpair", "sockets are not captured yet";
     a_living_child_is_refused: "child", "trees of processes are not captured yet";
     a_child_that_was_not_waited_for_is_refused: "zombie", "trees of processes are not captured yet";
-    a_timerfd_is_refused: "timerfd", "this kind of object is not captured yet";
     an_inotify_descriptor_is_refused: "inotify", "this kind of object is not captured yet";
-    a_signalfd_is_refused: "signalfd", "this kind of object is not captured yet";
     a_pidfd_is_refused: "pidfd", "this kind of object is not captured yet";
     a_userfaultfd_is_refused: "userfaultfd", "this kind of object is not captured yet";
     a_posix_timer_over_the_time_of_a_thread_is_refused: "posix_timer", "the processor time of one thread";

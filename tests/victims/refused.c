@@ -12,11 +12,9 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/shm.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <linux/filter.h>
 #include <linux/io_uring.h>
@@ -269,9 +267,6 @@ static void make_file_of_huge_pages(void)
 static void set_up(void)
 {
 	step_ms = 20;
-	sigset_t set;
-	sigemptyset(&set);
-	sigaddset(&set, SIGRTMIN + 4);
 	if (is("socket"))
 		number = socket(AF_INET, SOCK_STREAM, 0);
 	else if (is("socketpair")) {
@@ -282,12 +277,8 @@ static void set_up(void)
 		make_child();
 	else if (is("zombie"))
 		make_zombie();
-	else if (is("timerfd"))
-		number = timerfd_create(CLOCK_MONOTONIC, 0);
 	else if (is("inotify"))
 		number = inotify_init1(0);
-	else if (is("signalfd"))
-		number = signalfd(-1, &set, 0);
 	else if (is("pidfd"))
 		number = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	else if (is("userfaultfd")) {

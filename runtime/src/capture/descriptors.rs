@@ -18,8 +18,8 @@ use nix::sys::stat::{SFlag, major};
 use nix::sys::statfs::{HUGETLBFS_MAGIC, fstatfs};
 use nix::unistd::{pipe2, read};
 
-use super::locks;
 use super::syscalls::{pidfd_getfd, same_open_file};
+use super::{locks, timerfds};
 use crate::error::{Error, Result};
 use crate::image::{Descriptor, EpollTarget, FileContent, FileKind, FileLock, OpenFile, PipeContent, UnlinkedFile};
 use crate::proc::fdinfo::{self, FdInfo};
@@ -128,7 +128,7 @@ fn kind(info: &FdInfo, all: &[FdInfo], pipes: &mut Pipes<'_>, contents: &mut Vec
     } else if format == SFlag::S_IFSOCK {
         Err(refused(info, "sockets are not captured yet", "close it before the checkpoint"))
     } else {
-        anonymous(info, all)
+        anonymous(info, all, pipes.pidfd)
     }
 }
 
@@ -242,7 +242,7 @@ fn standard_stream(info: &FdInfo, all: &[FdInfo]) -> i32 {
     }
 }
 
-fn anonymous(info: &FdInfo, all: &[FdInfo]) -> Result<FileKind> {
+fn anonymous(info: &FdInfo, all: &[FdInfo], pidfd: BorrowedFd<'_>) -> Result<FileKind> {
     match info.target.as_slice() {
         b"anon_inode:[eventfd]" => Ok(FileKind::EventFd {
             count: info
@@ -251,6 +251,12 @@ fn anonymous(info: &FdInfo, all: &[FdInfo]) -> Result<FileKind> {
                 .ok_or_else(|| refused(info, "its counter cannot be read", "close it before the checkpoint"))?,
             semaphore: info.field("eventfd-semaphore") == Some("1"),
         }),
+        b"anon_inode:[timerfd]" => timerfds::capture(info, pidfd),
+        b"anon_inode:[signalfd]" => {
+            let mask = info.field("sigmask").and_then(|mask| u64::from_str_radix(mask, 16).ok());
+            let unreadable = || refused(info, "its signals cannot be read", "close it before the checkpoint");
+            Ok(FileKind::SignalFd { mask: mask.ok_or_else(unreadable)? })
+        }
         b"anon_inode:[eventpoll]" => epoll(info, all),
         _ => Err(refused(info, "this kind of object is not captured yet", "close it before the checkpoint")),
     }

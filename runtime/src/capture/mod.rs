@@ -28,6 +28,7 @@ mod stored_series;
 mod syscalls;
 mod terminal;
 mod threads;
+mod timerfds;
 mod tracking;
 mod tree;
 mod twin;

@@ -95,6 +95,24 @@ pub enum FileKind {
         /// EFD_SEMAPHORE.
         semaphore: bool,
     },
+    /// A timer of `timerfd_create`.
+    TimerFd {
+        /// `CLOCK_*`.
+        clock: i32,
+        /// `TFD_TIMER_*` flags that it was set with.
+        settings: i32,
+        /// Time to the next expiry, ns; 0 = not running.
+        left_ns: u64,
+        /// Period, ns; 0 = once.
+        interval_ns: u64,
+        /// Expiries that were not read yet.
+        ticks: u64,
+    },
+    /// A descriptor of `signalfd`. What is queued for it is queued for the program.
+    SignalFd {
+        /// The signals; bit 0 is signal 1.
+        mask: u64,
+    },
     /// An epoll instance.
     Epoll {
         /// What it watches.

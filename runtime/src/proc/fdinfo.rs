@@ -68,7 +68,8 @@ pub fn descriptors(pid: i32) -> Result<Vec<FdInfo>> {
     numbers.into_iter().map(|number| descriptor(pid, number)).collect()
 }
 
-fn descriptor(pid: i32, number: i32) -> Result<FdInfo> {
+/// Descriptor `number` of `pid`.
+pub fn descriptor(pid: i32, number: i32) -> Result<FdInfo> {
     let link = PathBuf::from(format!("/proc/{pid}/fd/{number}"));
     let target = fs::read_link(&link).map_err(|source| Error::io("read link", &link, source))?;
     let metadata = fs::metadata(&link).map_err(|source| Error::io("stat", &link, source))?;

@@ -42,6 +42,7 @@ mod spawn;
 mod tests;
 mod threads;
 mod tiles;
+mod timerfds;
 mod unlinked_files;
 mod vdso;
 mod xstate;
@@ -278,6 +279,7 @@ fn make_threads(process: &mut HalfBuilt, image: &ProcessImage, id: u64, place: &
     locks::set(process, image)?;
     signals::start_timers(process, image)?;
     posix_timers::restore(process, image)?;
+    timerfds::set(process, image)?;
     process.unmap_scratch()?;
     for (index, (thread, registers)) in image.threads.iter().zip(&registers).enumerate() {
         threads::load(process, index, thread, registers)?;

@@ -18,7 +18,8 @@ pub fn reopened_path(file: &OpenFile) -> Option<&[u8]> {
     match &file.kind {
         FileKind::Regular { path, .. } | FileKind::Directory { path, .. } | FileKind::Device { path } => Some(path),
         FileKind::Unlinked { .. } | FileKind::Standard { .. } | FileKind::Pipe { .. } => None,
-        FileKind::EventFd { .. } | FileKind::Epoll { .. } => None,
+        FileKind::EventFd { .. } | FileKind::TimerFd { .. } | FileKind::SignalFd { .. } => None,
+        FileKind::Epoll { .. } => None,
     }
 }
 

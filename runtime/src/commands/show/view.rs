@@ -299,6 +299,16 @@ fn target(file: &OpenFile, image: &ProcessImage) -> (&'static str, String, Optio
         FileKind::Pipe { pipe } => ("pipe", format!("pipe {pipe} of the process"), None),
         FileKind::EventFd { count, semaphore: false } => ("eventfd", format!("count {count}"), None),
         FileKind::EventFd { count, semaphore: true } => ("eventfd", format!("count {count}, semaphore"), None),
+        &FileKind::TimerFd { left_ns, interval_ns, ticks, .. } => {
+            let seconds = |ns: u64| ns as f64 / 1e9;
+            let runs = match (left_ns, interval_ns) {
+                (0, _) => "not running".to_owned(),
+                (left, 0) => format!("{:.3} s left", seconds(left)),
+                (left, interval) => format!("{:.3} s left, every {:.3} s", seconds(left), seconds(interval)),
+            };
+            ("timerfd", if ticks == 0 { runs } else { format!("{runs}, {ticks} expiries not read") }, None)
+        }
+        FileKind::SignalFd { mask } => ("signalfd", format!("mask {mask:#x}"), None),
         FileKind::Epoll { targets } => {
             let numbers: Vec<_> = targets.iter().map(|target| target.number.to_string()).collect();
             (

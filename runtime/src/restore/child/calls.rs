@@ -159,6 +159,18 @@ pub fn eventfd(semaphore: bool) -> Result<RawFd> {
     Errno::result(unsafe { libc::eventfd(0, flags | libc::EFD_CLOEXEC) })
 }
 
+pub fn timerfd(clock: i32) -> Result<RawFd> {
+    // SAFETY: takes numbers.
+    Errno::result(unsafe { libc::timerfd_create(clock, libc::TFD_CLOEXEC) })
+}
+
+pub fn signalfd(mask: u64) -> Result<RawFd> {
+    const SIGNALS_BYTES: usize = size_of::<u64>();
+    // SAFETY: signalfd4 reads a mask of so many bytes.
+    let number = unsafe { libc::syscall(libc::SYS_signalfd4, -1, &raw const mask, SIGNALS_BYTES, libc::SFD_CLOEXEC) };
+    Errno::result(number as RawFd)
+}
+
 pub fn epoll() -> Result<RawFd> {
     // SAFETY: takes a number.
     Errno::result(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })

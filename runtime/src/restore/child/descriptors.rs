@@ -134,6 +134,9 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
             }
             with_flags(number, file.flags)
         }
+        // It is set when all else is done.
+        FileKind::TimerFd { clock, .. } => with_flags(calls::move_above(calls::timerfd(*clock)?, lowest)?, file.flags),
+        FileKind::SignalFd { mask } => with_flags(calls::move_above(calls::signalfd(*mask)?, lowest)?, file.flags),
         FileKind::Epoll { .. } => calls::move_above(calls::epoll()?, lowest),
     }
 }

@@ -160,6 +160,8 @@ fn shown(kind: &FileKind) -> String {
         FileKind::Unlinked { file, .. } => format!("file {file} of those without a path"),
         FileKind::Pipe { pipe } => format!("an end of pipe {pipe}"),
         FileKind::EventFd { .. } => "an eventfd".into(),
+        FileKind::TimerFd { .. } => "a timer".into(),
+        FileKind::SignalFd { .. } => "a signalfd".into(),
         FileKind::Epoll { .. } => "an epoll instance".into(),
         FileKind::Regular { path, .. } | FileKind::Directory { path, .. } | FileKind::Device { path } => {
             path_of(path).display().to_string()

@@ -39,7 +39,8 @@ fn check_file(image: &ProcessImage, file: &OpenFile, force: bool) -> Result<()> 
         FileKind::Directory { path, .. } => check_directory(path_of(path)),
         FileKind::Device { path } => check_device(path_of(path)),
         FileKind::Unlinked { .. } | FileKind::Standard { .. } | FileKind::Pipe { .. } => Ok(()),
-        FileKind::EventFd { .. } | FileKind::Epoll { .. } => Ok(()),
+        FileKind::EventFd { .. } | FileKind::TimerFd { .. } | FileKind::SignalFd { .. } => Ok(()),
+        FileKind::Epoll { .. } => Ok(()),
     }
 }
 
