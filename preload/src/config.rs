@@ -14,6 +14,7 @@ use ckpt_wire::{
 
 use crate::hooks::{cuda, recorded};
 use crate::numbers::{parse_bytes, parse_decimal, parse_hex, parse_interval_ms};
+use crate::objects;
 use crate::settings::Settings;
 use crate::signals::parse_signal;
 use crate::sys;
@@ -186,17 +187,11 @@ fn write_absolute_list(variable: &[u8], field: &mut [u8; PATH_BYTES], paths: &[u
 
 /// The `ckpt` in the directory that libckpt.so was loaded from.
 fn write_agent_beside_library(field: &mut [u8; PATH_BYTES]) -> Result<(), Reason> {
-    // SAFETY: `Dl_info` is four pointers, for which zero is a value.
-    let mut library: libc::Dl_info = unsafe { core::mem::zeroed() };
-    // SAFETY: the address is of a function in this library; `library` is ours to write.
-    let found = unsafe { libc::dladdr(apply as *const () as *const _, &raw mut library) };
     let mut reason = Reason::new();
-    if found == 0 || library.dli_fname.is_null() {
+    let Some(path) = objects::path_of_this_library().map(CStr::to_bytes) else {
         reason.push(b"CKPT_AGENT: the directory of libckpt.so is not known; set CKPT_AGENT to the ckpt executable");
         return Err(reason);
-    }
-    // SAFETY: the dynamic linker keeps the name, zero-terminated, for as long as the library is loaded.
-    let path = unsafe { CStr::from_ptr(library.dli_fname) }.to_bytes();
+    };
     let directory_bytes = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     write_absolute(b"CKPT_AGENT", field, path.get(..directory_bytes).unwrap_or_default())?;
     let end = ckpt_wire::text(field).len();
