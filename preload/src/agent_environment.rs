@@ -18,19 +18,20 @@ const BYTES_MAX: usize = 32 * 1024;
 
 /// The entries as execve wants them. Written by the constructor, constant afterwards.
 pub static AGENT_ENVIRONMENT: Shared<AgentEnvironment> = Shared::new(AgentEnvironment {
+    bytes: [0; BYTES_MAX],
     used: 0,
     entries: 0,
     pointers: [core::ptr::null(); ENTRIES_MAX + 1],
-    bytes: [0; BYTES_MAX],
 });
 
-/// A list of pointers, ended by a null, into the bytes behind it. In this order a usual environment touches one page.
+/// A list of pointers, ended by a null, into the bytes in front of it, of which the last are used first: so a usual
+/// environment is in one page, that with the control block's head (layout.ld).
 #[repr(C)]
 pub struct AgentEnvironment {
+    bytes: [u8; BYTES_MAX],
     used: usize,
     entries: usize,
     pointers: [*const c_char; ENTRIES_MAX + 1],
-    bytes: [u8; BYTES_MAX],
 }
 
 /// The environment has more of our variables, or longer ones, than there is room for.
@@ -47,7 +48,10 @@ impl AgentEnvironment {
                 self.push(&[entry])?;
             }
         }
-        for (name, field) in [(ENV_DIR, &control.dir), (ENV_LOG, &control.log), (ENV_AGENT, &control.agent)] {
+        // Most have no log file of their own, and then nothing else looks at that page of the control block.
+        let log = entries.into_iter().any(|entry| is_variable(entry, ENV_LOG.as_bytes())).then_some(&control.log);
+        let paths = [(ENV_DIR, Some(&control.dir)), (ENV_LOG, log), (ENV_AGENT, Some(&control.agent))];
+        for (name, field) in paths.into_iter().filter_map(|(name, field)| Some((name, field?))) {
             let value = ckpt_wire::text(field);
             if !value.is_empty() {
                 self.push(&[name.as_bytes(), b"=", value])?;
@@ -63,7 +67,9 @@ impl AgentEnvironment {
     }
 
     fn push(&mut self, parts: &[&[u8]]) -> Result<(), TooLarge> {
-        let room = self.bytes.get_mut(self.used..).ok_or(TooLarge)?;
+        let bytes = parts.iter().map(|part| part.len()).sum::<usize>() + 1;
+        let end = BYTES_MAX.saturating_sub(self.used);
+        let room = end.checked_sub(bytes).and_then(|start| self.bytes.get_mut(start..end)).ok_or(TooLarge)?;
         // The last slot keeps its null.
         let slot =
             self.pointers.get_mut(..ENTRIES_MAX).and_then(|slots| slots.get_mut(self.entries)).ok_or(TooLarge)?;
@@ -72,7 +78,7 @@ impl AgentEnvironment {
         }
         *slot = room.as_ptr().cast();
         self.entries += 1;
-        self.used += parts.iter().map(|part| part.len()).sum::<usize>() + 1;
+        self.used += bytes;
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ use ckpt_wire::Control;
 use ckpt_wire::settings::{self, Reason, Settings, Surroundings};
 
 use crate::hooks::{cuda, recorded};
+use crate::objects;
 use crate::sys;
 
 /// Fills in what the variables say.
@@ -20,7 +21,6 @@ pub fn apply(settings: &Settings<'_>, control: &mut Control) -> Result<(), Reaso
 struct Inside;
 
 impl Surroundings for Inside {
-    // Which of the two lifetimes the answer has is for the caller: it is written into `into`.
     fn working_directory<'a>(&'a self, into: &'a mut [u8]) -> Option<&'a [u8]> {
         sys::working_directory(into).ok()
     }
@@ -48,14 +48,6 @@ impl Surroundings for Inside {
     }
 
     fn installed_file(&self) -> Option<&[u8]> {
-        // SAFETY: `Dl_info` is four pointers, for which zero is a value.
-        let mut library: libc::Dl_info = unsafe { core::mem::zeroed() };
-        // SAFETY: the address is of a function in this library; `library` is ours to write.
-        let found = unsafe { libc::dladdr(apply as *const () as *const _, &raw mut library) };
-        if found == 0 || library.dli_fname.is_null() {
-            return None;
-        }
-        // SAFETY: the dynamic linker keeps the name, zero-terminated, for as long as the library is loaded.
-        Some(unsafe { CStr::from_ptr(library.dli_fname) }.to_bytes())
+        objects::path_of_this_library().map(CStr::to_bytes)
     }
 }

@@ -26,12 +26,14 @@ mod errno;
 mod hooks;
 mod libc_dlsym;
 mod log;
+mod objects;
 mod real;
 mod section;
 mod shared;
 mod spawn;
 mod start;
 mod stub;
+mod symbols;
 mod sys;
 mod trigger;
 

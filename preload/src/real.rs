@@ -12,6 +12,8 @@ use libc::sighandler_t;
 
 use crate::errno::SavedErrno;
 use crate::libc_dlsym;
+use crate::objects::Behind;
+use crate::symbols::Literal;
 
 /// `sigaction`.
 pub static SIGACTION: Real<unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int> =
@@ -34,14 +36,14 @@ pub type SetHandler = unsafe extern "C" fn(c_int, sighandler_t) -> sighandler_t;
 
 /// A function of type `F`.
 pub struct Real<F> {
-    name: &'static CStr,
+    name: Literal,
     address: AtomicPtr<c_void>,
     function: PhantomData<F>,
 }
 
 impl<F: Copy> Real<F> {
     const fn new(name: &'static CStr) -> Self {
-        Self { name, address: AtomicPtr::new(core::ptr::null_mut()), function: PhantomData }
+        Self { name: Literal::new(name), address: AtomicPtr::new(core::ptr::null_mut()), function: PhantomData }
     }
 
     /// The function, if any library has it.
@@ -55,21 +57,30 @@ impl<F: Copy> Real<F> {
         (!address.is_null()).then(|| unsafe { core::mem::transmute_copy(&address) })
     }
 
+    fn find(&self, behind: &Behind) {
+        match behind.function(self.name.get()) {
+            Some(address) => self.address.store(address, Ordering::Relaxed),
+            None => {
+                self.resolve();
+            }
+        }
+    }
+
     #[inline(never)]
     fn resolve(&self) -> *mut c_void {
         let _errno = SavedErrno::new();
         // SAFETY: the name is zero-terminated; RTLD_NEXT is resolved against this library.
-        let address = unsafe { libc_dlsym::dlsym(libc::RTLD_NEXT, self.name) };
+        let address = unsafe { libc_dlsym::dlsym(libc::RTLD_NEXT, self.name.get()) };
         self.address.store(address, Ordering::Relaxed);
         address
     }
 }
 
 /// Looks all of them up.
-pub fn resolve_all() {
-    SIGACTION.resolve();
+pub fn resolve_all(behind: &Behind) {
+    SIGACTION.find(behind);
     for real in [&SIGNAL, &BSD_SIGNAL, &SYSV_SIGNAL, &SYSV_SIGNAL_RESERVED, &SIGSET] {
-        real.resolve();
+        real.find(behind);
     }
-    SIGIGNORE.resolve();
+    SIGIGNORE.find(behind);
 }

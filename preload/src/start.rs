@@ -18,6 +18,7 @@ use crate::control::{self, SCRATCH, STUB_FRAME, ckpt_control};
 use crate::environment::Entries;
 use crate::errno::SavedErrno;
 use crate::hooks;
+use crate::objects::Behind;
 use crate::real;
 use crate::stub;
 use crate::sys;
@@ -33,9 +34,10 @@ static CONSTRUCTOR: Constructor = construct;
 
 unsafe extern "C" fn construct(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     let _errno = SavedErrno::new();
-    hooks::cuda::resolve();
-    real::resolve_all();
-    hooks::heap::resolve_usual();
+    let behind = Behind::this_library();
+    hooks::cuda::resolve(&behind);
+    real::resolve_all(&behind);
+    hooks::heap::resolve_usual(&behind);
     // SAFETY: the constructor runs once, and until `state` is set nobody else in this process reads the block.
     let control = unsafe { &mut *ckpt_control.get() };
     describe(control);

@@ -34,3 +34,23 @@ fn another_library_that_hooks_dlsym_works_in_front_of_us_and_behind() {
         assert!(errors.contains("counted 4"), "{libraries:?}: {errors}");
     }
 }
+
+/// The constructor reads the tables of the libraries behind us itself; what it cannot read there, it asks `dlsym` for.
+#[test]
+fn functions_behind_us_are_those_that_dlsym_finds() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = support::compile(directory.path(), "calls_behind");
+    let behind = directory.path().join("behind.so");
+    let versions = concat!("-Wl,--version-script=", env!("CARGO_MANIFEST_DIR"), "/tests/victims/behind.map");
+    support::compile_with("cc", "behind.c", &behind, &["-shared", "-fPIC", versions]);
+    let run = |libraries: &[&std::path::Path]| {
+        let libraries: Vec<_> = libraries.iter().map(|path| path.display().to_string()).collect();
+        let mut command = support::plain(&program);
+        support::output(command.env("LD_PRELOAD", libraries.join(" ")).current_dir(directory.path()))
+    };
+    let ours = support::library();
+    assert_eq!(run(&[&ours, &behind]), "sigignore 41, sigset 42, bsd_signal 44, signal 0 in place\n");
+    // In front of us, it has the calls that name no version of libc's, and libc's own functions are behind us.
+    assert_eq!(run(&[&behind, &ours]), run(&[&behind]));
+    assert_eq!(run(&[&ours]), run(&[]));
+}

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use crate::errno::SavedErrno;
 use crate::hooks::scopes::{in_library, in_library_of};
 use crate::libc_dlsym;
+use crate::symbols::Literal;
 
 /// What the driver's functions return: a `CUresult`.
 pub type CuResult = c_int;
@@ -67,7 +68,7 @@ impl Place {
 
 /// A real function of type `F` that has no hook.
 pub struct Real<F> {
-    name: &'static CStr,
+    name: Literal,
     place: Place,
     function: PhantomData<F>,
 }
@@ -78,13 +79,13 @@ unsafe impl<F> Sync for Real<F> {}
 impl<F: Copy> Real<F> {
     /// The function of this name, which is looked up when it is needed.
     pub const fn new(name: &'static CStr) -> Self {
-        Self { name, place: Place::new(), function: PhantomData }
+        Self { name: Literal::new(name), place: Place::new(), function: PhantomData }
     }
 
     /// The function, if there is a driver.
     pub fn get(&self) -> Option<F> {
         // SAFETY: `F` is the type of the driver's function of this name, by the declarations.
-        unsafe { self.place.function(self.name) }
+        unsafe { self.place.function(self.name.get()) }
     }
 }
 

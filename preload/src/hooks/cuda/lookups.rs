@@ -16,6 +16,7 @@ use crate::errno::SavedErrno;
 use crate::hooks::recorded;
 use crate::hooks::scopes::in_library_of;
 use crate::libc_dlsym;
+use crate::objects::Behind;
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
@@ -26,10 +27,15 @@ static DLSYM: AtomicPtr<c_void> = AtomicPtr::new(find_dlsym as *mut c_void);
 static DLVSYM: AtomicPtr<c_void> = AtomicPtr::new(find_dlvsym as *mut c_void);
 
 /// Finds both. Before that, they are found when they are first called.
-pub fn resolve() {
-    let _errno = SavedErrno::new();
-    resolve_one(&DLSYM, c"dlsym");
-    resolve_one(&DLVSYM, c"dlvsym");
+pub fn resolve(behind: &Behind) {
+    for (next, name) in [(&DLSYM, c"dlsym"), (&DLVSYM, c"dlvsym")] {
+        match behind.function(name) {
+            Some(address) => next.store(address, Ordering::Relaxed),
+            None => {
+                resolve_one(next, name);
+            }
+        }
+    }
 }
 
 /// Another preloaded library may hook the function, too: then that one's is next.

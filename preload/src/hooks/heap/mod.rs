@@ -3,7 +3,7 @@
 //!
 //! The functions are those of C (`c`) and C++ (`cxx`), in front of whichever allocator the program has: glibc's,
 //! jemalloc, tcmalloc. Nearly every call is about a small allocation and goes on to that allocator by one jump, as it
-//! came; that costs less than a nanosecond a pair (docs/performance.md). Large ones are recorded in a `table` without
+//! came; that costs about a nanosecond a pair (docs/performance.md). Large ones are recorded in a `table` without
 //! locks, so a fork, a signal handler and a constructor that runs before ours are nothing special.
 //!
 //! The functions are assembly for two reasons. The call must look to the allocator as it looked to us, whatever

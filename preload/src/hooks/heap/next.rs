@@ -11,12 +11,14 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use crate::errno::SavedErrno;
 use crate::hooks::scopes::{in_library, in_library_of};
 use crate::libc_dlsym;
+use crate::objects::Behind;
+use crate::symbols::Literal;
 
 /// A function and how to find it. The hooks jump through the first field.
 #[repr(C)]
 pub struct Next {
     address: AtomicPtr<c_void>,
-    name: &'static CStr,
+    name: Literal,
 }
 
 /// Where C++ programs have `operator new` from.
@@ -25,7 +27,7 @@ const RUNTIMES: [&CStr; 2] = [c"libstdc++.so.6", c"libc++.so.1"];
 impl Next {
     /// The next function `name`. Until it has been looked up, `find` is called in its place: see [`found_by`].
     pub const fn new(name: &'static CStr, find: unsafe extern "C" fn()) -> Self {
-        Self { address: AtomicPtr::new(find as *mut c_void), name }
+        Self { address: AtomicPtr::new(find as *mut c_void), name: Literal::new(name) }
     }
 
     /// What to call: the function, or what finds and calls it.
@@ -37,12 +39,12 @@ impl Next {
     fn resolve(&self, call_sites: [*const c_void; 2]) -> *const c_void {
         let _errno = SavedErrno::new();
         // SAFETY: the name is zero-terminated; RTLD_NEXT is resolved against this library.
-        let mut address = unsafe { libc_dlsym::dlsym(libc::RTLD_NEXT, self.name) };
+        let mut address = unsafe { libc_dlsym::dlsym(libc::RTLD_NEXT, self.name.get()) };
         if address.is_null() {
             // Not in the global scope: what called has the C++ runtime in its own (a module that Python has loaded).
             // SAFETY: literals.
-            let of_runtimes = RUNTIMES.iter().map(|runtime| unsafe { in_library(runtime.as_ptr(), self.name) });
-            let of_callers = call_sites.iter().map(|&call_site| in_library_of(call_site, self.name));
+            let of_runtimes = RUNTIMES.iter().map(|runtime| unsafe { in_library(runtime.as_ptr(), self.name.get()) });
+            let of_callers = call_sites.iter().map(|&call_site| in_library_of(call_site, self.name.get()));
             address = of_runtimes.chain(of_callers).find(|it| !it.is_null()).unwrap_or(core::ptr::null_mut());
             // What could not be found is no error of the program's.
             // SAFETY: it only forgets the text.
@@ -57,10 +59,15 @@ impl Next {
 }
 
 /// Looks up the functions that a signal handler might be the first to call.
-pub fn resolve_usual() {
+pub fn resolve_usual(behind: &Behind) {
     use super::c::{CALLOC, FREE, MALLOC, REALLOC};
     for next in [&MALLOC, &CALLOC, &REALLOC, &FREE] {
-        next.resolve([core::ptr::null(); 2]);
+        match behind.function(next.name.get()) {
+            Some(address) => next.address.store(address, Ordering::Relaxed),
+            None => {
+                next.resolve([core::ptr::null(); 2]);
+            }
+        }
     }
 }
 

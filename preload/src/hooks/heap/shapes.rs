@@ -35,11 +35,11 @@ macro_rules! go_on_unless_recorded {
         shr rax, {area_shift}
         and eax, 0x7fff
         lea rcx, [rip + {areas}]
-        cmp qword ptr [rcx + 8 * rax], 0
-        jne 3f
+        mov rax, qword ptr [rcx + 8 * rax]
+        test rax, rax
+        jnz 3f
         jmp qword ptr [rip + {next}]
         3:
-        mov rax, qword ptr [rcx + 8 * rax]
         mov ecx, edi
         shr ecx, {granule_shift}
         cmp qword ptr [rax + 8 * rcx + {starts}], rdi
