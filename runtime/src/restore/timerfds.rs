@@ -61,13 +61,20 @@ fn itimerspec(interval_ns: u64, value_ns: u64) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::{ClockOffsets, Clocks};
+    use crate::restore::host::Machine;
     use crate::restore::sample;
 
     #[test]
     fn an_absolute_timer_is_due_when_its_own_clock_says_so() {
-        let mut image = sample::image();
-        let clocks = image.clocks.as_mut().unwrap();
-        (clocks.monotonic_ns, clocks.boottime_ns, clocks.realtime_ns) = (10, 200, 3000);
+        let mut image = sample::image(&Machine::this().unwrap());
+        image.clocks = Some(Clocks {
+            monotonic_ns: 10,
+            boottime_ns: 200,
+            realtime_ns: 3000,
+            ahead: ClockOffsets::default(),
+            boot_id: String::new(),
+        });
         let at = |clock, settings| due(&image, clock, settings, 7);
         for (clock, expected) in
             [(libc::CLOCK_MONOTONIC, 17), (libc::CLOCK_BOOTTIME, 207), (libc::CLOCK_REALTIME, 3007)]
