@@ -145,7 +145,9 @@ fn goes_on_after_boots(before: Ahead) {
         second.output.wait_for_more_lines(3);
         is_ahead(second.pid, before);
         assert_eq!(second.errors(), "", "nothing is given up");
+        take(&scene, &second, Trigger::Signal);
         checkpoint(&scene, second.pid);
+        assert_eq!(processes::agents_of(second.pid).len(), 1, "one agent, from wherever it is asked");
         life = second;
         life.kill();
     }
