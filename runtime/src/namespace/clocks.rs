@@ -1,7 +1,7 @@
 //! A time namespace for a program whose clocks are to go on where those of this machine do not.
 //!
-//! `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` of the processes in it are those of the machine plus something that is settled before
-//! the first process is born there. Who makes the namespace is not in it, only the children are.
+//! `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` of the processes in it are those of the machine plus something that is
+//! settled before the first process is born there. Who makes the namespace is not in it, only the children are.
 
 use std::fs;
 
