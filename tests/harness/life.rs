@@ -49,8 +49,8 @@ pub enum Launch {
     Preload,
     /// By `ckpt run` with these options.
     Run(Vec<String>),
-    /// With `LD_PRELOAD=libckpt.so`, in a time namespace whose clocks are so far ahead of the machine's; that of an ordinary user is in
-    /// a user namespace.
+    /// With `LD_PRELOAD=libckpt.so`, in a time namespace whose clocks are so far ahead of the machine's; that of an
+    /// ordinary user is in a user namespace.
     Ahead(Ahead),
 }
 

@@ -1,7 +1,8 @@
 //! `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` go on from life to life, whatever those of the machine do.
 //!
-//! No test boots a machine. A first life in a time namespace far ahead of the machine is one on a machine that was up for long;
-//! where its second life runs, the machine has been up for less. The id of the boot is a file over the kernel's.
+//! No test boots a machine. A first life in a time namespace far ahead of the machine is one on a machine that was up
+//! for long; where its second life runs, the machine has been up for less. The id of the boot is a file over the
+//! kernel's.
 
 use std::time::Duration;
 
@@ -52,7 +53,8 @@ fn ends_well(scene: &Scene, mut life: Life<'_>) {
     assert_same(&life.output.bytes(), &expected.stdout, "the output of all lives");
 }
 
-/// Asserts that process `pid` is about as far ahead as `expected`, and in the steps that make start times the same for all.
+/// Asserts that process `pid` is about as far ahead as `expected`, and in the steps that make start times the same
+/// for all.
 #[track_caller]
 fn is_ahead(pid: i32, expected: Ahead) {
     const TICK_NS: i64 = 10_000_000;
@@ -145,7 +147,9 @@ fn goes_on_after_boots(before: Ahead) {
         second.output.wait_for_more_lines(3);
         is_ahead(second.pid, before);
         assert_eq!(second.errors(), "", "nothing is given up");
+        take(&scene, &second, Trigger::Signal);
         checkpoint(&scene, second.pid);
+        assert_eq!(processes::agents_of(second.pid).len(), 1, "one agent, from wherever it is asked");
         life = second;
         life.kill();
     }

@@ -30,7 +30,8 @@ pub fn refuse_unknown_surroundings(pid: i32) -> Result<()> {
     refuse_other_clocks_of_children(pid)
 }
 
-/// Refuses a program whose children are to have another time namespace than itself. (Its own may be any: its clocks go on.)
+/// Refuses a program whose children are to have another time namespace than itself. (Its own may be any: its clocks
+/// go on.)
 fn refuse_other_clocks_of_children(pid: i32) -> Result<()> {
     // A kernel without time namespaces has no such links.
     let own = task::link(pid, "ns/time").ok();

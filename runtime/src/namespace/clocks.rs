@@ -1,7 +1,7 @@
 //! A time namespace for a program whose clocks are to go on where those of this machine do not.
 //!
-//! `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` of the processes in it are those of the machine plus something that is settled before
-//! the first process is born there. Who makes the namespace is not in it, only the children are.
+//! `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` of the processes in it are those of the machine plus something that is
+//! settled before the first process is born there. Who makes the namespace is not in it, only the children are.
 
 use std::fs;
 
@@ -44,8 +44,9 @@ fn refused_under(errno: Errno, limit: Option<u64>) -> Error {
         ),
         Errno::ENOSPC => (
             match limit {
-                Some(limit) => format!("{LIMIT} is {limit}"),
-                None => format!("there are as many as {LIMIT} allows"),
+                Some(0) => format!("{LIMIT} is 0"),
+                // A user namespace has a limit of its own, and that of those around it counts too.
+                _ => format!("there are as many as {LIMIT} allows, here or around this user namespace"),
             },
             format!("root allows it with sysctl {LIMIT}=1000"),
         ),
@@ -66,6 +67,8 @@ mod tests {
     fn what_forbids_a_time_namespace_is_named_with_what_to_do() {
         let message = |errno, limit| refused_under(errno, limit).to_string();
         assert!(message(Errno::ENOSPC, Some(0)).contains("user.max_time_namespaces is 0; root allows it with sysctl"));
+        let around = message(Errno::ENOSPC, Some(9));
+        assert!(around.contains("as many as user.max_time_namespaces allows, here or around"), "{around}");
         assert!(message(Errno::EPERM, Some(9)).contains("--namespace always"));
         assert!(message(Errno::EINVAL, None).contains("CONFIG_TIME_NS"));
         assert!(message(Errno::ENOMEM, None).contains(Errno::ENOMEM.desc()));

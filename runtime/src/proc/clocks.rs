@@ -12,8 +12,8 @@ const NANOSECONDS: i64 = 1_000_000_000;
 pub const TICK_NS: i64 = NANOSECONDS / 100;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// How far the clocks of process `pid`'s children, and its own unless it has just made a namespace for them, are ahead of the
-/// machine's. A kernel without time namespaces adds nothing.
+/// How far the clocks of process `pid`'s children, and its own unless it has just made a namespace for them, are
+/// ahead of the machine's. A kernel without time namespaces adds nothing.
 pub fn offsets(pid: i32) -> Result<ClockOffsets> {
     let path = format!("/proc/{pid}/timens_offsets");
     match fs::read_to_string(&path) {
@@ -41,8 +41,8 @@ pub fn text(offsets: ClockOffsets) -> String {
     line("monotonic", offsets.monotonic_ns) + &line("boottime", offsets.boottime_ns)
 }
 
-/// When process `pid` started, in clock ticks of the machine since its boot: seen from every time namespace the same, as long as
-/// what that adds to `CLOCK_BOOTTIME` is whole ticks, which it is in those that restarts make.
+/// When process `pid` started, in clock ticks of the machine since its boot: seen from every time namespace the same,
+/// as long as what that adds to `CLOCK_BOOTTIME` is whole ticks, which it is in those that restarts make.
 pub fn start_time(pid: i32) -> Result<u64> {
     let shown = task::start_time(pid)?;
     let own = offsets(std::process::id() as i32)?;

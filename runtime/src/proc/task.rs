@@ -97,8 +97,8 @@ pub fn last_cpu(pid: i32) -> Result<usize> {
     Ok(stat_number(&stat_fields(pid, "stat")?, 39) as usize)
 }
 
-/// When the process started, in clock ticks since boot as our time namespace shows it: with the pid it names a process for ever,
-/// to all in there.
+/// When the process started, in clock ticks since boot as our time namespace shows it: with the pid it names a
+/// process for ever, to all in there.
 pub fn start_time(pid: i32) -> Result<u64> {
     Ok(stat_number(&stat_fields(pid, "stat")?, 22))
 }

@@ -1,9 +1,10 @@
 //! How the program's clocks go on.
 //!
-//! `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` begin anew when a machine boots, and programs do not expect them to go back: they would
-//! wait for deadlines as long as the machine had been up before. On the boot of the checkpoint nothing has to be done: the
-//! clocks have gone on with the time that passed. Elsewhere the program gets a time namespace in which they have done the same,
-//! so that it cannot tell the two apart. What passed is what `CLOCK_REALTIME` says, and nothing if that has gone back.
+//! `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` begin anew when a machine boots, and programs do not expect them to go
+//! back: they would wait for deadlines as long as the machine had been up before. On the boot of the checkpoint
+//! nothing has to be done: the clocks have gone on with the time that passed. Elsewhere the program gets a time
+//! namespace in which they have done the same, so that it cannot tell the two apart. What passed is what
+//! `CLOCK_REALTIME` says, and nothing if that has gone back.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -86,8 +87,8 @@ fn ours() -> Result<Clocks> {
     })
 }
 
-/// How far the clocks of a program that showed `then` have to be ahead of the machine's to go on; none if they do so in the time
-/// namespace of a process whose clocks show `here`.
+/// How far the clocks of a program that showed `then` have to be ahead of the machine's to go on; none if they do so
+/// in the time namespace of a process whose clocks show `here`.
 fn continued(then: &Clocks, here: &Clocks) -> Option<ClockOffsets> {
     let ahead = match is_the_same_boot(then, here) {
         true => then.ahead,
@@ -107,8 +108,8 @@ fn continued(then: &Clocks, here: &Clocks) -> Option<ClockOffsets> {
     (ahead != here.ahead).then_some(ahead)
 }
 
-/// Whether the clocks of the machine have gone on since. Those of a virtual machine that was put back to an earlier moment have
-/// not, and the boot is the same.
+/// Whether the clocks of the machine have gone on since. Those of a virtual machine that was put back to an earlier
+/// moment have not, and the boot is the same.
 fn is_the_same_boot(then: &Clocks, here: &Clocks) -> bool {
     let machine = |shown: u64, added: i64| i128::from(shown) - i128::from(added);
     let has_gone_on = |then: i128, here: i128| then <= here;

@@ -73,7 +73,8 @@ pub fn spawn(
     Ok(Spawned { process, first_kept: plan.number_of(CHANNEL), first_file: plan.number_of(FILES) })
 }
 
-/// `clone3` with a wish for the pid; in the child it does not return. Gives why the program's clocks do not go on, if they should.
+/// `clone3` with a wish for the pid; in the child it does not return. Gives why the program's clocks do not go on, if
+/// they should.
 fn fork_with_pid(plan: &mut Plan, image: &ProcessImage, clocks: &ClockPlan) -> Result<Option<Error>> {
     let mut mask = SigSet::empty();
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask))
@@ -91,8 +92,8 @@ fn fork_with_pid(plan: &mut Plan, image: &ProcessImage, clocks: &ClockPlan) -> R
     Ok(without_clocks)
 }
 
-/// Clones from a thread whose children have their clocks `ahead`. That ends with the thread: what this process starts later has
-/// the clocks of this process.
+/// Clones from a thread whose children have their clocks `ahead`. That ends with the thread: what this process starts
+/// later has the clocks of this process.
 fn clone_ahead(plan: &mut Plan, pid: i32, clocks: &ClockPlan, ahead: ClockOffsets) -> Result<Option<Error>> {
     let fork = || {
         let without_clocks = match namespace::be_ahead_in_children_of_this_thread(ahead) {
