@@ -1,7 +1,9 @@
 //! What an adopted program holds for us: a guard page, the control block, the scratch page, the frame, the stub.
 //!
-//!     guard | control block ... | scratch | ... frame | stub ...
-//!     ---   | rw-                                     | r-x
+//! ```text
+//! guard | control block ... | scratch | ... frame | stub ...
+//! ---   | rw-                                     | r-x
+//! ```
 //!
 //! Neighbours of the same protection grow together with anonymous memory. The guard and the protections keep the block where
 //! it is recognised: at the beginning of a mapping that the stub's follows.
