@@ -68,6 +68,23 @@ fn restart_passes_the_exit_status_through() {
 }
 
 #[test]
+fn a_program_that_ends_while_its_threads_are_let_go_gives_its_exit_status() {
+    const EXIT_AT_ONCE: i32 = 9;
+    let scene = Scene::of_at_most(Duration::from_secs(120));
+    let mut life = Life::preloaded(&scene, "life", &Program::victim("ends_at_once").argument("100000"));
+    life.output.wait_for_lines(3);
+    checkpoint(&scene, life.pid);
+    life.kill();
+    let (store, directory) = (life.store(), life.directory.clone());
+    drop(life);
+    std::fs::write(directory.join("go"), "").expect("a file in the scene");
+    for round in 0..30 {
+        let mut restart = Restart::of(&store).spawn(&scene, &directory);
+        assert_eq!(code_of(restart.wait()), EXIT_AT_ONCE, "restart {round}: {}", restart.errors());
+    }
+}
+
+#[test]
 fn a_killed_program_is_128_plus_9_for_both_parents() {
     let scene = Scene::new();
     let mut life = Life::start(&scene, "run", &exits(""), &run(), Stdout::File);

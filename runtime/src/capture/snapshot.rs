@@ -56,7 +56,7 @@ impl Still {
     pub fn resume(&mut self, id: u64, events: &mut dyn FnMut(Event)) -> Result<()> {
         if let Still::Program(threads, since) = self {
             for thread in threads.drain(..) {
-                thread.detach()?;
+                thread.detach_if_alive()?;
             }
             events(Event::Resumed { stop_ms: since.elapsed().as_secs_f64() * 1e3, id });
         }

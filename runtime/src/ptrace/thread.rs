@@ -307,6 +307,15 @@ impl Stopped {
         self.release()
     }
 
+    /// The same for one whose program runs on already, and may have ended meanwhile. False if it has.
+    pub fn detach_if_alive(self) -> Result<bool> {
+        match self.detach() {
+            Ok(()) => Ok(true),
+            Err(Error::ThreadGone { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     fn release(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.released, true) {
             return Ok(());

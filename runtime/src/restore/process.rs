@@ -167,7 +167,15 @@ impl HalfBuilt {
             thread.set_options(Options::PROGRAM)?;
         }
         self.released = true;
-        std::mem::take(&mut self.threads).into_iter().rev().try_for_each(Stopped::detach)
+        // The main thread last. A program may end as soon as one thread of it runs; its end is reported when we have waited for
+        // all others that we still traced.
+        for (index, thread) in std::mem::take(&mut self.threads).into_iter().enumerate().rev() {
+            let tid = thread.tid();
+            if !thread.detach_if_alive()? && index > 0 {
+                reap(tid);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -51,7 +51,7 @@ pub fn inject(pid: i32, control: &Control, calls: &mut WaitingCalls) -> Result<(
     };
     // Last, so that whoever finds a control block finds nothing of ours elsewhere.
     let outcome = outcome.and_then(|address| wiped.and_then(|()| write_memory(pid, address, resident::magic())));
-    stopped.into_iter().try_for_each(|thread| thread.detach())?;
+    stopped.into_iter().try_for_each(|thread| thread.detach_if_alive().map(drop))?;
     outcome
 }
 
