@@ -111,6 +111,11 @@ impl<'a> Guest<'a> {
         Ok(bytes)
     }
 
+    /// The process that it belongs to.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
     /// Clones the process without sharing anything; the child has no exit signal and stops at its first
     /// instruction, inside the stub.
     pub fn clone_process(&mut self) -> Result<Result<Stopped, Errno>> {

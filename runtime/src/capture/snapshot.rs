@@ -15,7 +15,7 @@ use super::page_set::PageSet;
 use super::pages::{PageSource, Place};
 use super::plan::{self, Base, Plan};
 use super::regions::{self, Draft};
-use super::tracking::{Census, Scanner, Tracker};
+use super::tracking::{self, Census, Scanner, Tracker};
 use super::tree::{Chooser, Series};
 use super::twin::Twin;
 use super::unseen::Unseen;
@@ -118,6 +118,11 @@ pub fn capture(
         threads.push(image);
         homes.push(home);
     }
+    if let Some(number) = tracking::left_behind(pid, control)? {
+        let mut guest = Guest::enter(pid, &mut stopped[0], control, homes[0].home, &homes[0].reissued)?;
+        guest.call("close", "closing what an agent left that died", libc::SYS_close, [number as u64, 0, 0, 0, 0, 0])?;
+        guest.leave()?;
+    }
     let mut table = descriptors::capture(pid, program.pidfd.as_fd())?;
     let terminal = terminal::capture(pid, program.pidfd.as_fd(), &table);
 
@@ -126,7 +131,7 @@ pub fn capture(
     let facts = process::facts(pid, own.brk)?;
     let space = regions::sort(pid, maps::mappings(pid)?)?;
     if !std::mem::replace(&mut lineage.tracking_was_tried, true) {
-        lineage.tracker = Tracker::create(&mut guest, program.pidfd.as_fd())?;
+        lineage.tracker = Tracker::create(&mut guest, control, program.pidfd.as_fd())?;
     }
     let chooser = lineage.series.as_mut().map(Series::begin).transpose()?;
     let tracker = lineage.tracker.as_ref().map(|tracker| (tracker, &mut lineage.unseen));

@@ -15,7 +15,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
+use ckpt_wire::{Control, SCRATCH_BYTES};
 use nix::errno::Errno;
+use zerocopy::IntoBytes;
 
 use super::guest::Guest;
 use super::page_set::PageSet;
@@ -23,6 +25,8 @@ use super::syscalls::pidfd_getfd;
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::proc::maps::Mapping;
+use crate::proc::{fdinfo, task};
+use crate::ptrace::{read_memory, write_memory};
 
 const PAGE: u64 = ckpt_store::PAGE_BYTES as u64;
 
@@ -100,10 +104,42 @@ pub struct Tracker {
     userfaultfd: OwnedFd,
 }
 
+/// The first word of a note.
+const NOTE: u64 = u64::from_le_bytes(*b"CKPTUFFD");
+
+/// Where the note is: behind what other calls use of the scratch area.
+fn note_address(control: &Control) -> u64 {
+    control.scratch + (SCRATCH_BYTES - size_of::<[u64; 2]>()) as u64
+}
+
+/// The number of a userfaultfd that an agent has left in process `pid`, having died between making it and closing it.
+///
+/// # Errors
+/// When the process cannot be read.
+pub fn left_behind(pid: i32, control: &Control) -> Result<Option<i32>> {
+    let mut note = [0_u64; 2];
+    read_memory(pid, note_address(control), note.as_mut_bytes())?;
+    let number = i32::try_from(note[1]).unwrap_or(-1);
+    let is_one = || task::link(pid, &format!("fd/{number}")).is_ok_and(|target| target == b"anon_inode:[userfaultfd]");
+    Ok((note[0] == NOTE && is_one()).then_some(number))
+}
+
 impl Tracker {
     /// Makes the program create a userfaultfd, fetches it, and closes the program's copy. `None` where the
     /// kernel or the user's rights do not allow it: every checkpoint then reads everything.
-    pub fn create(guest: &mut Guest<'_>, pidfd: BorrowedFd<'_>) -> Result<Option<Tracker>> {
+    ///
+    /// If we die while the program has that copy, the next agent finds a note of it: see [`left_behind`].
+    pub fn create(guest: &mut Guest<'_>, control: &Control, pidfd: BorrowedFd<'_>) -> Result<Option<Tracker>> {
+        // All threads stand still, so it gets the lowest number that is free.
+        let numbers = fdinfo::numbers(guest.pid())?;
+        let free = (0..).find(|number| !numbers.contains(number)).unwrap_or(i32::MAX);
+        write_memory(guest.pid(), note_address(control), [NOTE, free as u64].as_bytes())?;
+        let tracker = Tracker::create_noted(guest, pidfd)?;
+        write_memory(guest.pid(), note_address(control), [0_u64; 2].as_bytes())?;
+        Ok(tracker)
+    }
+
+    fn create_noted(guest: &mut Guest<'_>, pidfd: BorrowedFd<'_>) -> Result<Option<Tracker>> {
         let flags = (libc::O_CLOEXEC | libc::O_NONBLOCK) as u64 | UFFD_USER_MODE_ONLY;
         let number = match guest.try_call(libc::SYS_userfaultfd, [flags, 0, 0, 0, 0, 0])? {
             Ok(number) => number,

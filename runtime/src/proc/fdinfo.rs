@@ -57,6 +57,11 @@ impl FdInfo {
 
 /// All descriptors of `pid`, ascending.
 pub fn descriptors(pid: i32) -> Result<Vec<FdInfo>> {
+    numbers(pid)?.into_iter().map(|number| descriptor(pid, number)).collect()
+}
+
+/// Their numbers.
+pub fn numbers(pid: i32) -> Result<Vec<i32>> {
     let table = PathBuf::from(format!("/proc/{pid}/fd"));
     let failed = |source| Error::io("read", &table, source);
     let mut numbers = Vec::new();
@@ -65,7 +70,7 @@ pub fn descriptors(pid: i32) -> Result<Vec<FdInfo>> {
         numbers.extend(name.to_str().and_then(|name| name.parse::<i32>().ok()));
     }
     numbers.sort_unstable();
-    numbers.into_iter().map(|number| descriptor(pid, number)).collect()
+    Ok(numbers)
 }
 
 /// Descriptor `number` of `pid`.

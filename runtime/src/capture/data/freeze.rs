@@ -61,7 +61,7 @@ pub fn freeze(
     let homes: Vec<_> = stopped.iter().map(way_home).collect::<Result<_>>()?;
     if !std::mem::replace(&mut lineage.tracking_was_tried, true) {
         let mut guest = Guest::enter(pid, &mut stopped[0], control, homes[0].home, &homes[0].reissued)?;
-        lineage.tracker = Tracker::create(&mut guest, program.pidfd.as_fd())?;
+        lineage.tracker = Tracker::create(&mut guest, control, program.pidfd.as_fd())?;
         guest.leave()?;
     }
     let allocations = allocations(pid, control)?;
