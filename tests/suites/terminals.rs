@@ -139,6 +139,8 @@ fn a_restart_in_the_background_waits_for_the_terminal_and_gets_the_programs_mode
     let pid = desk.restart("{} &");
     assert_eq!(desk.modes_for_jobs(), before);
     desk.enter("fg");
+    // The shell has set its own modes and says which job this is: a key is no line, and the program does not see it.
+    desk.shell.output.wait_for_line("$CKPT restart $STORE");
     ask(&mut desk, "g", 3, "job foreground own");
     ask(&mut desk, "m", 4, "modes keys silent signals as-is");
     desk.kill(pid);

@@ -17,6 +17,11 @@ use super::terminal::Terminal;
 /// we continue the program ourselves: it shall not hear one continuation twice.
 const GROUP_CONTINUATION_GRACE: Duration = Duration::from_millis(20);
 
+/// How often we look whether a terminal that the program misses has come back. A shell's `fg` of a job that runs tells it
+/// nothing, and nothing else does: a program that waits for a key by `poll` would wait for ever, because the terminal
+/// collects lines until the program's modes are set.
+const LOOK_FOR_TERMINAL: Duration = Duration::from_millis(200);
+
 /// The group of process `pid`, if it is another one than ours.
 pub fn own_group(pid: i32) -> Option<Pid> {
     getpgid(Some(Pid::from_raw(pid))).ok().filter(|&group| group != getpgrp())
@@ -97,6 +102,16 @@ impl Job {
         None
     }
 
+    /// Gives the program the terminal that it misses if that has come back, and says otherwise when to look again.
+    pub fn look_for_terminal(&self, terminal: &mut Option<Terminal>) -> Option<Duration> {
+        let terminal = terminal.as_mut()?;
+        let group = own_group(self.pid);
+        if terminal.is_owed() {
+            terminal.hand_over(group);
+        }
+        terminal.is_missed(group).then_some(LOOK_FOR_TERMINAL)
+    }
+
     /// The program has been stopped by `signal`: stop as well, if somebody is there to notice.
     pub fn stop_alike(&mut self, signal: i32, terminal: &mut Option<Terminal>) {
         let noticed = std::mem::take(&mut self.asked_to_stop) || terminal.is_some();
@@ -109,7 +124,7 @@ impl Job {
             && let Some(group) = own_group(self.pid)
             && terminal.as_ref().is_some_and(Terminal::is_owed)
         {
-            // A shell's `fg` of a job that runs gives it the terminal and tells it nothing.
+            // The shell's `fg` has come between two looks at the terminal.
             return self.proceed(Some(group), terminal);
         }
         if let Some(terminal) = terminal {

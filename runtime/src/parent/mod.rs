@@ -133,7 +133,10 @@ impl Parent {
                 }
                 Some(Event::Stopped(signal)) => job.stop_alike(signal, &mut self.terminal),
                 Some(Event::Continued) => job.continued(),
-                None => self.sleep(watch, job.continue_when_due())?,
+                None => {
+                    let limits = [job.continue_when_due(), job.look_for_terminal(&mut self.terminal)];
+                    self.sleep(watch, limits.into_iter().flatten().min())?;
+                }
             }
         }
     }

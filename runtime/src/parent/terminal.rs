@@ -63,6 +63,12 @@ impl Terminal {
         self.owed && self.is_ours()
     }
 
+    /// Whether somebody else has the terminal, and `group`, the program's if it has one of its own, lacks something for as
+    /// long as we do not notice that it has come back.
+    pub fn is_missed(&self, group: Option<Pid>) -> bool {
+        self.owed && (group.is_some() || !matches!(self.awaited, Awaited::Nothing)) && tcgetpgrp(&self.file).is_ok()
+    }
+
     /// The program is to find these modes as soon as we have the foreground.
     pub fn expect(&mut self, modes: TerminalModes) {
         self.awaited = Awaited::Captured(modes);
