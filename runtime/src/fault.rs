@@ -47,6 +47,7 @@ fault_points! {
     PTRACE_GETRSEQ = "ptrace.getrseq",
     PROCESS_VM_WRITEV = "process_vm_writev",
     PROC_MEM_WRITE = "proc_mem.write",
+    USERFAULTFD_MADE = "userfaultfd.made",
     USERFAULTFD_REGISTER = "userfaultfd.register",
     PAGEMAP_PROTECT = "pagemap.protect",
 }

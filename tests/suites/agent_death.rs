@@ -246,6 +246,36 @@ fn an_agent_that_is_killed_while_idle_is_replaced() {
     life.kill();
 }
 
+/// What the descriptors of process `pid` lead to.
+fn open_files(pid: i32) -> Vec<PathBuf> {
+    let table = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
+    let mut files: Vec<PathBuf> =
+        table.map(|entry| std::fs::read_link(entry.expect("it runs").path()).expect("it holds it")).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_userfaultfd_that_a_dying_agent_leaves_behind_is_closed_by_the_next_checkpoint_of_either_kind() {
+    let scene = Scene::new();
+    for kind in [["checkpoint"].as_slice(), &["checkpoint", "--data"]] {
+        let mut life = Life::preloaded(&scene, &kind.concat(), &endless());
+        life.output.wait_for_lines(5);
+        let before = open_files(life.pid);
+        let pid = life.pid.to_string();
+        let take = || Ckpt::new(&scene, kind.iter().copied().chain([pid.as_str()]));
+        let answer = take().variable(fault::KILL, "userfaultfd.made:1").call();
+        assert_ne!(answer.code, 0, "{answer:?}");
+        goes_on_alone(&endless(), &life, "agent killed with a userfaultfd in the program");
+        let left = PathBuf::from("anon_inode:[userfaultfd]");
+        assert!(open_files(life.pid).contains(&left), "{kind:?}: the program holds one, or this test tests nothing");
+        take().call().succeeded();
+        assert_eq!(open_files(life.pid), before, "{kind:?}");
+        checkpoint(&scene, life.pid);
+        life.kill();
+    }
+}
+
 /// A program with a socket, which every checkpoint refuses.
 fn unsupported() -> Program {
     Program::victim("refused").argument("3000").argument("socket")

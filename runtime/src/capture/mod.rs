@@ -37,6 +37,7 @@ mod waiting_calls;
 mod write;
 
 use std::cell::Cell;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -47,9 +48,11 @@ use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
 use crate::image;
-use crate::ptrace::wait_until_gone;
+use crate::ptrace::{Stopped, wait_until_gone};
+use guest::Guest;
 use plan::Base;
 use snapshot::Still;
+use threads::Captured;
 use tracking::Tracker;
 use tree::Series;
 use unseen::Unseen;
@@ -90,6 +93,23 @@ impl Lineage {
     pub fn knowing(mut self, calls: WaitingCalls) -> Lineage {
         self.calls = calls;
         self
+    }
+
+    /// Has the kernel note from now on what the program writes, if it can. Only once in a lineage; `main` is the main thread,
+    /// which goes on by `way`.
+    fn begin_tracking(
+        &mut self,
+        program: &Program,
+        control: &Control,
+        main: &mut Stopped,
+        way: &Captured,
+    ) -> Result<()> {
+        if !std::mem::replace(&mut self.tracking_was_tried, true) {
+            let mut guest = Guest::enter(program.pid, main, control, way.home, &way.reissued)?;
+            self.tracker = Tracker::create(&mut guest, control, program.pidfd.as_fd())?;
+            guest.leave()?;
+        }
+        Ok(())
     }
 
     /// From the next checkpoint on, large memory is stored finer than a page, or not.

@@ -15,7 +15,7 @@ use super::page_set::PageSet;
 use super::pages::{PageSource, Place};
 use super::plan::{self, Base, Plan};
 use super::regions::{self, Draft};
-use super::tracking::{self, Census, Scanner, Tracker};
+use super::tracking::{Census, Scanner, Tracker};
 use super::tree::{Chooser, Series};
 use super::twin::Twin;
 use super::unseen::Unseen;
@@ -118,11 +118,8 @@ pub fn capture(
         threads.push(image);
         homes.push(home);
     }
-    if let Some(number) = tracking::left_behind(pid, control)? {
-        let mut guest = Guest::enter(pid, &mut stopped[0], control, homes[0].home, &homes[0].reissued)?;
-        guest.call("close", "closing what an agent left that died", libc::SYS_close, [number as u64, 0, 0, 0, 0, 0])?;
-        guest.leave()?;
-    }
+    // Before the descriptors: an agent that died may have left one of its own among them, which is closed here.
+    lineage.begin_tracking(program, control, &mut stopped[0], &homes[0])?;
     let mut table = descriptors::capture(pid, program.pidfd.as_fd())?;
     let terminal = terminal::capture(pid, program.pidfd.as_fd(), &table);
 
@@ -130,9 +127,6 @@ pub fn capture(
     let own = process::own_facts(pid, &mut guest)?;
     let facts = process::facts(pid, own.brk)?;
     let space = regions::sort(pid, maps::mappings(pid)?)?;
-    if !std::mem::replace(&mut lineage.tracking_was_tried, true) {
-        lineage.tracker = Tracker::create(&mut guest, control, program.pidfd.as_fd())?;
-    }
     let chooser = lineage.series.as_mut().map(Series::begin).transpose()?;
     let tracker = lineage.tracker.as_ref().map(|tracker| (tracker, &mut lineage.unseen));
     for unlinked in &mut table.unlinked {

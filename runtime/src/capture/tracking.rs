@@ -24,8 +24,8 @@ use super::page_set::PageSet;
 use super::syscalls::pidfd_getfd;
 use crate::error::{Error, Result};
 use crate::fault;
+use crate::proc::fdinfo;
 use crate::proc::maps::Mapping;
-use crate::proc::{fdinfo, task};
 use crate::ptrace::{read_memory, write_memory};
 
 const PAGE: u64 = ckpt_store::PAGE_BYTES as u64;
@@ -107,51 +107,36 @@ pub struct Tracker {
 /// The first word of a note.
 const NOTE: u64 = u64::from_le_bytes(*b"CKPTUFFD");
 
-/// Where the note is: behind what other calls use of the scratch area.
-fn note_address(control: &Control) -> u64 {
-    control.scratch + (SCRATCH_BYTES - size_of::<[u64; 2]>()) as u64
-}
-
-/// The number of a userfaultfd that an agent has left in process `pid`, having died between making it and closing it.
-///
-/// # Errors
-/// When the process cannot be read.
-pub fn left_behind(pid: i32, control: &Control) -> Result<Option<i32>> {
-    let mut note = [0_u64; 2];
-    read_memory(pid, note_address(control), note.as_mut_bytes())?;
-    let number = i32::try_from(note[1]).unwrap_or(-1);
-    let is_one = || task::link(pid, &format!("fd/{number}")).is_ok_and(|target| target == b"anon_inode:[userfaultfd]");
-    Ok((note[0] == NOTE && is_one()).then_some(number))
-}
-
 impl Tracker {
     /// Makes the program create a userfaultfd, fetches it, and closes the program's copy. `None` where the
     /// kernel or the user's rights do not allow it: every checkpoint then reads everything.
     ///
-    /// If we die while the program has that copy, the next agent finds a note of it: see [`left_behind`].
+    /// The program's table of descriptors is as before, unless we die meanwhile; then it is mended by the next agent's call.
     pub fn create(guest: &mut Guest<'_>, control: &Control, pidfd: BorrowedFd<'_>) -> Result<Option<Tracker>> {
-        // All threads stand still, so it gets the lowest number that is free.
-        let numbers = fdinfo::numbers(guest.pid())?;
-        let free = (0..).find(|number| !numbers.contains(number)).unwrap_or(i32::MAX);
-        write_memory(guest.pid(), note_address(control), [NOTE, free as u64].as_bytes())?;
-        let tracker = Tracker::create_noted(guest, pidfd)?;
-        write_memory(guest.pid(), note_address(control), [0_u64; 2].as_bytes())?;
-        Ok(tracker)
+        let note = Note { pid: guest.pid(), address: Note::address(control) };
+        if let Some(number) = note.left_by_the_dead()? {
+            close(guest, number)?;
+        }
+        let Some(fetched) = note.around(guest, |guest| Tracker::fetch(guest, pidfd))? else { return Ok(None) };
+        let tracker = Tracker { userfaultfd: fetched? };
+        Ok(tracker.enable().then_some(tracker))
     }
 
-    fn create_noted(guest: &mut Guest<'_>, pidfd: BorrowedFd<'_>) -> Result<Option<Tracker>> {
+    /// A userfaultfd that the program has made and no longer holds. An error of the call that fetches it is given as a value:
+    /// the program is as before.
+    fn fetch(guest: &mut Guest<'_>, pidfd: BorrowedFd<'_>) -> Result<Option<Result<OwnedFd>>> {
         let flags = (libc::O_CLOEXEC | libc::O_NONBLOCK) as u64 | UFFD_USER_MODE_ONLY;
         let number = match guest.try_call(libc::SYS_userfaultfd, [flags, 0, 0, 0, 0, 0])? {
-            Ok(number) => number,
+            Ok(number) => number as i32,
             Err(errno) => {
                 log::info!("userfaultfd: {errno}; every checkpoint reads all memory");
                 return Ok(None);
             }
         };
-        let fetched = pidfd_getfd(pidfd, number as i32);
-        guest.call("close", "closing the userfaultfd", libc::SYS_close, [number, 0, 0, 0, 0, 0])?;
-        let tracker = Tracker { userfaultfd: fetched? };
-        Ok(tracker.enable().then_some(tracker))
+        fault::hit(fault::point::USERFAULTFD_MADE);
+        let fetched = pidfd_getfd(pidfd, number);
+        close(guest, number)?;
+        Ok(Some(fetched))
     }
 
     fn enable(&self) -> bool {
@@ -177,6 +162,49 @@ impl Tracker {
         let result = unsafe { uffdio_register(self.userfaultfd.as_fd().as_raw_fd(), &mut register) };
         fault::hit(fault::point::USERFAULTFD_REGISTER);
         result.is_ok()
+    }
+}
+
+/// Closes a userfaultfd in the program.
+fn close(guest: &mut Guest<'_>, number: i32) -> Result<()> {
+    guest.call("close", "closing our userfaultfd", libc::SYS_close, [number as u64, 0, 0, 0, 0, 0]).map(drop)
+}
+
+/// The number that our userfaultfd has in the program, written down inside the program while it has one: an agent that dies
+/// then leaves it behind, and no checkpoint could be taken of a program that holds one.
+struct Note {
+    pid: i32,
+    address: u64,
+}
+
+impl Note {
+    /// Behind what other calls use of the scratch area.
+    fn address(control: &Control) -> u64 {
+        control.scratch + (SCRATCH_BYTES - size_of::<[u64; 2]>()) as u64
+    }
+
+    /// Does `work`, which makes the program's next descriptor and closes it again.
+    fn around<T>(&self, guest: &mut Guest<'_>, work: impl FnOnce(&mut Guest<'_>) -> Result<T>) -> Result<T> {
+        // All threads stand still, so it gets the lowest number that is free.
+        let numbers = fdinfo::numbers(self.pid)?;
+        let free = (0..).find(|number| !numbers.contains(number)).unwrap_or(i32::MAX);
+        write_memory(self.pid, self.address, [NOTE, free as u64].as_bytes())?;
+        let done = work(guest)?;
+        write_memory(self.pid, self.address, [0_u64; 2].as_bytes())?;
+        Ok(done)
+    }
+
+    /// The userfaultfd that an agent has left behind, having died between making it and closing it.
+    ///
+    /// One that the program has made itself in the meantime is none of ours, and it uses its own: nobody has ever told ours
+    /// what it is for, which the kernel shows as no features.
+    fn left_by_the_dead(&self) -> Result<Option<i32>> {
+        let mut note = [0_u64; 2];
+        read_memory(self.pid, self.address, note.as_mut_bytes())?;
+        let [NOTE, number] = note else { return Ok(None) };
+        let Ok(descriptor) = fdinfo::descriptor(self.pid, i32::try_from(number).unwrap_or(-1)) else { return Ok(None) };
+        let is_idle = descriptor.field("API").is_some_and(|api| api.split(':').nth(1) == Some("0"));
+        Ok((descriptor.target == b"anon_inode:[userfaultfd]" && is_idle).then_some(descriptor.number))
     }
 }
 

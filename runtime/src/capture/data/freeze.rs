@@ -2,7 +2,6 @@
 //!
 //! No state of the kernel is read. Threads whose call the stop has broken off issue it again, as after any stop.
 
-use std::os::fd::AsFd;
 use std::time::Instant;
 
 use ckpt_wire::Control;
@@ -13,7 +12,6 @@ use crate::capture::allocations::{Allocations, allocations};
 use crate::capture::guest::Guest;
 use crate::capture::page_set::PageSet;
 use crate::capture::snapshot::Still;
-use crate::capture::tracking::Tracker;
 use crate::capture::twin::Twin;
 use crate::capture::{Event, Lineage, Program, TreeOptions, refusals, stop, threads};
 use crate::error::Result;
@@ -59,11 +57,7 @@ pub fn freeze(
     let process_signals = threads::mask_of(&stopped[0].queued_process_signals()?);
     let way_home = |thread| threads::way_home(pid, thread, control, process_signals, &mut lineage.calls);
     let homes: Vec<_> = stopped.iter().map(way_home).collect::<Result<_>>()?;
-    if !std::mem::replace(&mut lineage.tracking_was_tried, true) {
-        let mut guest = Guest::enter(pid, &mut stopped[0], control, homes[0].home, &homes[0].reissued)?;
-        lineage.tracker = Tracker::create(&mut guest, control, program.pidfd.as_fd())?;
-        guest.leave()?;
-    }
+    lineage.begin_tracking(program, control, &mut stopped[0], &homes[0])?;
     let allocations = allocations(pid, control)?;
     let mappings = maps::outline(pid)?;
     let (mut parts, mut left_out) = parts::of(&allocations.known, &mappings);
