@@ -13,6 +13,7 @@ pub mod desk;
 pub mod exact;
 pub mod fault;
 pub mod holder;
+pub mod job_control;
 pub mod life;
 pub mod ordinary_user;
 pub mod output;

@@ -117,6 +117,15 @@ impl<'scene> Life<'scene> {
         Life::start(scene, name, program, &Launch::Preload, Stdout::File)
     }
 
+    /// The same, killed right after a checkpoint that was taken when it had printed `lines` lines.
+    pub fn until_checkpoint(scene: &'scene Scene, name: &str, program: &Program, lines: usize) -> Life<'scene> {
+        let mut life = Life::preloaded(scene, name, program);
+        life.output.wait_for_lines(lines);
+        crate::checkpoint(scene, life.pid);
+        life.kill();
+        life
+    }
+
     /// Waits until a descendant of the child is the wanted one, and gives its pid.
     pub fn find_program(&mut self, wanted: impl Fn(i32) -> bool) -> i32 {
         match self.look_for_program(wanted) {

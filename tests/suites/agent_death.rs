@@ -163,10 +163,7 @@ fn the_program_outlives_an_agent_that_was_started_by_the_signal() {
 
 /// A checkpoint to restart from: the store's life, its pid and its directory.
 fn checkpointed_life(scene: &Scene) -> (PathBuf, i32) {
-    let mut life = Life::preloaded(scene, "life", &endless());
-    life.output.wait_for_lines(10);
-    checkpoint(scene, life.pid);
-    life.kill();
+    let life = Life::until_checkpoint(scene, "life", &endless(), 10);
     (life.directory.clone(), life.pid)
 }
 

@@ -126,10 +126,7 @@ fn python_that_was_ahead_goes_on_exactly() {
 #[test]
 fn on_the_boot_of_the_checkpoint_a_program_gets_no_time_namespace() {
     let scene = Scene::new();
-    let mut life = Life::preloaded(&scene, "life", &clocks(&scene));
-    life.output.wait_for_lines(3);
-    checkpoint(&scene, life.pid);
-    life.kill();
+    let life = Life::until_checkpoint(&scene, "life", &clocks(&scene), 3);
     let second =
         Restart::of(life.store()).option("--clocks").option("continue").begin(&scene, &life.directory, life.pid);
     assert_eq!(time_namespace(second.pid), time_namespace(std::process::id().cast_signed()), "{}", second.errors());

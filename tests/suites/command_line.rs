@@ -364,10 +364,7 @@ fn store_of_two_jobs(scene: &Scene) -> (String, [String; 2]) {
     let shared = scene.path().join("shared");
     let program = program().variable("CKPT_DIR", &shared);
     for name in ["one", "other"] {
-        let mut life = Life::preloaded(scene, name, &program);
-        life.output.wait_for_lines(5);
-        checkpoint(scene, life.pid);
-        life.kill();
+        Life::until_checkpoint(scene, name, &program, 5);
     }
     let jobs: Vec<String> = Store::at(&shared).rows(scene).into_iter().map(|row| row.job).collect();
     assert_ne!(jobs[0], jobs[1]);

@@ -221,10 +221,7 @@ fn of_a_file_that_has_hardly_changed_hardly_anything_is_stored() {
 fn a_file_that_is_not_captured_and_has_shrunk_is_refused_by_name() {
     let scene = Scene::new();
     let program = Program::victim("files").variable("CKPT_FILES", "none");
-    let mut life = Life::preloaded(&scene, "life", &program);
-    life.output.wait_for_lines(10);
-    checkpoint(&scene, life.pid);
-    life.kill();
+    let life = Life::until_checkpoint(&scene, "life", &program, 10);
     let path = life.directory.join("append");
     written(&path, b"short");
     let arguments = ["restart".as_ref(), life.store().path().as_os_str()].map(|word| word.to_owned());
@@ -303,10 +300,7 @@ fn a_program_goes_on_in_another_directory() {
     let program = contents();
     let whole = reference(&scene, &program);
     let taken = scene.path().join("taken");
-    let mut life = Life::preloaded(&scene, "life", &program.clone().waiting(40, &taken));
-    life.output.wait_for_lines(20);
-    checkpoint(&scene, life.pid);
-    life.kill();
+    let life = Life::until_checkpoint(&scene, "life", &program.clone().waiting(40, &taken), 20);
     written(&taken, b"");
     let moved = scene.path().join("moved");
     fs::rename(&life.directory, &moved).expect("renamed");

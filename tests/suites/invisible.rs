@@ -83,10 +83,7 @@ fn a_shell_pipeline_into_cat_ends_when_the_program_ends() {
 #[test]
 fn the_agent_ends_with_the_program() {
     let scene = Scene::new();
-    let mut life = Life::preloaded(&scene, "life", &Program::victim("churn").argument("300"));
-    life.output.wait_for_lines(10);
-    checkpoint(&scene, life.pid);
-    life.kill();
+    let life = Life::until_checkpoint(&scene, "life", &Program::victim("churn").argument("300"), 10);
     processes::wait_until("the agent ends with its program", Duration::from_secs(5), || {
         processes::agents_of(life.pid).is_empty() && processes::of_scene(scene.path()).is_empty()
     });

@@ -67,10 +67,7 @@ fn a_program_that_waits_for_a_lock_goes_on_waiting() {
         locked_by_us(&path)
     };
     let lock = held("life");
-    let mut first = Life::preloaded(&scene, "life", &Program { inputs: Vec::new(), ..program.clone() });
-    first.output.wait_for_lines(10);
-    checkpoint(&scene, first.pid);
-    first.kill();
+    let first = Life::until_checkpoint(&scene, "life", &Program { inputs: Vec::new(), ..program.clone() }, 10);
     let mut second = Restart::of(first.store()).begin(&scene, &first.directory, first.pid);
     second.output.wait_for_lines(expected.lines() - 1);
     assert!(second.try_wait().is_none(), "it waits for the lock");
@@ -82,10 +79,7 @@ fn a_program_that_waits_for_a_lock_goes_on_waiting() {
 #[test]
 fn a_lock_that_somebody_else_has_taken_is_refused_with_its_holder() {
     let scene = Scene::new();
-    let mut first = Life::preloaded(&scene, "life", &Program::victim("locks"));
-    first.output.wait_for_lines(10);
-    checkpoint(&scene, first.pid);
-    first.kill();
+    let first = Life::until_checkpoint(&scene, "life", &Program::victim("locks"), 10);
     let before = std::fs::read(first.directory.join("stdout")).expect("the program's output");
     for file in ["ranges", "described", "whole", "shared"] {
         let path = first.directory.join(file);
@@ -128,10 +122,7 @@ fn memory_that_a_child_would_not_inherit_comes_back_zeroed() {
     let scene = Scene::new();
     let taken = scene.path().join("taken");
     let program = Program::victim("mappings").argument("60").argument("wiped").waiting(15, &taken);
-    let mut life = Life::preloaded(&scene, "life", &program);
-    life.output.wait_for_lines(10);
-    checkpoint(&scene, life.pid);
-    life.kill();
+    let life = Life::until_checkpoint(&scene, "life", &program, 10);
     std::fs::write(taken, "").expect("a file in the scene");
     let mut second = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
     assert_eq!(code_of(second.wait()), 7, "{}", second.errors());

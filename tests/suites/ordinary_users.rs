@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives, take};
+use ckpt_tests::job_control;
 use ckpt_tests::ordinary_user::as_ordinary_user;
 use ckpt_tests::taken_id::TakenId;
 use ckpt_tests::{
@@ -63,10 +64,7 @@ fn own_pid(life: &Life<'_>) -> i32 {
 
 /// A second life of `program`, running.
 fn restarted<'scene>(scene: &'scene Scene, program: &Program, options: &[&str]) -> Life<'scene> {
-    let mut life = Life::preloaded(scene, "life", program);
-    life.output.wait_for_lines(5);
-    checkpoint(scene, life.pid);
-    life.kill();
+    let life = Life::until_checkpoint(scene, "life", program, 5);
     let restart = options.iter().fold(Restart::of(life.store()), |restart, option| restart.option(option));
     let second = restart.begin(scene, &life.directory, life.pid);
     second.output.wait_for_more_lines(3);
@@ -158,10 +156,7 @@ fn what_is_given_up_is_said_in_one_line_with_the_pid_outside() {
 fn detach_prints_the_pid_that_the_caller_sees() {
     as_ordinary_user(&["exits"], &[], || {
         let scene = Scene::new();
-        let mut life = Life::preloaded(&scene, "life", &exits("code:5"));
-        life.output.wait_for_lines(5);
-        checkpoint(&scene, life.pid);
-        life.kill();
+        let life = Life::until_checkpoint(&scene, "life", &exits("code:5"), 5);
         let dir = life.store().path().to_string_lossy().into_owned();
         let printed = ckpt(&scene, &["restart", "--detach", &dir]).succeeded().number();
         let pid = i32::try_from(printed).expect("a pid");
@@ -181,10 +176,7 @@ fn the_exit_status_passes_through() {
             // However busy the machine is, the program must not end before its checkpoint is taken.
             let taken = scene.path().join(format!("{kind}-taken"));
             let program = Program::victim("exits").argument("40").argument(kind).waiting(20, &taken);
-            let mut life = Life::preloaded(&scene, kind, &program);
-            life.output.wait_for_lines(5);
-            checkpoint(&scene, life.pid);
-            life.kill();
+            let life = Life::until_checkpoint(&scene, kind, &program, 5);
             std::fs::write(&taken, "").expect("a file in the scene");
             let mut second = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
             assert_eq!(code_of(second.wait()), code, "{kind}: {}", second.errors());
@@ -226,28 +218,7 @@ fn control_c_at_the_terminal_reaches_the_program() {
 
 #[test]
 fn control_z_stops_the_program_and_fg_resumes_it() {
-    as_ordinary_user(&["exits"], &[], || {
-        let scene = Scene::new();
-        let program = exits("code:5");
-        let mut life = Life::start(&scene, "life", &program, &Launch::Preload, Stdout::Terminal);
-        life.output.wait_for_lines(5);
-        checkpoint(&scene, life.pid);
-        life.kill();
-        // A shell with job control, as at a terminal.
-        let script = "$CKPT restart $STORE; echo stopped $?; read continue; fg > /dev/null; echo ended $?";
-        let shell = Program::at("/bin/sh").argument("-m").argument("-c").argument(script);
-        let shell = shell.variable("CKPT", product::ckpt()).variable("STORE", life.store().path());
-        let mut session = Life::start(&scene, "shell", &shell, &Launch::Plain, Stdout::SessionTerminal);
-        session.output.wait_for_lines(3);
-        let pid = session.find_program(|pid| processes::executable(pid).as_ref() == Some(&program.executable));
-        session.type_in("\x1a");
-        session.output.wait_for_line("stopped 148");
-        processes::wait_until("^Z stops the program", Duration::from_secs(5), || processes::is_stopped(pid));
-        session.type_in("\n");
-        processes::wait_until("fg resumes it", Duration::from_secs(5), || !processes::is_stopped(pid));
-        session.output.wait_for_line("ended 5");
-        session.wait();
-    });
+    as_ordinary_user(&["exits"], &[], job_control::control_z_stops_a_restarted_program_and_fg_resumes_it);
 }
 
 #[test]
@@ -277,10 +248,7 @@ fn a_restart_that_dies_before_the_program_runs_leaves_nothing() {
     as_ordinary_user(&["exits"], &[], || {
         let scene = Scene::new();
         let program = exits("code:5");
-        let mut life = Life::preloaded(&scene, "life", &program);
-        life.output.wait_for_lines(5);
-        checkpoint(&scene, life.pid);
-        life.kill();
+        let life = Life::until_checkpoint(&scene, "life", &program, 5);
         let store = life.store().path().to_string_lossy().into_owned();
         for point in ["ptrace.seize:1", "ptrace.setregset:5", "ptrace.setoptions:1"] {
             let dying = Ckpt::new(&scene, ["restart", &store]).variable("CKPT_FAULT", point).call();
@@ -353,10 +321,7 @@ fn a_directory_names_the_program_only_where_there_is_one() {
 fn a_user_who_may_make_no_namespaces_is_told_which_setting_forbids_it() {
     as_ordinary_user(&["exits"], &[], || {
         let scene = Scene::new();
-        let mut life = Life::preloaded(&scene, "life", &exits("code:5"));
-        life.output.wait_for_lines(5);
-        checkpoint(&scene, life.pid);
-        life.kill();
+        let life = Life::until_checkpoint(&scene, "life", &exits("code:5"), 5);
         // The limit is one of a user namespace of the test's: nobody else's.
         let script = "echo 0 >/proc/sys/user/max_user_namespaces && \
                       exec setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=-all \"$CKPT\" restart \"$STORE\"";

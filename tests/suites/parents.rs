@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ckpt_tests::exact::{assert_same, reference};
-use ckpt_tests::{Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes, product};
+use ckpt_tests::job_control;
+use ckpt_tests::{Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes};
 use nix::sys::signal::Signal;
 
 fn run() -> Launch {
@@ -16,10 +17,7 @@ fn exits(kind: &str) -> Program {
 
 /// A restarted life of `program`, running.
 fn restarted<'scene>(scene: &'scene Scene, program: &Program) -> Life<'scene> {
-    let mut life = Life::preloaded(scene, "life", program);
-    life.output.wait_for_lines(5);
-    checkpoint(scene, life.pid);
-    life.kill();
+    let life = Life::until_checkpoint(scene, "life", program, 5);
     let second = Restart::of(life.store()).begin(scene, &life.directory, life.pid);
     second.output.wait_for_more_lines(3);
     second
@@ -57,10 +55,7 @@ fn restart_passes_the_exit_status_through() {
         // It waits before its last steps, so that it does not end before its checkpoint.
         let taken = scene.path().join(format!("{kind}-taken"));
         let program = Program::victim("exits").argument("40").argument(kind).waiting(20, &taken);
-        let mut life = Life::preloaded(&scene, kind, &program);
-        life.output.wait_for_lines(5);
-        checkpoint(&scene, life.pid);
-        life.kill();
+        let life = Life::until_checkpoint(&scene, kind, &program, 5);
         std::fs::write(taken, "").expect("a file in the scene");
         let mut second = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
         assert_eq!(code_of(second.wait()), code, "{kind}: {}", second.errors());
@@ -71,10 +66,7 @@ fn restart_passes_the_exit_status_through() {
 fn a_program_that_ends_while_its_threads_are_let_go_gives_its_exit_status() {
     const EXIT_AT_ONCE: i32 = 9;
     let scene = Scene::of_at_most(Duration::from_secs(120));
-    let mut life = Life::preloaded(&scene, "life", &Program::victim("ends_at_once").argument("100000"));
-    life.output.wait_for_lines(3);
-    checkpoint(&scene, life.pid);
-    life.kill();
+    let life = Life::until_checkpoint(&scene, "life", &Program::victim("ends_at_once").argument("100000"), 3);
     let (store, directory) = (life.store(), life.directory.clone());
     drop(life);
     std::fs::write(directory.join("go"), "").expect("a file in the scene");
@@ -151,24 +143,5 @@ fn control_c_at_the_terminal_of_a_restart_reaches_the_program() {
 
 #[test]
 fn control_z_stops_a_restarted_program_and_fg_resumes_it() {
-    let scene = Scene::new();
-    let program = exits("code:5");
-    let mut life = Life::start(&scene, "life", &program, &Launch::Preload, Stdout::Terminal);
-    life.output.wait_for_lines(5);
-    checkpoint(&scene, life.pid);
-    life.kill();
-    // A shell with job control, as at a terminal.
-    let script = "$CKPT restart $STORE; echo stopped $?; read continue; fg > /dev/null; echo ended $?";
-    let shell = Program::at("/bin/sh").argument("-m").argument("-c").argument(script);
-    let shell = shell.variable("CKPT", product::ckpt()).variable("STORE", life.store().path());
-    let mut session = Life::start(&scene, "shell", &shell, &Launch::Plain, Stdout::SessionTerminal);
-    session.output.wait_for_lines(3);
-    let pid = session.find_program(|pid| processes::executable(pid).as_ref() == Some(&program.executable));
-    session.type_in("\x1a");
-    session.output.wait_for_line("stopped 148");
-    processes::wait_until("^Z stops the program", Duration::from_secs(5), || processes::is_stopped(pid));
-    session.type_in("\n");
-    processes::wait_until("fg resumes it", Duration::from_secs(5), || !processes::is_stopped(pid));
-    session.output.wait_for_line("ended 5");
-    session.wait();
+    job_control::control_z_stops_a_restarted_program_and_fg_resumes_it();
 }

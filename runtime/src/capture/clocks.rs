@@ -24,6 +24,6 @@ pub fn capture(pid: i32, guest: &mut Guest<'_>) -> Result<Clocks> {
         boottime_ns: read(libc::CLOCK_BOOTTIME)?,
         realtime_ns: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
         ahead: clocks::offsets(pid)?,
-        boot_id: clocks::boot_id(),
+        boot_id: clocks::boot_id().unwrap_or_default(),
     })
 }

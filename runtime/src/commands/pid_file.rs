@@ -14,9 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::absolute;
 use crate::error::{Error, Result};
-use crate::proc::task;
-
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+use crate::proc::{clocks, task};
 
 /// A pid file that is about to be written. Dropping it unwritten leaves nothing.
 pub struct PidFile {
@@ -47,8 +45,7 @@ impl PidFile {
     /// Says that process `pid` is the program. The file appears in one step.
     pub fn write(&self, pid: i32) -> Result<()> {
         let start_ticks = task::start_time(pid)?;
-        let boot = fs::read_to_string(BOOT_ID).map_err(|source| Error::io("read", BOOT_ID, source))?;
-        let text = format!("{pid}\n{start_ticks} {}\n", boot.trim());
+        let text = format!("{pid}\n{start_ticks} {}\n", clocks::boot_id()?);
         (&self.file)
             .write_all(text.as_bytes())
             .and_then(|()| fs::rename(&self.unfinished, &self.path))

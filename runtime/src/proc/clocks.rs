@@ -49,9 +49,10 @@ pub fn start_time(pid: i32) -> Result<u64> {
     Ok(shown.wrapping_add_signed(-own.boottime_ns.div_euclid(TICK_NS)))
 }
 
-/// The id of this boot; empty if it cannot be read.
-pub fn boot_id() -> String {
-    fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
+/// The id of this boot.
+pub fn boot_id() -> Result<String> {
+    let text = fs::read_to_string(BOOT_ID).map_err(|source| Error::io("read", BOOT_ID, source))?;
+    Ok(text.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -81,6 +82,6 @@ mod tests {
         let own = std::process::id() as i32;
         let added = offsets(own).unwrap().boottime_ns / TICK_NS;
         assert_eq!(start_time(own).unwrap() as i64 + added, task::start_time(own).unwrap() as i64);
-        assert_eq!(boot_id().len(), 36);
+        assert_eq!(boot_id().unwrap().len(), 36);
     }
 }

@@ -83,7 +83,7 @@ fn ours() -> Result<Clocks> {
         boottime_ns: read(ClockId::CLOCK_BOOTTIME)?,
         realtime_ns: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
         ahead: clocks::offsets(std::process::id() as i32)?,
-        boot_id: clocks::boot_id(),
+        boot_id: clocks::boot_id().unwrap_or_default(),
     })
 }
 

@@ -39,7 +39,7 @@ pub fn restore(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
         process.call(0, PRCTL, &[PR_TIMER_CREATE_RESTORE_IDS, 0, 0, 0, 0], format_args!("ids of new timers"))?;
     }
     for timer in image.posix_timers.iter().filter(|timer| timer.left_ns != 0) {
-        let address = process.put(&itimerspec(timer))?;
+        let address = process.put(&itimerspec(timer.interval_ns, timer.left_ns))?;
         let purpose = format_args!("POSIX timer {}", timer.id);
         process.call(0, TIMER_SETTIME, &[timer.id as u64, 0, address, 0], purpose)?;
     }
@@ -87,9 +87,8 @@ fn sigevent_and_id(timer: &PosixTimer) -> Vec<u8> {
 }
 
 /// `struct itimerspec`.
-fn itimerspec(timer: &PosixTimer) -> Vec<u8> {
-    let split = |ns: u64| [ns / NANOSECONDS, ns % NANOSECONDS];
-    let words = [split(timer.interval_ns), split(timer.left_ns)];
+pub fn itimerspec(interval_ns: u64, value_ns: u64) -> Vec<u8> {
+    let words = [interval_ns, value_ns].map(|ns| [ns / NANOSECONDS, ns % NANOSECONDS]);
     words.iter().flatten().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
@@ -112,6 +111,7 @@ mod tests {
         let word = |bytes: &[u8], at: usize| i32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
         let event = sigevent_and_id(&timer);
         assert_eq!([0, 8, 12, 16, 64].map(|at| word(&event, at)), [5, 32, 4, 77, 3]);
-        assert_eq!([0, 8, 16, 24].map(|at| word(&itimerspec(&timer), at)), [0, 0, 2, 500_000_000]);
+        let settings = itimerspec(1, 2_500_000_000);
+        assert_eq!([0, 8, 16, 24].map(|at| word(&settings, at)), [0, 1, 2, 500_000_000]);
     }
 }

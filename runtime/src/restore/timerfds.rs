@@ -1,5 +1,6 @@
 //! Sets the timers that are descriptors going, late in a restart, so that what they had left does not pass meanwhile.
 
+use super::posix_timers::itimerspec;
 use super::process::{Call, HalfBuilt};
 use crate::error::{Error, Result};
 use crate::image::{FileKind, ProcessImage};
@@ -8,7 +9,6 @@ const TIMERFD_SETTIME: Call = Call("timerfd_settime", libc::SYS_timerfd_settime)
 const IOCTL: Call = Call("ioctl", libc::SYS_ioctl);
 /// Sets the number of expiries that were not read yet: `_IOW('T', 0, u64)`.
 const TFD_IOC_SET_TICKS: u64 = 0x4008_5400;
-const NANOSECONDS: u64 = 1_000_000_000;
 
 /// Sets all timers by calls of the main thread. Needs the scratch area.
 pub fn set(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
@@ -50,12 +50,6 @@ fn due(image: &ProcessImage, clock: i32, settings: i32, left_ns: u64) -> u64 {
         _ => clocks.realtime_ns,
     });
     then_ns.saturating_add(left_ns)
-}
-
-/// `struct itimerspec`.
-fn itimerspec(interval_ns: u64, value_ns: u64) -> Vec<u8> {
-    let words = [interval_ns, value_ns].map(|ns| [ns / NANOSECONDS, ns % NANOSECONDS]);
-    words.iter().flatten().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
 #[cfg(test)]
