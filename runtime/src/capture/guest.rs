@@ -17,10 +17,10 @@ use nix::errno::Errno;
 use zerocopy::IntoBytes;
 
 use crate::error::{Error, Result};
-use crate::ptrace::{CallSite, Options, Registers, Stopped, read_memory, remote_call, remote_clone, write_memory};
+use crate::ptrace::{
+    CallSite, Options, RED_ZONE_BYTES, Registers, Stopped, read_memory, remote_call, remote_clone, write_memory,
+};
 
-/// Bytes below rsp that belong to the running function (System V ABI).
-const RED_ZONE_BYTES: u64 = 128;
 const ALL_SIGNALS: u64 = u64::MAX;
 
 /// A thread of the program that is in the stub and makes calls for us. Dropping it brings the thread home.

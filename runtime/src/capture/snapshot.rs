@@ -104,6 +104,7 @@ pub fn capture(
 ) -> Result<Snapshot> {
     let pid = program.pid;
     let job_stopped = process::is_job_stopped(pid);
+    lineage.calls.look(pid);
     let stop_began = Instant::now();
     let mut stopped = stop::stop(pid)?;
 

@@ -21,10 +21,9 @@ pub struct Captured {
     now: Registers,
     /// Registers to put back when the program goes on.
     pub home: Registers,
-    /// Registers that issue an interrupted call again: what the stub's frame holds.
+    /// Registers that issue an interrupted call again, here or in another process: what the stub's frame holds, and what is
+    /// stored.
     pub reissued: Registers,
-    /// The same for another process: what is stored.
-    stored: Registers,
 }
 
 impl Captured {
@@ -33,7 +32,23 @@ impl Captured {
     /// # Errors
     /// When the thread has gone.
     pub fn lead_home(&self, thread: &Stopped) -> Result<()> {
-        if self.now.broken_by_stop() { thread.set_registers(&self.home) } else { Ok(()) }
+        if self.is_led() { thread.set_registers(&self.home) } else { Ok(()) }
+    }
+
+    /// Has `thread` of process `pid`, which has been led home, go on with its call where `control` says that calls are resumed.
+    ///
+    /// # Errors
+    /// When the thread has gone.
+    pub fn resume_call(&self, pid: i32, thread: &Stopped, control: &Control, calls: &mut WaitingCalls) -> Result<()> {
+        if !self.is_led() || self.home.0.rip == self.now.0.rip {
+            return Ok(());
+        }
+        thread.set_registers(&calls.resuming(pid, thread.tid(), control, &self.now, self.now.reissuing(true)))
+    }
+
+    /// Whether it does not go home by itself.
+    fn is_led(&self) -> bool {
+        self.now.broken_by_stop()
     }
 }
 
@@ -76,10 +91,9 @@ pub fn way_home(
     // EINTR from our own stop is repaired, but not when a signal is about to interrupt the call anyway: its
     // handler may have to be followed by EINTR.
     let signal_is_due = (mask_of(&thread.queued_signals()?) | process_signals) & !thread.signal_mask()? != 0;
-    let reissued = now.reissuing(!signal_is_due);
+    let reissued = calls.resuming(pid, thread.tid(), control, &now, now.reissuing(!signal_is_due));
     let home = if now.broken_by_stop() && !signal_is_due { reissued } else { now };
-    let stored = calls.for_another_process(thread.tid(), &now, reissued);
-    Ok(Captured { now, home, reissued, stored })
+    Ok(Captured { now, home, reissued })
 }
 
 /// Captures `thread` of process `pid`; `process_signals` and `calls` are as for [`way_home`].
@@ -108,7 +122,7 @@ pub fn capture(
     let image = ThreadImage {
         tid,
         name,
-        registers: captured.stored.to_words().to_vec(),
+        registers: captured.reissued.to_words().to_vec(),
         waiting_call: captured.now.waiting_call(),
         extended_state,
         signal_mask,

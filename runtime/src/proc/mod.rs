@@ -9,6 +9,7 @@ pub mod clocks;
 pub mod fdinfo;
 pub mod locks;
 pub mod maps;
+pub mod sched;
 pub mod task;
 
 use std::path::Path;

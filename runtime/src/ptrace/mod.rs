@@ -16,7 +16,7 @@ mod thread;
 
 pub use memory::{ProcessMemory, read_memory, write_memory};
 pub use pin::Pinned;
-pub use registers::Registers;
+pub use registers::{RED_ZONE_BYTES, Registers, SYS_IO_PGETEVENTS, SYSCALL_BYTES};
 pub use remote_call::{CallOutcome, CallSite, remote_call, remote_clone};
 pub use request::{RseqConfiguration, SIGINFO_BYTES};
 pub use thread::{Options, Running, StopCause, Stopped, wait_until_gone};

@@ -10,11 +10,13 @@ const ERESTARTNOHAND: i64 = -514;
 const ERESTART_RESTARTBLOCK: i64 = -516;
 const EINTR: i64 = -(libc::EINTR as i64);
 
+/// Bytes below rsp that belong to the running function (System V ABI).
+pub const RED_ZONE_BYTES: u64 = 128;
 /// Bytes of the `syscall` instruction.
-const SYSCALL_BYTES: u64 = 2;
+pub const SYSCALL_BYTES: u64 = 2;
 
 /// `io_pgetevents(2)`, which the libc crate does not name on this architecture.
-const SYS_IO_PGETEVENTS: i64 = 333;
+pub const SYS_IO_PGETEVENTS: i64 = 333;
 
 /// Calls that return EINTR when a tracer stops them although no signal came (measured; all others go on by
 /// themselves or leave a restart code). The receiving calls do so only on sockets with a time-out.

@@ -190,6 +190,11 @@ pub struct Control {
     pub files_max_bytes: u64,
     /// Absolute paths of the directories that are captured with all that is in them, separated by colons.
     pub with_dirs: [u8; PATH_BYTES],
+    /// Where a thread resumes a call of its own: a `syscall` instruction, rsp leading to a [`ResumedCall`]. 0 in an older
+    /// libckpt.so, which has no such place.
+    pub resume_start: u64,
+    /// First byte behind that code.
+    pub resume_end: u64,
 }
 
 /// The registers and signal mask with which a thread goes on if its agent disappears during an injected call.
@@ -223,6 +228,31 @@ pub struct StubFrame {
     pub sigmask: u64,
 }
 
+/// A call that a thread of the program has been stopped in, and resumes for the time that is left.
+///
+/// It lies on the thread's stack, below what leaf functions use there without moving rsp, while the thread is in the code at
+/// [`Control::resume_start`]. That code knows the offsets: every field is eight bytes and the order is part of the protocol.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ResumedCall {
+    /// The time that is left, a `struct timespec`, for calls that take a pointer to one.
+    pub left: [u64; 2],
+    /// The call's number.
+    pub number: u64,
+    /// The call's own arguments, which the program finds in the registers afterwards.
+    pub rdi: u64,
+    /// See `rdi`.
+    pub rsi: u64,
+    /// See `rdi`.
+    pub rdx: u64,
+    /// See `rdi`.
+    pub r10: u64,
+    /// See `rdi`.
+    pub r8: u64,
+    /// Behind the program's own `syscall` instruction.
+    pub rip: u64,
+}
+
 /// The text in a zero-terminated field of the control block.
 pub fn text(field: &[u8]) -> &[u8] {
     match field.iter().position(|&byte| byte == 0) {
@@ -242,7 +272,7 @@ mod tests {
         assert_eq!(offset_of!(Control, stub_start), 32);
         assert_eq!(offset_of!(Control, reason), 96);
         assert_eq!(CONTROL_BYTES_MIN, 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
-        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 80 + PATH_BYTES);
+        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 80 + PATH_BYTES + 16);
     }
 
     #[test]
@@ -250,6 +280,8 @@ mod tests {
         assert_eq!(offset_of!(StubFrame, rip), 15 * 8);
         assert_eq!(offset_of!(StubFrame, sigmask), 18 * 8);
         assert_eq!(size_of::<StubFrame>(), 19 * 8);
+        assert_eq!((offset_of!(ResumedCall, rdi), offset_of!(ResumedCall, rip)), (3 * 8, 8 * 8));
+        assert_eq!(size_of::<ResumedCall>(), 9 * 8);
     }
 
     #[test]

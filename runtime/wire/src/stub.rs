@@ -17,14 +17,20 @@
 //! stack while signals are still blocked, below the 128 bytes that leaf functions use without moving rsp, and
 //! from then on only that copy is used. `ret 128` loads rip and leaves rsp where the program had it in one
 //! instruction. Vector and x87 registers are untouched by system calls and by this code.
+//!
+//! Behind it is the place where a thread goes on with a call of its own that a stop has interrupted, for the time that is left:
+//! `syscall`, and then back with what that has returned and with the arguments that the program knows, from a
+//! [`ResumedCall`](crate::ResumedCall) that rsp leads to. A debugger or an unwinder that looks is told where the caller is.
 
-/// Assembles the stub into `section`, between the symbols `start` and `end`, which stay hidden. `frame` is an operand that
-/// leads to the [`StubFrame`](crate::StubFrame); `before` are lines of assembly in front of the stub.
+/// Assembles the stub into `section`, between the symbols `start` and `end`, which stay hidden, and behind it, up to the symbol
+/// `resume_end`, the code that resumes a call. `frame` is an operand that leads to the [`StubFrame`](crate::StubFrame); `before`
+/// are lines of assembly in front of the stub.
 ///
 /// The crate that uses it has `libc` among its dependencies.
 #[macro_export]
 macro_rules! stub_code {
-    (section: $section:literal, start: $start:literal, end: $end:literal, before: [$($before:literal),*], frame: $($frame:tt)+) => {
+    (section: $section:literal, start: $start:literal, end: $end:literal, resume_end: $resume_end:literal,
+     before: [$($before:literal),*], frame: $($frame:tt)+) => {
         ::core::arch::global_asm!(
             concat!(".pushsection ", $section, ", \"ax\", @progbits"),
             ".balign 64",
@@ -109,7 +115,33 @@ macro_rules! stub_code {
             concat!(".hidden ", $end),
             concat!($end, ":"),
             concat!(".size ", $start, ", . - ", $start),
+            // What rsp was in the caller, and where it goes on, for unwinders.
+            ".cfi_startproc simple",
+            ".cfi_def_cfa rsp, {resumed_bytes} + 128",
+            ".cfi_offset rip, -136",
+            "syscall",
+            "lea rsp, [rsp + {resumed_rdi}]",
+            ".cfi_adjust_cfa_offset -{resumed_rdi}",
+            "pop rdi",
+            ".cfi_adjust_cfa_offset -8",
+            "pop rsi",
+            ".cfi_adjust_cfa_offset -8",
+            "pop rdx",
+            ".cfi_adjust_cfa_offset -8",
+            "pop r10",
+            ".cfi_adjust_cfa_offset -8",
+            "pop r8",
+            ".cfi_adjust_cfa_offset -8",
+            // The system call has left its own place here.
+            "mov rcx, qword ptr [rsp]",
+            "ret 128",
+            ".cfi_endproc",
+            concat!(".globl ", $resume_end),
+            concat!(".hidden ", $resume_end),
+            concat!($resume_end, ":"),
             ".popsection",
+            resumed_rdi = const ::core::mem::offset_of!($crate::ResumedCall, rdi),
+            resumed_bytes = const ::core::mem::size_of::<$crate::ResumedCall>(),
             expendable = const $crate::STUB_EXPENDABLE,
             exit_group = const libc::SYS_exit_group,
             wait4 = const libc::SYS_wait4,

@@ -32,6 +32,7 @@ pub fn inject(pid: i32, control: &Control, calls: &mut WaitingCalls) -> Result<(
     let mut for_now = Box::new(Control::new_zeroed());
     place.enter_into(&mut for_now);
 
+    calls.look(pid);
     let mut stopped = stop::stop(pid)?;
     let ways = lead_home(pid, &stopped, &for_now, calls)?;
     if Program::find(pid).is_ok() {
@@ -49,8 +50,13 @@ pub fn inject(pid: i32, control: &Control, calls: &mut WaitingCalls) -> Result<(
         // It finds its way home by itself.
         _ => Ok(()),
     };
-    // Last, so that whoever finds a control block finds nothing of ours elsewhere.
-    let outcome = outcome.and_then(|address| wiped.and_then(|()| write_memory(pid, address, resident::magic())));
+    let outcome = outcome.and_then(|(address, control)| {
+        wiped?;
+        // Now there is a place where calls go on for the time that is left.
+        stopped.iter().zip(&ways).try_for_each(|(thread, way)| way.resume_call(pid, thread, &control, calls))?;
+        // Last, so that whoever finds a control block finds nothing of ours elsewhere.
+        write_memory(pid, address, resident::magic())
+    });
     stopped.into_iter().try_for_each(|thread| thread.detach_if_alive().map(drop))?;
     outcome
 }
@@ -102,9 +108,9 @@ fn end_of_elf(bytes: &[u8]) -> Option<u64> {
     Some(loaded.max(header.e_shoff(endian) + table))
 }
 
-/// Maps the memory and fills it, by calls of `guest`, who then goes home; gives the address of what is to become the control
-/// block.
-fn map(pid: i32, mut guest: Guest<'_>, control: &Control) -> Result<u64> {
+/// Maps the memory and fills it, by calls of `guest`, who then goes home; gives what is to become the control block, and its
+/// address.
+fn map(pid: i32, mut guest: Guest<'_>, control: &Control) -> Result<(u64, Box<Control>)> {
     let purpose = "making room for the control block";
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
     let none = [0, BYTES, libc::PROT_NONE as u64, flags, u64::MAX, 0];
@@ -118,7 +124,7 @@ fn map(pid: i32, mut guest: Guest<'_>, control: &Control) -> Result<u64> {
     guest.leave().and(filled)
 }
 
-fn fill(pid: i32, guest: &mut Guest<'_>, base: u64, control: &Control) -> Result<u64> {
+fn fill(pid: i32, guest: &mut Guest<'_>, base: u64, control: &Control) -> Result<(u64, Box<Control>)> {
     let (data, code) = (base + GUARD_BYTES, base + GUARD_BYTES + DATA_BYTES);
     let mut protect = |address: u64, bytes: u64, protection: i32| {
         let arguments = [address, bytes, protection as u64, 0, 0, 0];
@@ -129,5 +135,5 @@ fn fill(pid: i32, guest: &mut Guest<'_>, base: u64, control: &Control) -> Result
     write_memory(pid, data, content.as_bytes())?;
     write_memory(pid, stub.start(), Stub::code())?;
     protect(code, CODE_BYTES, libc::PROT_READ | libc::PROT_EXEC)?;
-    Ok(data)
+    Ok((data, content))
 }

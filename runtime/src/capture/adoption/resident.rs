@@ -30,7 +30,8 @@ const _: () = assert!(size_of::<StubFrame>() as u64 == FRAME_BYTES);
 ckpt_wire::stub_code! {
     section: ".text.ckpt_resident",
     start: "ckpt_resident_start",
-    end: "ckpt_resident_end",
+    end: "ckpt_resident_stub_end",
+    resume_end: "ckpt_resident_end",
     before: ["ckpt_resident_frame:", ".skip 152"],
     frame: sym ckpt_resident_frame
 }
@@ -38,6 +39,7 @@ ckpt_wire::stub_code! {
 unsafe extern "C" {
     static ckpt_resident_frame: u8;
     static ckpt_resident_start: u8;
+    static ckpt_resident_stub_end: u8;
     static ckpt_resident_end: u8;
 }
 
@@ -69,11 +71,23 @@ impl Stub {
         self.frame + FRAME_BYTES
     }
 
-    /// Makes `control` lead to it.
+    /// Makes `control` lead to the frame and to the stub itself.
     pub fn enter_into(self, control: &mut Control) {
         control.frame = self.frame;
         control.stub_start = self.start();
-        control.stub_end = self.start() + Stub::code().len() as u64;
+        control.stub_end = self.start() + Stub::own_bytes();
+    }
+
+    /// Makes `control` lead to where calls are resumed, too: threads may be there at any time from now on.
+    fn enter_resumption_into(self, control: &mut Control) {
+        control.resume_start = self.start() + Stub::own_bytes();
+        control.resume_end = self.start() + Stub::code().len() as u64;
+    }
+
+    /// Bytes of the stub without what resumes a call.
+    fn own_bytes() -> u64 {
+        // SAFETY: both are symbols of the assembly above, in this order.
+        unsafe { (&raw const ckpt_resident_stub_end).offset_from(&raw const ckpt_resident_start) as u64 }
     }
 }
 
@@ -84,6 +98,7 @@ pub fn content(base: u64, control: &Control) -> (Box<Control>, Stub) {
     let data = base + GUARD_BYTES;
     let stub = Stub { frame: data + DATA_BYTES - FRAME_BYTES };
     stub.enter_into(&mut control);
+    stub.enter_resumption_into(&mut control);
     control.scratch = data + CONTROL_BYTES;
     control.magic = 0;
     (control, stub)

@@ -50,6 +50,7 @@ pub fn freeze(
     events: &mut dyn FnMut(Event),
 ) -> Result<Frozen> {
     let pid = program.pid;
+    lineage.calls.look(pid);
     let began = Instant::now();
     let mut stopped = stop::stop(pid)?;
     let pinned = Pinned::to(task::last_cpu(pid)?);

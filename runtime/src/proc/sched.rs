@@ -1,0 +1,63 @@
+//! What the scheduler says of a thread: `/proc/PID/task/TID/sched`, where the kernel has it (`CONFIG_SCHED_DEBUG`).
+
+use std::fs;
+
+use super::task;
+
+/// The scheduler's records of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sched {
+    /// When it was last seen running, ns of its CPU's own clock; for a thread that sleeps, when it fell asleep.
+    pub ran_at_ns: u64,
+    /// How often it has given up its CPU.
+    pub switches: u64,
+    /// How long it has run, ns.
+    pub runtime_ns: u64,
+}
+
+impl Sched {
+    /// That of thread `tid` of process `pid`.
+    pub fn of(pid: i32, tid: i32) -> Option<Sched> {
+        parse(&task::text(pid, &format!("task/{tid}/sched")).ok()?)
+    }
+
+    /// That of the calling thread.
+    pub fn own() -> Option<Sched> {
+        parse(&fs::read_to_string("/proc/thread-self/sched").ok()?)
+    }
+}
+
+fn parse(text: &str) -> Option<Sched> {
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim_start().strip_prefix(':').map(str::trim)
+    };
+    // Milliseconds with six decimals.
+    let time_ns = |name: &str| {
+        let (ms, rest) = value(name)?.split_once('.')?;
+        ms.parse::<u64>().ok()?.checked_mul(1_000_000)?.checked_add(rest.parse().ok()?)
+    };
+    Some(Sched {
+        ran_at_ns: time_ns("se.exec_start")?,
+        switches: value("nr_switches")?.parse().ok()?,
+        runtime_ns: time_ns("se.sum_exec_runtime")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read() {
+        let text = "sleep (17, #threads: 1)\n\
+                    -------------------------------------------------------------------\n\
+                    se.exec_start                                :     374680.299001\n\
+                    se.sum_exec_runtime                          :          1.000042\n\
+                    nr_switches                                  :                    3\n\
+                    nr_voluntary_switches                        :                    2\n";
+        let expected = Sched { ran_at_ns: 374_680_299_001, switches: 3, runtime_ns: 1_000_042 };
+        assert_eq!(parse(text), Some(expected));
+        assert_eq!(parse("nr_switches : 3\n"), None);
+    }
+}

@@ -1,0 +1,133 @@
+//! Calls that wait for a time: however often they are stopped and rebuilt, they wait for that time.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use ckpt_tests::exact::survives_once;
+use ckpt_tests::{Ckpt, Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes};
+
+const STEPS: u64 = 240;
+/// How long each call waits, ms; the steps are over by then.
+const WHOLE_MS: u64 = STEPS * 25;
+/// What a busy machine may add.
+const LATE_MS: u64 = 2500;
+
+fn timed_calls() -> Program {
+    Program::victim("timed_calls").argument(STEPS.to_string())
+}
+
+/// Lets the victim end, and asserts that every call has waited for its time and for so long that there was no program.
+fn all_have_waited(mut life: Life<'_>, gone: Duration) {
+    assert_eq!(code_of(life.wait()), 7, "{}\n{}", life.output.text(), life.errors());
+    let text = life.output.text();
+    let waited = text.lines().filter_map(|line| line.strip_suffix(" ms")?.split_once(" waited "));
+    let gone_ms = gone.as_millis() as u64;
+    let mut calls = 0;
+    for (call, ms) in waited {
+        let ms: u64 = ms.parse().expect("a number");
+        assert!(ms >= WHOLE_MS + gone_ms, "{call} waited {ms} ms of {WHOLE_MS}, {gone_ms} ms gone");
+        assert!(ms < WHOLE_MS + gone_ms + LATE_MS, "{call} waited {ms} ms of {WHOLE_MS}, {gone_ms} ms gone");
+        calls += 1;
+    }
+    assert_eq!(calls, 11, "{text}");
+}
+
+/// Waits until the victim has come to `step`.
+fn at_step(life: &Life<'_>, step: u64) {
+    life.output.wait_for_line(&format!("step {step}"));
+}
+
+/// Takes a checkpoint by which the program ends, waits a while, and restarts it; gives how long there was no program, at least.
+fn gone_and_back<'scene>(scene: &'scene Scene, mut life: Life<'scene>) -> (Life<'scene>, Duration) {
+    Ckpt::new(scene, ["checkpoint", "--kill", &life.pid.to_string()]).call().succeeded();
+    let ended = Instant::now();
+    life.wait();
+    // Time that passes for nobody: what is to be seen is that it is not counted.
+    sleep(Duration::from_secs(1));
+    let (store, directory, pid) = (life.store(), life.directory.clone(), life.pid);
+    drop(life);
+    let gone = ended.elapsed();
+    (Restart::of(store).begin(scene, &directory, pid), gone)
+}
+
+#[test]
+fn time_outs_are_kept_through_checkpoints_of_either_kind() {
+    let scene = Scene::new();
+    let life = Life::preloaded(&scene, "life", &timed_calls());
+    let pid = life.pid.to_string();
+    for step in [60, 120, 180, 220] {
+        at_step(&life, step);
+        checkpoint(&scene, life.pid);
+        Ckpt::new(&scene, ["checkpoint", "--data", &pid]).call().succeeded();
+    }
+    all_have_waited(life, Duration::ZERO);
+}
+
+#[test]
+fn time_outs_are_kept_through_checkpoints_that_are_closer_together_than_they_are_long() {
+    let scene = Scene::new();
+    let run = Launch::Run(vec!["--interval".to_owned(), "1s".to_owned()]);
+    let life = Life::start(&scene, "life", &timed_calls(), &run, Stdout::File);
+    let store = life.store();
+    all_have_waited(life, Duration::ZERO);
+    assert!(store.sealed(&scene).len() > 3, "checkpoints were taken all the time");
+}
+
+#[test]
+fn time_outs_go_on_with_what_is_left_after_a_restart() {
+    let scene = Scene::new();
+    let life = Life::preloaded(&scene, "life", &timed_calls());
+    at_step(&life, 200);
+    let (life, gone) = gone_and_back(&scene, life);
+    all_have_waited(life, gone);
+}
+
+#[test]
+fn time_outs_go_on_with_what_is_left_after_the_restart_of_a_restart() {
+    let scene = Scene::new();
+    let life = Life::preloaded(&scene, "life", &timed_calls());
+    at_step(&life, 80);
+    checkpoint(&scene, life.pid);
+    at_step(&life, 120);
+    let (life, first) = gone_and_back(&scene, life);
+    at_step(&life, 170);
+    checkpoint(&scene, life.pid);
+    at_step(&life, 200);
+    let (life, second) = gone_and_back(&scene, life);
+    all_have_waited(life, first + second);
+}
+
+#[test]
+fn time_outs_are_kept_when_the_agent_dies() {
+    let scene = Scene::new();
+    let life = Life::preloaded(&scene, "life", &timed_calls());
+    for step in [80, 140, 200] {
+        at_step(&life, step);
+        checkpoint(&scene, life.pid);
+        for agent in processes::agents_of(life.pid) {
+            processes::send(agent, nix::sys::signal::Signal::SIGKILL);
+            processes::wait_until("the agent is gone", Duration::from_secs(5), || !processes::is_alive(agent));
+        }
+    }
+    all_have_waited(life, Duration::ZERO);
+}
+
+#[test]
+fn time_outs_are_kept_in_a_static_program() {
+    let scene = Scene::new();
+    let program = Program::static_victim("timed_calls").argument(STEPS.to_string());
+    let life = Life::start(&scene, "life", &program, &Launch::Run(Vec::new()), Stdout::File);
+    // It is given our code when it is stopped first.
+    for step in [80, 140] {
+        at_step(&life, step);
+        checkpoint(&scene, life.pid);
+    }
+    at_step(&life, 200);
+    let (life, gone) = gone_and_back(&scene, life);
+    all_have_waited(life, gone);
+}
+
+#[test]
+fn an_unwinder_finds_its_way_out_of_a_call_that_goes_on_after_a_restart() {
+    survives_once(&Program::victim("unwound").argument("60"), 20);
+}
