@@ -256,19 +256,20 @@ fn open_files(pid: i32) -> Vec<PathBuf> {
 fn a_userfaultfd_that_a_dying_agent_leaves_behind_is_closed_by_the_next_checkpoint_of_either_kind() {
     let scene = Scene::new();
     for kind in [["checkpoint"].as_slice(), &["checkpoint", "--data"]] {
-        let mut life = Life::preloaded(&scene, &kind.concat(), &endless());
-        life.output.wait_for_lines(5);
+        let program = Program::victim("blocked_calls").argument("3000");
+        let mut life = Life::preloaded(&scene, &kind.concat(), &program);
+        life.output.wait_for_lines(2);
         let before = open_files(life.pid);
         let pid = life.pid.to_string();
         let take = || Ckpt::new(&scene, kind.iter().copied().chain([pid.as_str()]));
         let answer = take().variable(fault::KILL, "userfaultfd.made:1").call();
         assert_ne!(answer.code, 0, "{answer:?}");
-        goes_on_alone(&endless(), &life, "agent killed with a userfaultfd in the program");
         let left = PathBuf::from("anon_inode:[userfaultfd]");
         assert!(open_files(life.pid).contains(&left), "{kind:?}: the program holds one, or this test tests nothing");
         take().call().succeeded();
         assert_eq!(open_files(life.pid), before, "{kind:?}");
         checkpoint(&scene, life.pid);
+        life.output.wait_for_more_lines(1);
         life.kill();
     }
 }
