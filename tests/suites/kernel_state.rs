@@ -1,52 +1,12 @@
-//! One victim per kind of kernel state, each checkpointed, killed and restarted once.
+//! Kernel state in situations of its own; what every program has is in the table of kept_state.rs.
 
 use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives, survives_once};
-use ckpt_tests::{Ckpt, Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes, skip};
+use ckpt_tests::exact::{Trigger, assert_same, reference, survives_once};
+use ckpt_tests::{Ckpt, Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes};
 use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
-
-/// Some victims cannot show anything on some machines, and say so.
-fn survives_or_skips(program: &Program, line: usize) {
-    let scene = Scene::new();
-    let reference = reference(&scene, program);
-    if reference.code == 77 {
-        return skip(String::from_utf8_lossy(&reference.stdout).trim());
-    }
-    survives(&scene, program, How::usual(), line, &reference);
-}
-
-#[test]
-fn live_vector_and_mask_registers_survive() {
-    survives_or_skips(&Program::victim("avx512"), 20);
-}
-
-#[test]
-fn live_amx_tiles_survive() {
-    survives_or_skips(&Program::victim("amx"), 20);
-}
-
-#[test]
-fn general_registers_flags_x87_mxcsr_and_segment_bases_survive() {
-    survives_once(&Program::victim("registers"), 20);
-}
-
-#[test]
-fn files_keep_offsets_sizes_flags_and_sharing() {
-    survives_once(&Program::victim("files").writes("append").writes("growing").writes("read_write"), 20);
-}
-
-#[test]
-fn pipes_eventfds_and_epoll_keep_their_content() {
-    survives_once(&Program::victim("pipes_epoll"), 20);
-}
-
-#[test]
-fn locks_on_files_are_held_again() {
-    survives_once(&Program::victim("locks"), 20);
-}
 
 /// Locks the file at `path` as somebody else, until the file is dropped.
 fn locked_by_us(path: &Path) -> File {
@@ -127,31 +87,6 @@ fn memory_that_a_child_would_not_inherit_comes_back_zeroed() {
     let mut second = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
     assert_eq!(code_of(second.wait()), 7, "{}", second.errors());
     assert!(second.output.text().contains("wiped 1"), "{}", second.output.text());
-}
-
-#[test]
-fn mappings_of_every_kind_survive_at_their_places() {
-    survives_once(&Program::victim("mappings"), 20);
-}
-
-#[test]
-fn signal_actions_masks_queues_and_timers_survive() {
-    survives_once(&Program::victim("signals").argument("150"), 20);
-}
-
-#[test]
-fn timers_of_timer_create_go_on_with_their_ids() {
-    survives_once(&Program::victim("posix_timers"), 20);
-}
-
-#[test]
-fn timers_and_signals_that_are_descriptors_go_on_with_what_was_not_read() {
-    survives_once(&Program::victim("timerfds"), 20);
-}
-
-#[test]
-fn signals_that_arrive_at_any_moment_are_handled_once_in_both_lives() {
-    survives_once(&Program::victim("signal_storm").argument("200"), 20);
 }
 
 /// Queues real-time signals with the values 0, 1, 2 ... until `over`, then one with [`LAST`]; gives how many.
@@ -244,11 +179,6 @@ fn a_program_without_descriptors_survives() {
 }
 
 #[test]
-fn threads_born_and_dying_survive() {
-    survives_once(&Program::victim("churn").argument("200").argument("unpaced"), 20);
-}
-
-#[test]
 fn calls_that_wait_do_not_notice_a_checkpoint_by_command() {
     let scene = Scene::new();
     let program = Program::victim("blocked_calls").argument("120");
@@ -289,11 +219,6 @@ fn calls_that_wait_do_not_notice_automatic_checkpoints() {
     assert_eq!(code_of(life.wait()), reference.code, "{}", life.output.text());
     assert_same(&life.output.bytes(), &reference.stdout, "the table after automatic checkpoints");
     assert!(!life.store().sealed(&scene).is_empty(), "no automatic checkpoint was taken in 3 seconds");
-}
-
-#[test]
-fn calls_that_wait_are_issued_again_after_a_restart() {
-    survives_once(&Program::victim("blocked_calls").argument("120"), 40);
 }
 
 /// The calls that a checkpoint triggered by signal may interrupt, because the trigger's handler runs in the thread
