@@ -221,6 +221,17 @@ fn calls_that_wait_do_not_notice_automatic_checkpoints() {
     assert!(!life.store().sealed(&scene).is_empty(), "no automatic checkpoint was taken in 3 seconds");
 }
 
+#[test]
+fn calls_that_wait_do_not_notice_checkpoints_that_the_program_asks_for() {
+    let scene = Scene::new();
+    let program = Program::victim("blocked_calls").argument("120").argument("asks");
+    let reference = reference(&scene, &program);
+    let mut life = Life::preloaded(&scene, "asks", &program);
+    assert_eq!(code_of(life.wait()), reference.code, "{}", life.output.text());
+    assert_same(&life.output.bytes(), &reference.stdout, "the table after checkpoints that it asked for");
+    assert!(life.store().sealed(&scene).len() >= 3, "it has asked six times");
+}
+
 /// The calls that a checkpoint triggered by signal may interrupt, because the trigger's handler runs in the thread
 /// that makes them: signal(7), "Interruption of system calls". Everything else goes on.
 const INTERRUPTED_BY_A_SIGNAL: [&str; 13] = [

@@ -3,8 +3,10 @@
  * KIND "all": one thread per call makes it again and again while the main thread prints steps; at the end a table
  * says per call whether every return value, errno and waiting time was right. KIND "only:CALL": the main thread
  * itself makes this one call at each step and prints "interrupted" where it returned EINTR, which a checkpoint
- * triggered by signal may cause for the calls that the documentation lists, and a checkpoint by command never. */
+ * triggered by signal may cause for the calls that the documentation lists, and a checkpoint by command never. KIND "asks":
+ * as "all", and the main thread asks for a checkpoint at every twentieth step. */
 #include "victim.h"
+#include "../../preload/include/ckpt.h"
 #include <linux/futex.h>
 #include <poll.h>
 #include <semaphore.h>
@@ -322,6 +324,8 @@ static void set_up(void)
 static void hold(int step)
 {
 	if (only == NULL) {
+		if (strcmp(kind, "asks") == 0 && step % 20 == 0 && ckpt_checkpoint)
+			CHECK(ckpt_checkpoint() == 0);
 		say("step %d", step);
 		return;
 	}

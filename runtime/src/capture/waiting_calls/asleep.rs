@@ -31,8 +31,8 @@ struct Sleep {
 }
 
 impl Asleep {
-    /// Looks at all threads of process `pid`. Where the kernel does not tell, nothing is known.
-    pub fn look(pid: i32) -> Asleep {
+    /// Looks at the threads of process `pid`. Where the kernel does not tell, nothing is known.
+    pub fn of(pid: i32, threads: &[i32]) -> Asleep {
         let mut ahead = HashMap::new();
         let mut look_at = |tid: i32| {
             let call = call(&task::text(pid, &format!("task/{tid}/syscall")).ok()?)?;
@@ -43,7 +43,7 @@ impl Asleep {
             let since_ns = before.ran_at_ns.checked_add_signed(ahead?)?;
             Some((tid, Sleep { call, before, since_ns }))
         };
-        Asleep(task::threads(pid).unwrap_or_default().into_iter().filter_map(&mut look_at).collect())
+        Asleep(threads.iter().filter_map(|&tid| look_at(tid)).collect())
     }
 
     /// Since when thread `tid` of process `pid`, which has been stopped in this call, had been waiting there. `None` if it may

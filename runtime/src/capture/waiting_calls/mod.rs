@@ -19,6 +19,7 @@ use ckpt_wire::{Control, ResumedCall};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::Result;
+use crate::proc::task;
 use crate::ptrace::{RED_ZONE_BYTES, Registers, SYSCALL_BYTES, read_memory, write_memory};
 use asleep::{Asleep, monotonic_ns};
 use timed::Timeout;
@@ -45,7 +46,9 @@ struct Known {
 impl WaitingCalls {
     /// Finds out since when the threads of process `pid` have been waiting. To be called right before they are stopped.
     pub fn look(&mut self, pid: i32) {
-        self.asleep = Asleep::look(pid);
+        let threads = task::threads(pid).unwrap_or_default();
+        self.known.retain(|tid, _| threads.binary_search(tid).is_ok());
+        self.asleep = Asleep::of(pid, &threads);
     }
 
     /// The registers by which thread `tid` of process `pid` issues its call once more, in this process or another, for the time
