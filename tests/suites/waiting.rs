@@ -127,6 +127,38 @@ fn time_outs_are_kept_in_a_static_program() {
     all_have_waited(life, gone);
 }
 
+/// How long the timer of timer.js has waited, ms; it is one of four seconds.
+fn waited_by_node(mut life: Life<'_>) -> u64 {
+    assert_eq!(code_of(life.wait()), 7, "{}\n{}", life.output.text(), life.errors());
+    let text = life.output.text();
+    let ms = text.lines().find_map(|line| line.strip_prefix("timer waited ")?.strip_suffix(" ms"));
+    ms.and_then(|ms| ms.parse().ok()).unwrap_or_else(|| panic!("no number in {text}"))
+}
+
+#[test]
+fn a_timer_of_node_fires_while_checkpoints_are_taken_all_the_time() {
+    let scene = Scene::new();
+    let run = Launch::Run(vec!["--interval".to_owned(), "1s".to_owned()]);
+    let life = Life::start(&scene, "life", &Program::node("timer.js"), &run, Stdout::File);
+    let store = life.store();
+    let ms = waited_by_node(life);
+    assert!((4000..4000 + LATE_MS).contains(&ms), "{ms}");
+    assert!(store.sealed(&scene).len() >= 2, "checkpoints were taken all the time");
+}
+
+#[test]
+fn a_timer_of_node_goes_on_with_what_is_left_after_a_restart() {
+    let scene = Scene::new();
+    let life = Life::preloaded(&scene, "life", &Program::node("timer.js"));
+    life.output.wait_for_line("ready");
+    // Time that passes for the timer.
+    sleep(Duration::from_secs(3));
+    let (life, gone) = gone_and_back(&scene, life);
+    let ms = waited_by_node(life);
+    let gone_ms = gone.as_millis() as u64;
+    assert!((4000 + gone_ms..4000 + gone_ms + LATE_MS).contains(&ms), "{ms} ms, {gone_ms} ms gone");
+}
+
 #[test]
 fn an_unwinder_finds_its_way_out_of_a_call_that_goes_on_after_a_restart() {
     survives_once(&Program::victim("unwound").argument("60"), 20);
