@@ -2,35 +2,27 @@
 
 use std::time::Duration;
 
+use ckpt_wire::settings::numbers;
+
 /// Checks `30s`, `10m`, `2h` or a bare number of seconds and gives it back unchanged: libckpt.so reads it again
 /// inside the program, where it could not complain.
 pub fn check_interval(text: &str) -> Result<String, String> {
-    const UNITS: &str = "write 30s, 10m, 2h or a number of seconds";
-    match milliseconds(text) {
-        None => Err(UNITS.to_owned()),
-        Some(_) if text.ends_with("ms") => Err(UNITS.to_owned()),
-        Some(None) => Err("that is longer than any program runs".to_owned()),
-        Some(Some(_)) => Ok(text.to_owned()),
-    }
+    let wanted = || "write 30s, 10m, 2h or a number of seconds".to_owned();
+    interval_ms(text).map(|_| text.to_owned()).ok_or_else(wanted)
 }
 
-/// Milliseconds of an interval that has been checked.
+/// Milliseconds of an interval, none if it is no time or longer than any program runs.
 pub fn interval_ms(text: &str) -> Option<u64> {
-    milliseconds(text).flatten()
+    numbers::parse_interval_ms(text.as_bytes())
 }
 
 /// Reads `10ms`, `30s`, `10m`, `2h` or a bare number of seconds.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
-    let time_ms = milliseconds(text).flatten();
+    let time_ms = match text.strip_suffix("ms") {
+        Some(digits) => numbers::parse_decimal(digits.as_bytes()),
+        None => interval_ms(text),
+    };
     time_ms.map(Duration::from_millis).ok_or_else(|| "write 10ms, 30s, 10m, 2h or a number of seconds".to_owned())
-}
-
-/// How many milliseconds a time is: none inside if that is beyond all numbers, none at all if it is no time.
-fn milliseconds(text: &str) -> Option<Option<u64>> {
-    const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("", 1_000)];
-    let (digits, unit_ms) = UNITS.iter().find_map(|(unit, ms)| Some((text.strip_suffix(unit)?, ms)))?;
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| digits.parse::<u64>().ok().and_then(|count| count.checked_mul(*unit_ms)))
 }
 
 #[cfg(test)]

@@ -1,23 +1,12 @@
 //! Amounts of memory as people write them.
 
+use ckpt_wire::settings::numbers;
+
 /// Checks `64M`, `1G`, `65536K` or a bare number of bytes and gives it back unchanged: libckpt.so reads it again inside
 /// the program, where it could not complain.
 pub fn check_memory(text: &str) -> Result<String, String> {
-    let digits = text.strip_suffix(['K', 'M', 'G']).unwrap_or(text);
-    let unit_bytes = match text.as_bytes().last() {
-        Some(b'K') => 1 << 10,
-        Some(b'M') => 1 << 20,
-        Some(b'G') => 1 << 30,
-        _ => 1,
-    };
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err("write 64M, 1G or a number of bytes".to_owned());
-    }
-    match digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit_bytes)) {
-        Some(0) => Err("nothing can be written without a buffer".to_owned()),
-        Some(_) => Ok(text.to_owned()),
-        None => Err("that is more than any machine has".to_owned()),
-    }
+    let wanted = || "write 64M, 1G or a number of bytes, and not 0".to_owned();
+    numbers::parse_bytes(text.as_bytes()).map(|_| text.to_owned()).ok_or_else(wanted)
 }
 
 /// The same for how much of a file is captured, with `all` and `none`.
