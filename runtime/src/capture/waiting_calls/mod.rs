@@ -265,7 +265,7 @@ mod tests {
         calls.known.get_mut(&1).unwrap().due_ns = Some(monotonic_ns() - 2 * OVERDUE_NS);
         let another = resuming(&mut calls, 1, &again, true);
         let resumed = resumed_before(std::process::id() as i32, &another).unwrap();
-        assert_eq!(resumed.left[0], 60, "it cannot be the call whose time was up long ago");
+        assert!(resumed.left[0] >= 59, "it cannot be the call whose time was up long ago");
     }
 
     #[test]
