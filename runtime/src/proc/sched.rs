@@ -9,8 +9,8 @@ use super::task;
 pub struct Sched {
     /// When it was last seen running, ns of its CPU's own clock; for a thread that sleeps, when it fell asleep.
     pub ran_at_ns: u64,
-    /// How often it has given up its CPU.
-    pub switches: u64,
+    /// How often it has given up its CPU by itself: to sleep, or to stop.
+    pub yields: u64,
     /// How long it has run, ns.
     pub runtime_ns: u64,
 }
@@ -39,7 +39,7 @@ fn parse(text: &str) -> Option<Sched> {
     };
     Some(Sched {
         ran_at_ns: time_ns("se.exec_start")?,
-        switches: value("nr_switches")?.parse().ok()?,
+        yields: value("nr_voluntary_switches")?.parse().ok()?,
         runtime_ns: time_ns("se.sum_exec_runtime")?,
     })
 }
@@ -56,8 +56,8 @@ mod tests {
                     se.sum_exec_runtime                          :          1.000042\n\
                     nr_switches                                  :                    3\n\
                     nr_voluntary_switches                        :                    2\n";
-        let expected = Sched { ran_at_ns: 374_680_299_001, switches: 3, runtime_ns: 1_000_042 };
+        let expected = Sched { ran_at_ns: 374_680_299_001, yields: 2, runtime_ns: 1_000_042 };
         assert_eq!(parse(text), Some(expected));
-        assert_eq!(parse("nr_switches : 3\n"), None);
+        assert_eq!(parse("nr_voluntary_switches : 3\n"), None);
     }
 }

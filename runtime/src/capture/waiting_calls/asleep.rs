@@ -51,8 +51,8 @@ impl Asleep {
     pub fn since_ns(&self, pid: i32, tid: i32, call: (i64, [u64; 6])) -> Option<u64> {
         let sleep = self.0.get(&tid).filter(|sleep| sleep.call == call)?;
         let now = Sched::of(pid, tid)?;
-        // One switch, by which it stopped. Awake in between, it would have run longer, or waited once more.
-        let is_the_first = now.switches == sleep.before.switches + 1;
+        // It stopped, and that was all. Awake in between, it would have run longer, or waited once more.
+        let is_the_first = now.yields == sleep.before.yields + 1;
         let has_run_ns = now.runtime_ns.saturating_sub(sleep.before.runtime_ns);
         (is_the_first && has_run_ns <= WOKEN_RUNTIME_MAX_NS).then_some(sleep.since_ns)
     }
