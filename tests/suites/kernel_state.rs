@@ -248,6 +248,59 @@ fn threads_born_and_dying_survive() {
     survives_once(&Program::victim("churn").argument("200").argument("unpaced"), 20);
 }
 
+/// A life of `program` that is checkpointed whenever so many lines are there ends like one that is not.
+fn runs_on(program: &Program, lines: &[usize]) {
+    let scene = Scene::new();
+    let reference = reference(&scene, program);
+    let mut life = Life::preloaded(&scene, "many", program);
+    for &line in lines {
+        life.output.wait_for_lines(line);
+        checkpoint(&scene, life.pid);
+    }
+    assert_eq!(code_of(life.wait()), reference.code, "{}", life.output.text());
+    assert_same(&life.output.bytes(), &reference.stdout, "the output of a life with checkpoints");
+}
+
+#[test]
+fn robust_mutexes_of_a_thread_that_ends_are_given_on_and_it_can_be_joined() {
+    survives_once(&Program::victim("robust"), 20);
+}
+
+#[test]
+fn robust_mutexes_do_not_notice_checkpoints() {
+    runs_on(&Program::victim("robust").argument("120"), &[5, 20, 35, 50]);
+}
+
+#[test]
+fn threads_that_wait_for_a_mutex_that_inherits_priorities_all_get_it() {
+    survives_once(&Program::victim("priority_inheritance"), 20);
+}
+
+#[test]
+fn so_do_those_of_a_program_that_runs_on() {
+    runs_on(&Program::victim("priority_inheritance").argument("120"), &[5, 20, 35, 50]);
+}
+
+#[test]
+fn nested_signal_handlers_on_alternate_stacks_are_left_as_they_would_have_been() {
+    survives_once(&Program::victim("handlers"), 20);
+}
+
+#[test]
+fn nested_signal_handlers_do_not_notice_checkpoints() {
+    runs_on(&Program::victim("handlers").argument("120"), &[5, 20, 35, 50]);
+}
+
+#[test]
+fn a_thousand_threads_survive() {
+    survives_once(&Program::victim("thousand"), 20);
+}
+
+#[test]
+fn a_thousand_threads_run_on_after_checkpoints() {
+    runs_on(&Program::victim("thousand"), &[5, 20, 35]);
+}
+
 #[test]
 fn calls_that_wait_do_not_notice_a_checkpoint_by_command() {
     let scene = Scene::new();
