@@ -282,6 +282,20 @@ fn so_do_those_of_a_program_that_runs_on() {
 }
 
 #[test]
+fn restartable_sequences_are_aborted_by_a_restart() {
+    survives_or_skips(&Program::victim("rseq"), 20);
+}
+
+#[test]
+fn restartable_sequences_are_aborted_by_checkpoints() {
+    let scene = Scene::new();
+    let program = Program::victim("rseq").argument("120");
+    if reference(&scene, &program).code != 77 {
+        runs_on(&program, &[5, 15, 25, 35, 45, 55]);
+    }
+}
+
+#[test]
 fn nested_signal_handlers_on_alternate_stacks_are_left_as_they_would_have_been() {
     survives_once(&Program::victim("handlers"), 20);
 }
