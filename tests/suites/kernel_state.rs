@@ -150,6 +150,12 @@ fn timers_and_signals_that_are_descriptors_go_on_with_what_was_not_read() {
 }
 
 #[test]
+fn a_timer_has_one_signal_that_waits_however_often_it_expires() {
+    survives_once(&Program::victim("overruns"), 20);
+    runs_on(&Program::victim("overruns"), &[5, 20, 35]);
+}
+
+#[test]
 fn signals_that_arrive_at_any_moment_are_handled_once_in_both_lives() {
     survives_once(&Program::victim("signal_storm").argument("200"), 20);
 }

@@ -6,9 +6,9 @@
 
 use super::process::{Call, HalfBuilt};
 use super::spawn::{CloneArguments, clone_refused};
-use super::{scheduling, signals, tiles, xstate};
+use super::{posix_timers, scheduling, signals, tiles, xstate};
 use crate::error::{Error, Result};
-use crate::image::{ProcessImage, ThreadImage};
+use crate::image::{PosixTimer, ProcessImage, ThreadImage};
 use crate::ptrace::{Registers, abort_handler};
 
 const CLONE3: Call = Call("clone3", libc::SYS_clone3);
@@ -53,8 +53,8 @@ pub fn create(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
     Ok(())
 }
 
-/// Has thread `index` make its own settings.
-pub fn settle(process: &mut HalfBuilt, index: usize, thread: &ThreadImage) -> Result<()> {
+/// Has thread `index` make its own settings. Signals of `timers` are left to them.
+pub fn settle(process: &mut HalfBuilt, index: usize, thread: &ThreadImage, timers: &[PosixTimer]) -> Result<()> {
     let tid = thread.tid;
     let purpose = format_args!("thread {tid}");
     process.call(index, SET_TID_ADDRESS, &[thread.clear_child_tid], purpose)?;
@@ -72,7 +72,8 @@ pub fn settle(process: &mut HalfBuilt, index: usize, thread: &ThreadImage) -> Re
     if tiles::are_used_by(thread) {
         tiles::touch(process, index)?;
     }
-    signals::queue(process, index, &thread.queued_signals, signals::For::Thread(tid))?;
+    let queued = posix_timers::without_their_signals(timers, &thread.queued_signals);
+    signals::queue(process, index, queued, signals::For::Thread(tid))?;
     if let Some(rseq) = &thread.rseq {
         let arguments = [rseq.address, u64::from(rseq.bytes), 0, u64::from(rseq.signature)];
         process.call(index, RSEQ, &arguments, format_args!("restartable sequences of thread {tid}"))?;
