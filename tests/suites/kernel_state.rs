@@ -312,6 +312,16 @@ fn nested_signal_handlers_do_not_notice_checkpoints() {
 }
 
 #[test]
+fn names_processors_scheduling_timer_slack_and_io_priorities_of_threads_survive() {
+    survives_once(&Program::victim("attributes"), 20);
+}
+
+#[test]
+fn attributes_of_threads_stay_what_they_are_at_checkpoints() {
+    runs_on(&Program::victim("attributes").argument("120"), &[5, 20, 35, 50]);
+}
+
+#[test]
 fn a_thousand_threads_survive() {
     survives_once(&Program::victim("thousand"), 20);
 }

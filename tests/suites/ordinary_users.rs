@@ -57,6 +57,16 @@ go_on_exactly! {
     python_printing_to_a_terminal_goes_on_exactly: python, &[], &["lines.py"], Terminal;
 }
 
+#[test]
+fn what_belongs_to_threads_is_as_it_was() {
+    const VICTIMS: [&str; 4] = ["robust", "handlers", "attributes", "overruns"];
+    as_ordinary_user(&VICTIMS, &[], || {
+        for victim in VICTIMS {
+            goes_on_exactly(&Program::victim(victim), Stdout::File);
+        }
+    });
+}
+
 /// The pid that the program of `life` knows itself by.
 fn own_pid(life: &Life<'_>) -> i32 {
     processes::pid_in_its_namespace(life.pid).expect("it runs")

@@ -13,6 +13,7 @@ use crate::ptrace::{Registers, RseqConfiguration, SIGINFO_BYTES, Stopped, abort_
 
 const SS_ONSTACK: i32 = 1;
 const PR_GET_TID_ADDRESS: u64 = 40;
+const PR_GET_TIMERSLACK: u64 = libc::PR_GET_TIMERSLACK as u64;
 
 /// A stopped thread with the registers that it goes on with.
 #[derive(Debug)]
@@ -128,6 +129,13 @@ pub fn capture(
     let clear_child_tid: [u8; 8] = guest.call_into("prctl", "reading the tid address", libc::SYS_prctl, |scratch| {
         [PR_GET_TID_ADDRESS, scratch, 0, 0, 0, 0]
     })?;
+    let mut scheduling = syscalls::scheduling(tid)?;
+    if scheduling.timer_slack_ns == 0 {
+        // Others may not read it without CAP_SYS_NICE.
+        let slack =
+            guest.call("prctl", "reading the timer slack", libc::SYS_prctl, [PR_GET_TIMERSLACK, 0, 0, 0, 0, 0])?;
+        scheduling.timer_slack_ns = slack;
+    }
     guest.leave()?;
 
     let mut name = task::bytes(pid, &format!("task/{tid}/comm"))?;
@@ -144,7 +152,7 @@ pub fn capture(
         clear_child_tid: u64::from_ne_bytes(clear_child_tid),
         robust_list: syscalls::robust_list(tid)?,
         rseq: captured.rseq.map(|rseq| Rseq { address: rseq.address, bytes: rseq.bytes, signature: rseq.signature }),
-        scheduling: syscalls::scheduling(tid)?,
+        scheduling,
     };
     Ok((image, captured))
 }
