@@ -130,6 +130,13 @@ pub fn capture(
         [PR_GET_TID_ADDRESS, scratch, 0, 0, 0, 0]
     })?;
     let mut scheduling = syscalls::scheduling(tid)?;
+    if scheduling.policy == libc::SCHED_DEADLINE as u32 {
+        return Err(Error::unsupported(
+            format!("process {pid}: thread {tid} under SCHED_DEADLINE"),
+            "its deadlines are not captured yet",
+            "give it another policy before the checkpoint",
+        ));
+    }
     if scheduling.timer_slack_ns == 0 {
         // Others may not read it without CAP_SYS_NICE.
         let slack =
