@@ -168,10 +168,17 @@ rows! {
     vector_registers: "avx512";
     tiles: "amx";
     threads: "threads8";
+    a_thousand_threads: "thousand";
+    attributes_of_threads: "attributes";
+    robust_mutexes: "robust";
+    inherited_priorities: "priority_inheritance";
+    restartable_sequences: "rseq";
     threads_born_and_dying: "churn" [.argument("200").argument("unpaced")];
     signals: "signals" [.argument("150")];
     signals_all_the_time: "signal_storm" [.argument("200")];
+    signal_handlers: "handlers";
     posix_timers: "posix_timers";
+    overruns_of_timers: "overruns";
     descriptors_of_timers_and_signals: "timerfds";
     waiting_calls: "blocked_calls" [.argument("120")];
     interrupted_sleep: "unwound";

@@ -95,6 +95,12 @@ fn a_changed_root_is_refused() {
 }
 
 #[test]
+fn a_thread_with_deadlines_is_refused() {
+    // Such a thread may not clone, so a signal starts no ckpt.
+    is_refused_at("deadline", "under SCHED_DEADLINE", &[Trigger::Command]);
+}
+
+#[test]
 fn a_main_thread_that_has_ended_is_refused() {
     // Its memory cannot be reached through its pid any more, so nobody knows its store: there is no row.
     let scene = Scene::new();

@@ -227,6 +227,20 @@ static void leave_namespace(int flag)
 	number = getpid();
 }
 
+static void have_deadlines(void)
+{
+	struct {
+		uint32_t size, policy;
+		uint64_t flags;
+		int32_t nice;
+		uint32_t priority;
+		uint64_t runtime, deadline, period;
+	} attributes = { .size = 48, .policy = 6, .runtime = 10000000, .deadline = 100000000, .period = 100000000 };
+	if (syscall(SYS_sched_setattr, 0, &attributes, 0) != 0)
+		skip("SCHED_DEADLINE is not permitted");
+	number = getpid();
+}
+
 static void change_root(void)
 {
 	if (chroot(".") != 0)
@@ -318,6 +332,8 @@ static void set_up(void)
 		make_protected_page();
 	else if (is("faults"))
 		make_page_with_faults_handled_outside();
+	else if (is("deadline"))
+		have_deadlines();
 	else if (is("seccomp"))
 		enter_seccomp();
 	else if (is("mount_namespace"))

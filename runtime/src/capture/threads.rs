@@ -9,16 +9,18 @@ use super::waiting_calls::WaitingCalls;
 use crate::error::{Error, Result};
 use crate::image::{AlternateStack, Rseq, ThreadImage};
 use crate::proc::task;
-use crate::ptrace::{Registers, SIGINFO_BYTES, Stopped};
+use crate::ptrace::{Registers, RseqConfiguration, SIGINFO_BYTES, Stopped, abort_handler, read_memory};
 
 const SS_ONSTACK: i32 = 1;
 const PR_GET_TID_ADDRESS: u64 = 40;
+const PR_GET_TIMERSLACK: u64 = libc::PR_GET_TIMERSLACK as u64;
 
 /// A stopped thread with the registers that it goes on with.
 #[derive(Debug)]
 pub struct Captured {
-    /// Registers as the stop found them.
+    /// Registers as the stop found them, or at the abort handler if that was in a restartable sequence.
     now: Registers,
+    rseq: Option<RseqConfiguration>,
     /// Registers to put back when the program goes on.
     pub home: Registers,
     /// Registers that issue an interrupted call again, here or in another process: what the stub's frame holds, and what is
@@ -80,7 +82,8 @@ pub fn way_home(
     process_signals: u64,
     calls: &mut WaitingCalls,
 ) -> Result<Captured> {
-    let now = thread.registers()?;
+    let rseq = thread.rseq_configuration()?;
+    let now = aborted(pid, thread.registers()?, rseq.as_ref());
     if now.0.rip >= control.stub_start && now.0.rip < control.stub_end {
         return Err(Error::environment(
             format!("stopping process {pid}"),
@@ -93,7 +96,19 @@ pub fn way_home(
     let signal_is_due = (mask_of(&thread.queued_signals()?) | process_signals) & !thread.signal_mask()? != 0;
     let reissued = calls.resuming(pid, thread.tid(), control, &now, now.reissuing(!signal_is_due));
     let home = if now.broken_by_stop() && !signal_is_due { reissued } else { now };
-    Ok(Captured { now, home, reissued })
+    Ok(Captured { now, rseq, home, reissued })
+}
+
+/// Registers by which a thread that has been stopped within a restartable sequence goes on at its abort handler.
+fn aborted(pid: i32, mut now: Registers, rseq: Option<&RseqConfiguration>) -> Registers {
+    // No sequence makes a call.
+    let Some(rseq) = rseq.filter(|_| now.waiting_call().is_none()) else { return now };
+    match abort_handler(rseq.address, now.0.rip, |address, into| read_memory(pid, address, into)) {
+        Ok(Some(abort)) => now.0.rip = abort,
+        Ok(None) => {}
+        Err(error) => log::debug!("process {pid}: a restartable sequence cannot be read: {error}"),
+    }
+    now
 }
 
 /// Captures `thread` of process `pid`; `process_signals` and `calls` are as for [`way_home`].
@@ -108,13 +123,26 @@ pub fn capture(
     let captured = way_home(pid, thread, control, process_signals, calls)?;
     let (signal_mask, queued) = (thread.signal_mask()?, thread.queued_signals()?);
 
-    let rseq = thread.rseq_configuration()?;
     let extended_state = thread.extended_state()?;
     let mut guest = Guest::enter(pid, thread, control, captured.home, &captured.reissued)?;
     let alternate_stack = alternate_stack(&mut guest)?;
     let clear_child_tid: [u8; 8] = guest.call_into("prctl", "reading the tid address", libc::SYS_prctl, |scratch| {
         [PR_GET_TID_ADDRESS, scratch, 0, 0, 0, 0]
     })?;
+    let mut scheduling = syscalls::scheduling(tid)?;
+    if scheduling.policy == libc::SCHED_DEADLINE as u32 {
+        return Err(Error::unsupported(
+            format!("process {pid}: thread {tid} under SCHED_DEADLINE"),
+            "its deadlines are not captured yet",
+            "give it another policy before the checkpoint",
+        ));
+    }
+    if scheduling.timer_slack_ns == 0 {
+        // Others may not read it without CAP_SYS_NICE.
+        let slack =
+            guest.call("prctl", "reading the timer slack", libc::SYS_prctl, [PR_GET_TIMERSLACK, 0, 0, 0, 0, 0])?;
+        scheduling.timer_slack_ns = slack;
+    }
     guest.leave()?;
 
     let mut name = task::bytes(pid, &format!("task/{tid}/comm"))?;
@@ -130,8 +158,8 @@ pub fn capture(
         alternate_stack,
         clear_child_tid: u64::from_ne_bytes(clear_child_tid),
         robust_list: syscalls::robust_list(tid)?,
-        rseq: rseq.map(|rseq| Rseq { address: rseq.address, bytes: rseq.bytes, signature: rseq.signature }),
-        scheduling: syscalls::scheduling(tid)?,
+        rseq: captured.rseq.map(|rseq| Rseq { address: rseq.address, bytes: rseq.bytes, signature: rseq.signature }),
+        scheduling,
     };
     Ok((image, captured))
 }

@@ -87,6 +87,9 @@ pub struct Scheduling {
     /// Allowed CPUs as a bit mask, 8 CPUs a byte, lowest first.
     #[serde(with = "serde_bytes")]
     pub affinity: Vec<u8>,
-    /// Timer slack, ns.
+    /// Timer slack, ns; 0 for real-time threads, and where it is not known.
     pub timer_slack_ns: u64,
+    /// I/O priority (`ioprio_get`): class, and within it; 0 for the one that follows from the nice value.
+    #[serde(default)]
+    pub io_priority: u16,
 }

@@ -12,6 +12,7 @@ mod pin;
 mod registers;
 mod remote_call;
 mod request;
+mod rseq;
 mod thread;
 
 pub use memory::{ProcessMemory, read_memory, write_memory};
@@ -19,4 +20,5 @@ pub use pin::Pinned;
 pub use registers::{RED_ZONE_BYTES, Registers, SYS_IO_PGETEVENTS, SYSCALL_BYTES};
 pub use remote_call::{CallOutcome, CallSite, remote_call, remote_clone};
 pub use request::{RseqConfiguration, SIGINFO_BYTES};
+pub use rseq::abort_handler;
 pub use thread::{Options, Running, StopCause, Stopped, wait_until_gone};

@@ -268,9 +268,11 @@ fn make_threads(process: &mut HalfBuilt, image: &ProcessImage, id: u64, place: &
     threads::create(process, image)?;
     let registers: Vec<Registers> =
         image.threads.iter().map(|thread| threads::first_registers(process, id, thread)).collect::<Result<_>>()?;
-    signals::queue(process, 0, &image.queued_signals, signals::For::Process)?;
+    let timers = &image.posix_timers;
+    let queued = posix_timers::without_their_signals(timers, &image.queued_signals);
+    signals::queue(process, 0, queued, signals::For::Process)?;
     for (index, thread) in image.threads.iter().enumerate() {
-        threads::settle(process, index, thread)?;
+        threads::settle(process, index, thread, timers)?;
     }
     limits::set(image)?;
     for index in 0..image.threads.len() {

@@ -82,6 +82,7 @@ pub fn thread(tid: i32) -> ThreadImage {
             flags: 0,
             affinity: Vec::new(),
             timer_slack_ns: 50_000,
+            io_priority: 0,
         },
     }
 }

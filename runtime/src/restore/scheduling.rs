@@ -1,4 +1,4 @@
-//! How a thread is scheduled: policy, nice value, priority, CPUs. All of it is set from outside, by the thread's id.
+//! How a thread is scheduled: policy, nice value, priority, CPUs, I/O. All of it is set from outside, by the thread's id.
 
 use nix::errno::Errno;
 
@@ -25,6 +25,7 @@ struct Attributes {
 /// Sets the scheduling of thread `tid`.
 pub fn set(tid: i32, scheduling: &Scheduling) -> Result<()> {
     set_affinity(tid, &scheduling.affinity);
+    set_io_priority(tid, scheduling.io_priority);
     let attributes = Attributes {
         size: size_of::<Attributes>() as u32,
         policy: scheduling.policy,
@@ -59,6 +60,20 @@ fn set_affinity(tid: i32, mask: &[u8]) {
         if let Err(errno) = change_affinity(tid, &ALL) {
             log::warn!("thread {tid} stays on the restarter's CPU: {errno}");
         }
+    }
+}
+
+/// Gives a thread its I/O priority. A user who may not is not refused: the thread then has one by its nice value.
+fn set_io_priority(tid: i32, priority: u16) {
+    const WHO_PROCESS: i32 = 1;
+    const CLASS_SHIFT: u32 = 13;
+    if priority >> CLASS_SHIFT == 0 {
+        return;
+    }
+    // SAFETY: takes numbers only.
+    let set = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, tid, i32::from(priority)) };
+    if let Err(errno) = Errno::result(set) {
+        log::warn!("thread {tid} cannot have the I/O priority it had ({errno}): it has one by its nice value");
     }
 }
 

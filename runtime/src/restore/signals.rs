@@ -23,7 +23,12 @@ pub enum For {
 }
 
 /// Queues `signals`, oldest first. `thread` must be the one they are for, or the main thread for the process.
-pub fn queue(process: &mut HalfBuilt, thread: usize, signals: &[ByteBuf], whom: For) -> Result<()> {
+pub fn queue<'a>(
+    process: &mut HalfBuilt,
+    thread: usize,
+    signals: impl IntoIterator<Item = &'a ByteBuf>,
+    whom: For,
+) -> Result<()> {
     let pid = process.pid() as u64;
     for siginfo in signals {
         let Some(number) = siginfo.first_chunk::<4>() else { continue };

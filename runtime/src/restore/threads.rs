@@ -6,10 +6,10 @@
 
 use super::process::{Call, HalfBuilt};
 use super::spawn::{CloneArguments, clone_refused};
-use super::{scheduling, signals, tiles, xstate};
+use super::{posix_timers, scheduling, signals, tiles, xstate};
 use crate::error::{Error, Result};
-use crate::image::{ProcessImage, Rseq, ThreadImage};
-use crate::ptrace::Registers;
+use crate::image::{PosixTimer, ProcessImage, ThreadImage};
+use crate::ptrace::{Registers, abort_handler};
 
 const CLONE3: Call = Call("clone3", libc::SYS_clone3);
 const PRCTL: Call = Call("prctl", libc::SYS_prctl);
@@ -53,8 +53,8 @@ pub fn create(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
     Ok(())
 }
 
-/// Has thread `index` make its own settings.
-pub fn settle(process: &mut HalfBuilt, index: usize, thread: &ThreadImage) -> Result<()> {
+/// Has thread `index` make its own settings. Signals of `timers` are left to them.
+pub fn settle(process: &mut HalfBuilt, index: usize, thread: &ThreadImage, timers: &[PosixTimer]) -> Result<()> {
     let tid = thread.tid;
     let purpose = format_args!("thread {tid}");
     process.call(index, SET_TID_ADDRESS, &[thread.clear_child_tid], purpose)?;
@@ -72,7 +72,8 @@ pub fn settle(process: &mut HalfBuilt, index: usize, thread: &ThreadImage) -> Re
     if tiles::are_used_by(thread) {
         tiles::touch(process, index)?;
     }
-    signals::queue(process, index, &thread.queued_signals, signals::For::Thread(tid))?;
+    let queued = posix_timers::without_their_signals(timers, &thread.queued_signals);
+    signals::queue(process, index, queued, signals::For::Thread(tid))?;
     if let Some(rseq) = &thread.rseq {
         let arguments = [rseq.address, u64::from(rseq.bytes), 0, u64::from(rseq.signature)];
         process.call(index, RSEQ, &arguments, format_args!("restartable sequences of thread {tid}"))?;
@@ -110,32 +111,12 @@ pub fn first_registers(process: &HalfBuilt, id: u64, thread: &ThreadImage) -> Re
     })?;
     let mut registers = Registers::from_words(words);
     if let Some(rseq) = &thread.rseq
-        && let Some(abort) = abort_handler(process, rseq, registers.0.rip)?
+        && let Some(abort) =
+            abort_handler(rseq.address, registers.0.rip, |address, into| process.memory().read(address, into))?
     {
         registers.0.rip = abort;
     }
     Ok(registers)
-}
-
-/// Where a thread at `rip` goes on if a restartable sequence was under way: its abort handler, as after any other
-/// preemption.
-fn abort_handler(process: &HalfBuilt, rseq: &Rseq, rip: u64) -> Result<Option<u64>> {
-    const POINTER_OFFSET: u64 = 8;
-    let mut pointer = [0; 8];
-    process.memory().read(rseq.address + POINTER_OFFSET, &mut pointer)?;
-    let descriptor = u64::from_ne_bytes(pointer);
-    if descriptor == 0 {
-        return Ok(None);
-    }
-    let mut section = [0; 32];
-    process.memory().read(descriptor, &mut section)?;
-    let word = |at: usize| section[at..at + 8].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-    // struct rseq_cs: version and flags, then these three.
-    Ok(abort_of(word(8), word(16), word(24), rip))
-}
-
-fn abort_of(start: u64, bytes: u64, abort: u64, rip: u64) -> Option<u64> {
-    (rip.wrapping_sub(start) < bytes).then_some(abort)
 }
 
 /// Loads what a thread begins with. No remote call may follow: this is the program's state.
@@ -145,17 +126,4 @@ pub fn load(process: &HalfBuilt, index: usize, thread: &ThreadImage, registers: 
     stopped.set_extended_state(&xstate::fitted(&thread.extended_state, host_bytes))?;
     stopped.set_registers(registers)?;
     stopped.set_signal_mask(thread.signal_mask)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thread_inside_a_restartable_sequence_goes_to_its_abort_handler() {
-        assert_eq!(abort_of(0x1000, 0x10, 0x2000, 0x1000), Some(0x2000));
-        assert_eq!(abort_of(0x1000, 0x10, 0x2000, 0x100f), Some(0x2000));
-        assert_eq!(abort_of(0x1000, 0x10, 0x2000, 0x1010), None);
-        assert_eq!(abort_of(0x1000, 0x10, 0x2000, 0xfff), None);
-    }
 }
