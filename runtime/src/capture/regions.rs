@@ -102,6 +102,9 @@ fn refuse_unsupported(mapping: &Mapping) -> Result<()> {
     if mapping.has(b"pf") || mapping.has(b"io") || mapping.has(b"mm") {
         return refuse("it maps a device", "unmap it before the checkpoint");
     }
+    if mapping.name.starts_with(b"/[aio]") {
+        return refuse("asynchronous I/O (io_setup) is not captured yet", "destroy the context before the checkpoint");
+    }
     if mapping.name.starts_with(b"/SYSV") {
         return refuse("System V shared memory is not captured yet", "use mmap or memfd_create");
     }
