@@ -135,6 +135,13 @@ fn mappings_of_every_kind_survive_at_their_places() {
 }
 
 #[test]
+fn what_is_decided_for_new_mappings_survives() {
+    for kind in ["at_once", "on_fault"] {
+        survives_or_skips(&Program::victim("mapping_defaults").argument("60").argument(kind), 20);
+    }
+}
+
+#[test]
 fn signal_actions_masks_queues_and_timers_survive() {
     survives_once(&Program::victim("signals").argument("150"), 20);
 }

@@ -190,6 +190,7 @@ fn advice(mapping: &Mapping) -> Advice {
         no_reserve: mapping.has(b"nr"),
         accounted: mapping.has(b"ac"),
         locked: mapping.has(b"lo"),
+        locked_on_fault: mapping.has(b"lf"),
         dont_fork: mapping.has(b"dc"),
         wipe_on_fork: mapping.has(b"wf"),
         dont_dump: mapping.has(b"dd"),
