@@ -22,6 +22,7 @@ pub mod product;
 pub mod program;
 pub mod scene;
 pub mod store;
+pub mod system_v;
 pub mod taken_id;
 pub mod until_done;
 pub mod work;

@@ -180,9 +180,11 @@ rows! {
     posix_timers: "posix_timers";
     overruns_of_timers: "overruns";
     descriptors_of_timers_and_signals: "timerfds";
-    waiting_calls: "blocked_calls" [.argument("120")];
+    waiting_calls: "blocked_calls" [.argument("120").argument("own")];
     interrupted_sleep: "unwound";
     mappings: "mappings";
+    new_mappings_locked_at_once: "mapping_defaults" [.argument("60").argument("at_once")];
+    new_mappings_locked_on_fault: "mapping_defaults" [.argument("60").argument("on_fault")];
     files: "files" [.writes("append").writes("growing").writes("read_write")];
     locks: "locks";
     pipes_and_epoll: "pipes_epoll";

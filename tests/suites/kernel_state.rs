@@ -4,7 +4,8 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ckpt_tests::exact::{Trigger, assert_same, reference, survives_once};
+use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives, survives_once};
+use ckpt_tests::system_v;
 use ckpt_tests::{Ckpt, Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes};
 use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
 
@@ -181,13 +182,16 @@ fn a_program_without_descriptors_survives() {
 #[test]
 fn calls_that_wait_do_not_notice_a_checkpoint_by_command() {
     let scene = Scene::new();
+    let _objects = system_v::Objects::of(&scene);
     let program = Program::victim("blocked_calls").argument("120");
     let reference = reference(&scene, &program);
-    let mut life = Life::preloaded(&scene, "many", &program);
+    let over = scene.path().join("over");
+    let mut life = Life::preloaded(&scene, "many", &program.waiting(100, &over));
     for line in [5, 20, 35, 50, 65, 80] {
         life.output.wait_for_lines(line);
         checkpoint(&scene, life.pid);
     }
+    std::fs::write(over, "").expect("a file in the scene");
     assert_eq!(code_of(life.wait()), reference.code, "{}", life.output.text());
     assert_same(&life.output.bytes(), &reference.stdout, "the table after six checkpoints");
 }
@@ -195,14 +199,17 @@ fn calls_that_wait_do_not_notice_a_checkpoint_by_command() {
 #[test]
 fn calls_that_two_checkpoints_have_stopped_are_issued_again_after_a_restart() {
     let scene = Scene::new();
+    let _objects = system_v::Objects::of(&scene);
     let program = Program::victim("blocked_calls").argument("120");
     let reference = reference(&scene, &program);
-    let mut life = Life::preloaded(&scene, "life", &program);
+    let over = scene.path().join("over");
+    let mut life = Life::preloaded(&scene, "life", &program.waiting(100, &over));
     life.output.wait_for_lines(40);
     // One behind the other, most calls of both are the same.
     for _ in 0..4 {
         checkpoint(&scene, life.pid);
     }
+    std::fs::write(over, "").expect("a file in the scene");
     life.kill();
     let mut second = Restart::of(life.store()).begin(&scene, &life.directory.clone(), life.pid);
     assert_eq!(code_of(second.wait()), reference.code, "{}", second.output.text());
@@ -212,6 +219,7 @@ fn calls_that_two_checkpoints_have_stopped_are_issued_again_after_a_restart() {
 #[test]
 fn calls_that_wait_do_not_notice_automatic_checkpoints() {
     let scene = Scene::new();
+    let _objects = system_v::Objects::of(&scene);
     let program = Program::victim("blocked_calls").argument("150");
     let reference = reference(&scene, &program);
     let run = Launch::Run(vec!["--interval".to_owned(), "1s".to_owned()]);
@@ -232,9 +240,17 @@ fn calls_that_wait_do_not_notice_checkpoints_that_the_program_asks_for() {
     assert!(life.store().sealed(&scene).len() >= 3, "it has asked six times");
 }
 
+#[test]
+fn calls_that_wait_are_issued_again_after_a_restart() {
+    let scene = Scene::new();
+    let _objects = system_v::Objects::of(&scene);
+    let program = Program::victim("blocked_calls").argument("120");
+    survives(&scene, &program, How::usual(), 40, &reference(&scene, &program));
+}
+
 /// The calls that a checkpoint triggered by signal may interrupt, because the trigger's handler runs in the thread
 /// that makes them: signal(7), "Interruption of system calls". Everything else goes on.
-const INTERRUPTED_BY_A_SIGNAL: [&str; 13] = [
+const INTERRUPTED_BY_A_SIGNAL: [&str; 17] = [
     "nanosleep",
     "clock_nanosleep",
     "clock_nanosleep_absolute",
@@ -248,17 +264,27 @@ const INTERRUPTED_BY_A_SIGNAL: [&str; 13] = [
     "futex_timeout",
     "sem_timedwait",
     "sigtimedwait",
+    "clock_nanosleep_realtime",
+    "futex_bitset",
+    "sem_clockwait",
+    "semtimedop",
 ];
+
+/// Such calls that it does not.
+const NOT_INTERRUPTED_BY_A_SIGNAL: [&str; 2] = ["pthread_cond_timedwait", "read_timerfd"];
 
 #[test]
 fn a_checkpoint_by_signal_interrupts_only_the_listed_calls() {
     let scene = Scene::of_at_most(std::time::Duration::from_secs(120));
-    let calls = INTERRUPTED_BY_A_SIGNAL.into_iter().chain(["pthread_cond_timedwait"]);
+    let _objects = system_v::Objects::of(&scene);
+    let calls = INTERRUPTED_BY_A_SIGNAL.into_iter().chain(NOT_INTERRUPTED_BY_A_SIGNAL);
     for call in calls {
         let program = Program::victim("blocked_calls").argument("30").argument(format!("only:{call}"));
-        let mut life = Life::preloaded(&scene, call, &program);
+        let over = scene.path().join(format!("{call}-over"));
+        let mut life = Life::preloaded(&scene, call, &program.waiting(29, &over));
         life.output.wait_for_lines(4);
         ckpt_tests::exact::take(&scene, &life, Trigger::Signal);
+        std::fs::write(over, "").expect("a file in the scene");
         assert_eq!(code_of(life.wait()), 7, "{}", life.output.text());
         let text = life.output.text();
         let interrupted = text.lines().filter(|line| line.ends_with("interrupted")).count();
@@ -273,13 +299,16 @@ fn a_checkpoint_by_signal_interrupts_only_the_listed_calls() {
 #[test]
 fn a_checkpoint_by_command_interrupts_no_call_at_all() {
     let scene = Scene::of_at_most(std::time::Duration::from_secs(120));
-    for call in INTERRUPTED_BY_A_SIGNAL {
+    let _objects = system_v::Objects::of(&scene);
+    for call in INTERRUPTED_BY_A_SIGNAL.into_iter().chain(NOT_INTERRUPTED_BY_A_SIGNAL) {
         let program = Program::victim("blocked_calls").argument("30").argument(format!("only:{call}"));
-        let mut life = Life::preloaded(&scene, call, &program);
-        life.output.wait_for_lines(4);
-        for _ in 0..3 {
+        let over = scene.path().join(format!("{call}-over"));
+        let mut life = Life::preloaded(&scene, call, &program.waiting(25, &over));
+        for line in [4, 8, 12] {
+            life.output.wait_for_lines(line);
             checkpoint(&scene, life.pid);
         }
+        std::fs::write(over, "").expect("a file in the scene");
         assert_eq!(code_of(life.wait()), 7, "{}", life.output.text());
         assert!(!life.output.text().contains("interrupted"), "{call}:\n{}", life.output.text());
     }

@@ -1,7 +1,7 @@
 //! State that is not supported is refused by name and number, with exit code 4, and the program runs on.
 
 use ckpt_tests::exact::{Trigger, assert_same, reference};
-use ckpt_tests::{Ckpt, Life, Program, Scene, code_of, processes, skip};
+use ckpt_tests::{Ckpt, Life, Program, Scene, checkpoint, code_of, processes, skip};
 
 /// Runs the victim that holds `kind`, tries a checkpoint by command and one by signal, and lets it end.
 fn is_refused(kind: &str, why: &str) {
@@ -9,8 +9,17 @@ fn is_refused(kind: &str, why: &str) {
 }
 
 fn is_refused_at(kind: &str, why: &str, triggers: &[Trigger]) {
+    victim_is_refused("refused", kind, why, triggers);
+}
+
+/// The same for a thread that waits in a call on `kind`, which must not notice.
+fn is_refused_while_a_call_waits(kind: &str, why: &str) {
+    victim_is_refused("refused_calls", kind, why, &[Trigger::Command, Trigger::Signal]);
+}
+
+fn victim_is_refused(victim: &str, kind: &str, why: &str, triggers: &[Trigger]) {
     let scene = Scene::new();
-    let program = Program::victim("refused").argument("40").argument(kind);
+    let program = Program::victim(victim).argument("40").argument(kind);
     let expected = reference(&scene, &program);
     if expected.code == 77 {
         return skip(String::from_utf8_lossy(&expected.stdout).trim());
@@ -49,15 +58,15 @@ fn is_refused_at(kind: &str, why: &str, triggers: &[Trigger]) {
 }
 
 macro_rules! refused {
-    ($($test:ident: $kind:literal, $why:literal;)*) => { $(
+    ($how:ident: $($test:ident: $kind:literal, $why:literal;)*) => { $(
         #[test]
         fn $test() {
-            is_refused($kind, $why);
+            $how($kind, $why);
         }
     )* };
 }
 
-refused! {
+refused! { is_refused:
     a_network_socket_is_refused: "socket", "sockets are not captured yet";
     a_pair_of_unix_sockets_is_refused: "socketpair", "sockets are not captured yet";
     a_living_child_is_refused: "child", "trees of processes are not captured yet";
@@ -80,12 +89,38 @@ refused! {
     an_epoll_set_that_watches_a_closed_descriptor_is_refused: "epoll", "which has been closed or replaced";
     a_protection_key_is_refused: "protection_key", "memory protection keys are not captured yet";
     memory_whose_page_faults_another_process_handles_is_refused: "faults", "handles its page faults by a userfaultfd";
+    anonymous_memory_of_huge_pages_is_refused: "huge_pages", "huge pages of hugetlbfs are not captured yet";
     a_memory_file_of_huge_pages_is_refused: "huge_file", "huge pages of hugetlbfs are not captured yet";
     secure_bits_are_refused: "secure_bits", "capabilities under secure bits are not restored yet";
     a_seccomp_filter_is_refused: "seccomp", "a seccomp filter";
     another_mount_namespace_is_refused: "mount_namespace", "in another mnt namespace";
     another_ipc_namespace_is_refused: "ipc_namespace", "in another ipc namespace";
     a_time_namespace_for_children_is_refused: "time_namespace", "a time namespace that it has made for its children";
+}
+
+refused! { is_refused_while_a_call_waits:
+    accept_goes_on: "accept", "sockets are not captured yet";
+    accept_with_a_time_out_goes_on: "accept_timed", "sockets are not captured yet";
+    accept4_with_a_time_out_goes_on: "accept4_timed", "sockets are not captured yet";
+    connect_goes_on: "connect", "sockets are not captured yet";
+    connect_with_a_time_out_goes_on: "connect_timed", "sockets are not captured yet";
+    recv_goes_on: "recv", "sockets are not captured yet";
+    recv_with_a_time_out_goes_on: "recv_timed", "sockets are not captured yet";
+    recvmsg_with_a_time_out_goes_on: "recvmsg_timed", "sockets are not captured yet";
+    recvmmsg_with_a_time_out_goes_on: "recvmmsg_timed", "sockets are not captured yet";
+    read_of_a_socket_with_a_time_out_goes_on: "read_timed", "sockets are not captured yet";
+    readv_of_a_socket_with_a_time_out_goes_on: "readv_timed", "sockets are not captured yet";
+    send_with_a_time_out_goes_on: "send_timed", "sockets are not captured yet";
+    sendmsg_with_a_time_out_goes_on: "sendmsg_timed", "sockets are not captured yet";
+    sendmmsg_with_a_time_out_goes_on: "sendmmsg_timed", "sockets are not captured yet";
+    write_to_a_socket_with_a_time_out_goes_on: "write_timed", "sockets are not captured yet";
+    writev_to_a_socket_with_a_time_out_goes_on: "writev_timed", "sockets are not captured yet";
+    mq_timedreceive_goes_on: "mq_timedreceive", "message queues are not captured yet";
+    io_getevents_goes_on: "io_getevents", "asynchronous I/O (io_setup) is not captured yet";
+    io_uring_enter_goes_on: "io_uring_enter", "this kind of object is not captured yet";
+    a_read_of_inotify_goes_on: "inotify_read", "this kind of object is not captured yet";
+    wait4_for_a_child_goes_on: "wait4", "trees of processes are not captured yet";
+    waitid_for_a_child_goes_on: "waitid", "trees of processes are not captured yet";
 }
 
 #[test]
@@ -110,6 +145,60 @@ fn a_main_thread_that_has_ended_is_refused() {
     let answer = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).call().failed_with(4);
     assert!(answer.stderr.contains(&format!("process {} whose main thread has ended", life.pid)), "{}", answer.stderr);
     assert_eq!(code_of(life.wait()), 7, "{}", life.output.text());
+}
+
+/// A life with a thread in vfork, and where it is told what its child is to do.
+fn with_a_vfork<'scene>(scene: &'scene Scene) -> (Life<'scene>, impl Fn(&str)) {
+    let over = scene.path().join("over");
+    let program = Program::victim("vforked").argument("40").waiting(30, &over);
+    let life = Life::preloaded(scene, "life", &program);
+    life.output.wait_for_line("step 5");
+    let directory = life.directory.clone();
+    let tell = move |sign: &str| {
+        let place = if sign == "over" { over.clone() } else { directory.join(sign) };
+        std::fs::write(place, "").expect("a file in the scene");
+    };
+    (life, tell)
+}
+
+#[test]
+fn a_vfork_whose_child_executes_nothing_is_refused_in_bounded_time() {
+    let scene = Scene::new();
+    let (mut life, tell) = with_a_vfork(&scene);
+    let begun = std::time::Instant::now();
+    let answer = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).call().failed_with(1);
+    assert!(begun.elapsed().as_secs() < 20, "it is given 10 seconds: {:?}", begun.elapsed());
+    assert!(answer.stderr.contains("vfork"), "{answer:?}");
+    assert!(!processes::is_stopped(life.pid), "it runs on");
+    life.output.wait_for_line("step 30");
+    for sign in ["exec_now", "end_child", "over"] {
+        tell(sign);
+    }
+    assert_eq!(code_of(life.wait()), 7, "{}\n{}", life.output.text(), life.errors());
+}
+
+#[test]
+fn a_vfork_during_which_a_checkpoint_begins_comes_to_its_end() {
+    let scene = Scene::new();
+    let (mut life, tell) = with_a_vfork(&scene);
+    let pid = life.pid;
+    let answer = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| Ckpt::new(&scene, ["checkpoint", &pid.to_string()]).call());
+        let limit = std::time::Duration::from_secs(5);
+        let stands = || processes::thread_states(pid).contains(&'t');
+        processes::wait_until("the others stand still", limit, stands);
+        tell("exec_now");
+        asked.join().expect("the call does not panic")
+    });
+    // What it has executed is a child as any other.
+    let answer = answer.failed_with(4);
+    assert!(answer.stderr.contains("(cat)") && answer.stderr.contains("trees of processes"), "{answer:?}");
+    life.output.wait_for_line("executed");
+    tell("end_child");
+    life.output.wait_for_line("ended");
+    checkpoint(&scene, pid);
+    tell("over");
+    assert_eq!(code_of(life.wait()), 7, "{}\n{}", life.output.text(), life.errors());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use ckpt_tests::exact::survives_once;
+use ckpt_tests::system_v;
 use ckpt_tests::{Ckpt, Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes};
 
 const STEPS: u64 = 240;
@@ -80,6 +81,7 @@ fn gone_and_back<'scene>(scene: &'scene Scene, mut life: Life<'scene>) -> (Life<
 #[test]
 fn time_outs_are_kept_through_checkpoints_of_either_kind() {
     let scene = Scene::new();
+    let _objects = system_v::Objects::of(&scene);
     let life = Life::preloaded(&scene, "life", &timed_calls(&scene));
     let pid = life.pid.to_string();
     for step in [60, 120, 180, 220] {
@@ -93,6 +95,7 @@ fn time_outs_are_kept_through_checkpoints_of_either_kind() {
 #[test]
 fn time_outs_are_kept_through_checkpoints_that_are_closer_together_than_they_are_long() {
     let scene = Scene::new();
+    let _objects = system_v::Objects::of(&scene);
     let run = Launch::Run(vec!["--interval".to_owned(), "1s".to_owned()]);
     let life = Life::start(&scene, "life", &timed_calls(&scene), &run, Stdout::File);
     let store = life.store();
@@ -103,6 +106,7 @@ fn time_outs_are_kept_through_checkpoints_that_are_closer_together_than_they_are
 #[test]
 fn time_outs_go_on_with_what_is_left_after_a_restart() {
     let scene = Scene::new();
+    let _objects = system_v::Objects::of(&scene);
     let life = Life::preloaded(&scene, "life", &timed_calls(&scene));
     at_step(&life, 200);
     let (life, gone) = gone_and_back(&scene, life);
@@ -112,6 +116,7 @@ fn time_outs_go_on_with_what_is_left_after_a_restart() {
 #[test]
 fn time_outs_go_on_with_what_is_left_after_the_restart_of_a_restart() {
     let scene = Scene::new();
+    let _objects = system_v::Objects::of(&scene);
     let life = Life::preloaded(&scene, "life", &timed_calls(&scene));
     at_step(&life, 80);
     checkpoint(&scene, life.pid);
@@ -128,6 +133,7 @@ fn time_outs_go_on_with_what_is_left_after_the_restart_of_a_restart() {
 #[test]
 fn time_outs_are_kept_when_the_agent_dies() {
     let scene = Scene::new();
+    let _objects = system_v::Objects::of(&scene);
     let life = Life::preloaded(&scene, "life", &timed_calls(&scene));
     for step in [80, 140, 200] {
         at_step(&life, step);
@@ -143,6 +149,7 @@ fn time_outs_are_kept_when_the_agent_dies() {
 #[test]
 fn time_outs_are_kept_in_a_static_program() {
     let scene = Scene::new();
+    let _objects = system_v::Objects::of(&scene);
     let program = patient(&scene, Program::static_victim("timed_calls"));
     let life = Life::start(&scene, "life", &program, &Launch::Run(Vec::new()), Stdout::File);
     // It is given our code when it is stopped first.

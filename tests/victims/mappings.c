@@ -5,8 +5,9 @@
 #include <sys/stat.h>
 
 #define PAGE 4096ul
+#define HUGE_BYTES (2ul << 20)
 #define SPARSE_BYTES (64ul << 30)
-enum { SPARSE_PAGES = 200, REGIONS_MAX = 32, MAP_TEXT_BYTES = 1 << 18, GROWTH = 64 };
+enum { SPARSE_PAGES = 200, REGIONS_MAX = 32, MAP_TEXT_BYTES = 1 << 18, GROWTH = 64, DEPTH = 1280 };
 
 struct region {
 	const char *name;
@@ -107,6 +108,12 @@ static void map_oddities(void)
 	moved = mremap(moved, 3 * PAGE, 6 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, target);
 	CHECK(moved == target);
 	keep("moved and enlarged", moved, 6 * PAGE);
+	unsigned char *huge = map(NULL, 3 * HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (madvise(huge, 3 * HUGE_BYTES, MADV_HUGEPAGE) != 0)
+		CHECK(errno == EINVAL);
+	/* Part of a huge page. */
+	fill(huge, HUGE_BYTES + HUGE_BYTES / 2, 75);
+	keep("huge pages", huge, 3 * HUGE_BYTES);
 	keep("zeros", map(NULL, 30 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 30 * PAGE);
 }
 
@@ -224,8 +231,22 @@ static void hold(int step)
 	compare_map();
 }
 
+/* Uses a page of the stack and more for each level. */
+__attribute__((noinline)) static uint64_t sum_of_stack(int depth)
+{
+	volatile unsigned char page[PAGE];
+	for (size_t at = 0; at < PAGE; at += 256)
+		page[at] = (unsigned char)(mix((uint64_t)depth) >> at / 256);
+	uint64_t below = depth > 0 ? sum_of_stack(depth - 1) : 0;
+	for (size_t at = 0; at < PAGE; at += 256)
+		below = mix(below ^ page[at]);
+	return below;
+}
+
 static void verify(void)
 {
+	/* 5 MiB more than the stack has had. */
+	say("stack %016lx", sum_of_stack(DEPTH));
 	CHECK(mprotect(hidden, 5 * PAGE, PROT_READ) == 0);
 	if (kind[0] != 0)
 		say("wiped %d", wiped[0] == 0 && wiped[3 * PAGE - 1] == 0);

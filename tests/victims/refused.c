@@ -271,6 +271,15 @@ static void end_main_thread(void)
 	pthread_exit(NULL);
 }
 
+/* Without a reservation it need not be known whether there is one. */
+static void make_huge_pages(void)
+{
+	place = mmap(NULL, 2 << 20, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
+	if (place == MAP_FAILED)
+		skip("no huge pages");
+}
+
 static void make_file_of_huge_pages(void)
 {
 	number = memfd_create("huge", MFD_HUGETLB);
@@ -346,6 +355,8 @@ static void set_up(void)
 		change_root();
 	else if (is("leaderless"))
 		end_main_thread();
+	else if (is("huge_pages"))
+		make_huge_pages();
 	else if (is("huge_file"))
 		make_file_of_huge_pages();
 	else if (is("secure_bits")) {

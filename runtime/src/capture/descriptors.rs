@@ -15,7 +15,7 @@ use ckpt_store::PageListRef;
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, tee};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{SFlag, major};
-use nix::sys::statfs::{HUGETLBFS_MAGIC, fstatfs};
+use nix::sys::statfs::{FsType, HUGETLBFS_MAGIC, fstatfs};
 use nix::unistd::{pipe2, read};
 
 use super::syscalls::{pidfd_getfd, same_open_file};
@@ -28,6 +28,8 @@ use crate::proc::fdinfo::{self, FdInfo};
 const MEMORY_DEVICES: u64 = 1;
 const DELETED: &[u8] = b" (deleted)";
 const MEMFD: &[u8] = b"/memfd:";
+/// Of the file system of message queues.
+const MQUEUE_MAGIC: FsType = FsType(0x1980_0202);
 /// Status flags that come back by reopening; the rest of the flags word is the kernel's.
 const KEPT_FLAGS: i32 = libc::O_ACCMODE
     | libc::O_APPEND
@@ -157,7 +159,11 @@ fn unlinked(info: &FdInfo, pidfd: BorrowedFd<'_>, all: &mut Vec<Unlinked>) -> Re
         None => {
             let name = info.target.strip_suffix(DELETED).unwrap_or(&info.target);
             let memory_name = name.strip_prefix(MEMFD);
-            let memory_seals = memory_name.map(|_| seals(info, pidfd)).transpose()?;
+            let handle = pidfd_getfd(pidfd, info.number)?;
+            refuse_file_system(info, &handle)?;
+            let failed = |source| Error::io("examine", info.shown(), source);
+            let memory_seals =
+                memory_name.map(|_| fcntl(&handle, FcntlArg::F_GET_SEALS)).transpose().map_err(failed)?;
             let content = FileContent { bytes: info.metadata.size, pages: PageListRef::EMPTY };
             let path = memory_name.unwrap_or(name).to_vec();
             let file = UnlinkedFile { path, memory_seals, mode: info.metadata.mode & 0o7777, content, object: None };
@@ -168,14 +174,16 @@ fn unlinked(info: &FdInfo, pidfd: BorrowedFd<'_>, all: &mut Vec<Unlinked>) -> Re
     Ok(FileKind::Unlinked { file: index as u32, offset: info.position })
 }
 
-/// The seals of a memory file in ordinary pages.
-fn seals(info: &FdInfo, pidfd: BorrowedFd<'_>) -> Result<i32> {
-    let file = pidfd_getfd(pidfd, info.number)?;
-    let failed = |source| Error::io("examine", info.shown(), source);
-    if fstatfs(&file).map_err(failed)?.filesystem_type() == HUGETLBFS_MAGIC {
-        return Err(refused(info, "huge pages of hugetlbfs are not captured yet", "use transparent huge pages"));
+/// Refuses what looks like a file and is none that could be made anew.
+fn refuse_file_system(info: &FdInfo, handle: &OwnedFd) -> Result<()> {
+    let found = fstatfs(handle).map_err(|source| Error::io("examine", info.shown(), source))?.filesystem_type();
+    match found {
+        HUGETLBFS_MAGIC => {
+            Err(refused(info, "huge pages of hugetlbfs are not captured yet", "use transparent huge pages"))
+        }
+        MQUEUE_MAGIC => Err(refused(info, "message queues are not captured yet", "close it before the checkpoint")),
+        _ => Ok(()),
     }
-    fcntl(&file, FcntlArg::F_GET_SEALS).map_err(failed)
 }
 
 /// The path of a file that can be opened again by it.

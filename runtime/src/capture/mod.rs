@@ -14,6 +14,7 @@ mod descriptors;
 mod files;
 mod guest;
 mod locks;
+mod mapping_defaults;
 mod page_set;
 mod pages;
 mod plan;

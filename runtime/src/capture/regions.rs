@@ -102,6 +102,9 @@ fn refuse_unsupported(mapping: &Mapping) -> Result<()> {
     if mapping.has(b"pf") || mapping.has(b"io") || mapping.has(b"mm") {
         return refuse("it maps a device", "unmap it before the checkpoint");
     }
+    if mapping.name.starts_with(b"/[aio]") {
+        return refuse("asynchronous I/O (io_setup) is not captured yet", "destroy the context before the checkpoint");
+    }
     if mapping.name.starts_with(b"/SYSV") {
         return refuse("System V shared memory is not captured yet", "use mmap or memfd_create");
     }
@@ -187,6 +190,7 @@ fn advice(mapping: &Mapping) -> Advice {
         no_reserve: mapping.has(b"nr"),
         accounted: mapping.has(b"ac"),
         locked: mapping.has(b"lo"),
+        locked_on_fault: mapping.has(b"lf"),
         dont_fork: mapping.has(b"dc"),
         wipe_on_fork: mapping.has(b"wf"),
         dont_dump: mapping.has(b"dd"),

@@ -20,7 +20,8 @@ use super::tree::{Chooser, Series};
 use super::twin::Twin;
 use super::unseen::Unseen;
 use super::{
-    Event, LastSealed, Lineage, Program, Request, allocations, descriptors, process, refusals, stop, terminal, threads,
+    Event, LastSealed, Lineage, Program, Request, allocations, descriptors, mapping_defaults, process, refusals, stop,
+    terminal, threads,
 };
 use crate::error::Result;
 use crate::host;
@@ -128,6 +129,7 @@ pub fn capture(
     let own = process::own_facts(pid, &mut guest)?;
     let facts = process::facts(pid, own.brk)?;
     let space = regions::sort(pid, maps::mappings(pid)?)?;
+    let mapping_defaults = mapping_defaults::capture(&mut guest, &space.drafts)?;
     let chooser = lineage.series.as_mut().map(Series::begin).transpose()?;
     let tracker = lineage.tracker.as_ref().map(|tracker| (tracker, &mut lineage.unseen));
     for unlinked in &mut table.unlinked {
@@ -173,6 +175,7 @@ pub fn capture(
         layout: facts.layout,
         auxv: facts.auxv,
         special_mappings: space.special,
+        mapping_defaults: Some(mapping_defaults),
         regions: Vec::new(),
         differences: Vec::new(),
         allocations: Vec::new(),

@@ -106,8 +106,37 @@ fn did_not_stop(pid: i32, tid: i32) -> Error {
     let read = |file: &str| task::text(pid, &format!("task/{tid}/{file}")).unwrap_or_default();
     let state = task::status_value(&read("status"), "State").unwrap_or("unknown").to_owned();
     let why = match read("wchan").trim() {
+        _ if is_vfork(&read("syscall")) => "in vfork, until its child executes a program or ends".to_owned(),
         "" | "0" => format!("state {state}"),
         place => format!("state {state}, waiting in the kernel's {place}"),
     };
     Error::StopTimeout { tid, timeout_ms: STOP_TIMEOUT.as_millis() as u64, why }
+}
+
+/// Whether a thread waits for a child that borrows its memory; `syscall` is the file of that name in /proc.
+fn is_vfork(syscall: &str) -> bool {
+    let mut words = syscall.split_whitespace();
+    let number = words.next().and_then(|number| number.parse().ok());
+    let flags = words.next().and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
+    match number {
+        // The flags of clone3 are in memory; it waits for nothing else.
+        Some(libc::SYS_vfork | libc::SYS_clone3) => true,
+        Some(libc::SYS_clone) => flags.is_some_and(|flags| flags & libc::CLONE_VFORK as u64 != 0),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vfork_is_known_in_all_its_forms() {
+        for waits in ["58 0x1 0x2\n", "435 0x7ffc0 0x58", "56 0x4111 0x7f00"] {
+            assert!(is_vfork(waits), "{waits}");
+        }
+        for other in ["56 0x11 0x7f00", "0 0x4111 0x7f00", "running", ""] {
+            assert!(!is_vfork(other), "{other}");
+        }
+    }
 }

@@ -138,6 +138,9 @@ pub struct Advice {
     pub accounted: bool,
     /// `lo`: locked in memory.
     pub locked: bool,
+    /// `lf`: each page is locked when it is touched first (MLOCK_ONFAULT).
+    #[serde(default)]
+    pub locked_on_fault: bool,
     /// `dc`: MADV_DONTFORK.
     pub dont_fork: bool,
     /// `wf`: MADV_WIPEONFORK.

@@ -11,6 +11,7 @@ mod data;
 mod descriptor;
 mod file;
 mod lock;
+mod mapping_defaults;
 mod memory;
 mod path;
 mod posix_timer;
@@ -24,6 +25,7 @@ pub use data::{CodeMapping, DataImage, LeftOut, Moved};
 pub use descriptor::{Descriptor, EpollTarget, FileKind, OpenFile, PipeContent};
 pub use file::{CapturedFile, CapturedKind, FileContent, UnlinkedFile};
 pub use lock::{FileLock, LockKind};
+pub use mapping_defaults::{MappingDefaults, NewLocks};
 pub use memory::{
     Advice, Backing, FileIdentity, PageRange, Protection, Region, SharedObject, SpecialMapping, StoredDifference,
     blocks,

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Allocation, CapturedFile, Clocks, Descriptor, FileLock, OpenFile, PipeContent, PosixTimer, Region, SharedObject,
-    SpecialMapping, StoredDifference, TerminalImage, ThreadImage, UnlinkedFile,
+    Allocation, CapturedFile, Clocks, Descriptor, FileLock, MappingDefaults, OpenFile, PipeContent, PosixTimer, Region,
+    SharedObject, SpecialMapping, StoredDifference, TerminalImage, ThreadImage, UnlinkedFile,
 };
 
 /// One process at one moment.
@@ -69,6 +69,9 @@ pub struct ProcessImage {
     pub auxv: Vec<u64>,
     /// [vdso], [vvar] and the like: not captured, moved into place.
     pub special_mappings: Vec<SpecialMapping>,
+    /// What it has decided for mappings that it will make. None: an older ckpt has not asked.
+    #[serde(default)]
+    pub mapping_defaults: Option<MappingDefaults>,
     /// All other mappings, ascending.
     pub regions: Vec<Region>,
     /// Differences that the content of some regions is in, oldest first: the last one is of this checkpoint, and all that it

@@ -260,7 +260,7 @@ pub fn complete(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
     }
     for region in image.regions.iter().filter(|region| region.advice.locked) {
         // What cannot be read cannot be brought in either; it is locked as it comes.
-        let on_fault = if region.protection == 0 { libc::MLOCK_ONFAULT } else { 0 };
+        let on_fault = if region.protection == 0 || region.advice.locked_on_fault { libc::MLOCK_ONFAULT } else { 0 };
         let arguments = [region.address, region.bytes, on_fault as u64];
         process.call(0, MLOCK2, &arguments, format_args!("lock {:#x}", region.address))?;
     }

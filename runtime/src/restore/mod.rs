@@ -24,6 +24,7 @@ mod grown_files;
 mod host;
 mod limits;
 mod locks;
+mod mapping_defaults;
 mod outside;
 mod paths;
 mod posix_timers;
@@ -210,6 +211,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let pinned = Pinned::here();
     let Spawned { mut process, first_kept, first_file } =
         spawn::spawn(&image, &outside, &plan, &clocks, machine.syscall())?;
+    mapping_defaults::set_for_pages(&mut process, &image)?;
     address_space::exchange(&mut process, &image, (&machine, &vdso), &plan, first_file)?;
     address_space::close_kept(&mut process, first_kept)?;
     drop(pinned);
@@ -274,6 +276,7 @@ fn make_threads(process: &mut HalfBuilt, image: &ProcessImage, id: u64, place: &
     for (index, thread) in image.threads.iter().enumerate() {
         threads::settle(process, index, thread, timers)?;
     }
+    mapping_defaults::lock_new(process, image)?;
     limits::set(image)?;
     for index in 0..image.threads.len() {
         credentials::set(process, index, image, place)?;

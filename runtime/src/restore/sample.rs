@@ -44,6 +44,7 @@ pub fn image(machine: &Machine) -> ProcessImage {
         layout: Layout::default(),
         auxv: vec![6, 4096, 0, 0],
         special_mappings: machine.special_mappings.clone(),
+        mapping_defaults: Some(MappingDefaults::default()),
         regions: Vec::new(),
         differences: Vec::new(),
         allocations: Vec::new(),

@@ -192,7 +192,10 @@ mod tests {
     use serde_bytes::ByteBuf;
 
     use super::*;
-    use crate::image::{ClockOffsets, Clocks, Descriptor, FileLock, LockKind, OpenFile, PageRange, Rseq, SharedObject};
+    use crate::image::{
+        ClockOffsets, Clocks, Descriptor, FileLock, LockKind, MappingDefaults, NewLocks, OpenFile, PageRange, Rseq,
+        SharedObject,
+    };
     use crate::restore::host::Machine;
     use crate::restore::sample::{self, ScratchDir};
 
@@ -258,6 +261,8 @@ mod tests {
             offset: 5,
             modified_ns: 0,
         };
+        image.mapping_defaults =
+            Some(MappingDefaults { huge_pages_disabled: 3, merged: false, locked: NewLocks::OnFault });
         image.files = vec![OpenFile { kind, flags: 0 }];
         image.descriptors = vec![Descriptor { number: 3, file: 0, close_on_exec: false }];
         let kind = LockKind::Process;

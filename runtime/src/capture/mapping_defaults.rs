@@ -1,0 +1,68 @@
+//! Capturing what the program has decided for mappings that it will make.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use nix::errno::Errno;
+
+use super::guest::Guest;
+use super::regions::Draft;
+use crate::error::{Error, Result};
+use crate::image::{MappingDefaults, NewLocks};
+use crate::proc::maps;
+
+const PAGE_BYTES: u64 = 4096;
+const PR_GET_THP_DISABLE: u64 = 42;
+const PR_GET_MEMORY_MERGE: u64 = 68;
+/// The bit of an entry of `/proc/PID/pagemap` that says that there is a page.
+const PRESENT: u64 = 1 << 63;
+
+/// Asks inside the program, whose mappings are `drafts`.
+///
+/// # Errors
+/// When the program cannot be asked.
+pub fn capture(guest: &mut Guest<'_>, drafts: &[Draft]) -> Result<MappingDefaults> {
+    // A kernel that does not know one of them refuses the question.
+    let mut ask = |option| guest.try_call(libc::SYS_prctl, [option, 0, 0, 0, 0, 0]);
+    let huge_pages_disabled = ask(PR_GET_THP_DISABLE)?.unwrap_or(0);
+    let merged = ask(PR_GET_MEMORY_MERGE)?.unwrap_or(0) == 1;
+    // Who has never locked anything is not asked: it takes a mapping to find out.
+    let may_lock = drafts.iter().any(|draft| draft.advice.locked);
+    let locked = if may_lock { new_locks(guest)? } else { NewLocks::No };
+    Ok(MappingDefaults { huge_pages_disabled, merged, locked })
+}
+
+/// The kernel shows nowhere what it does with new mappings, so one is made and looked at.
+fn new_locks(guest: &mut Guest<'_>) -> Result<NewLocks> {
+    let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let arguments = [0, PAGE_BYTES, rights as u64, flags as u64, u64::MAX, 0];
+    let address = match guest.try_call(libc::SYS_mmap, arguments)? {
+        Ok(address) => address,
+        // It would be locked, and that is more than RLIMIT_MEMLOCK allows.
+        Err(Errno::EAGAIN) => return Ok(NewLocks::AtOnce),
+        Err(source) => {
+            let purpose = "finding out whether new mappings are locked".to_owned();
+            return Err(Error::RemoteCall { pid: guest.pid(), call: "mmap", purpose, source });
+        }
+    };
+    let found = locks_at(guest.pid(), address);
+    guest.call("munmap", "removing a mapping of ours", libc::SYS_munmap, [address, PAGE_BYTES, 0, 0, 0, 0])?;
+    found
+}
+
+/// How the new mapping at `address` is locked. A page that nobody has touched is there only if it was locked at once.
+fn locks_at(pid: i32, address: u64) -> Result<NewLocks> {
+    let mappings = maps::mappings(pid)?;
+    let is_locked =
+        mappings.iter().any(|mapping| (mapping.start..mapping.end).contains(&address) && mapping.has(b"lo"));
+    if !is_locked {
+        return Ok(NewLocks::No);
+    }
+    let path = format!("/proc/{pid}/pagemap");
+    let mut entry = [0; 8];
+    File::open(&path)
+        .and_then(|file| file.read_exact_at(&mut entry, address / PAGE_BYTES * 8))
+        .map_err(|source| Error::io("read", path, source))?;
+    let is_there = u64::from_ne_bytes(entry) & PRESENT != 0;
+    Ok(if is_there { NewLocks::AtOnce } else { NewLocks::OnFault })
+}
