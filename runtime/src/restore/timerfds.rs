@@ -18,6 +18,8 @@ pub fn set(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
             continue;
         };
         let number = descriptor.number as u64;
+        // A periodic timer that had expired all the time when it was looked at has a whole period left, or less.
+        let left_ns = if left_ns == 0 && ticks != 0 { interval_ns } else { left_ns };
         if left_ns != 0 {
             let value_ns = due(image, clock, settings, left_ns);
             let address = process.put(&itimerspec(interval_ns, value_ns))?;
