@@ -108,7 +108,10 @@ static void map_oddities(void)
 	moved = mremap(moved, 3 * PAGE, 6 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, target);
 	CHECK(moved == target);
 	keep("moved and enlarged", moved, 6 * PAGE);
-	unsigned char *huge = map(NULL, 3 * HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	/* Between pages of another kind: neighbours alike are one mapping in one life and two in another. */
+	unsigned char *edges = map(NULL, 3 * HUGE_BYTES + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *huge = map(edges + PAGE, 3 * HUGE_BYTES, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	if (madvise(huge, 3 * HUGE_BYTES, MADV_HUGEPAGE) != 0)
 		CHECK(errno == EINVAL);
 	/* Part of a huge page. */
