@@ -256,7 +256,7 @@ fn open_files(pid: i32) -> Vec<PathBuf> {
 fn a_userfaultfd_that_a_dying_agent_leaves_behind_is_closed_by_the_next_checkpoint_of_either_kind() {
     let scene = Scene::new();
     for kind in [["checkpoint"].as_slice(), &["checkpoint", "--data"]] {
-        let program = Program::victim("blocked_calls").argument("3000");
+        let program = Program::victim("blocked_calls").argument("3000").argument("own");
         let mut life = Life::preloaded(&scene, &kind.concat(), &program);
         life.output.wait_for_lines(2);
         let before = open_files(life.pid);

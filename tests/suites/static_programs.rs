@@ -54,7 +54,11 @@ fn signals_and_registers_go_on_exactly() {
 #[test]
 fn waiting_calls_go_on_and_none_is_interrupted() {
     // Under LD_PRELOAD it is adopted in the middle of them.
-    goes_on(&Program::static_victim("blocked_calls").argument("120"), &[Launch::Preload, run()], &[Trigger::Command]);
+    goes_on(
+        &Program::static_victim("blocked_calls").argument("120").argument("own"),
+        &[Launch::Preload, run()],
+        &[Trigger::Command],
+    );
 }
 
 #[test]
