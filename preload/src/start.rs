@@ -59,7 +59,7 @@ fn describe(control: &mut Control) {
     control.version = CONTROL_VERSION;
     control.bytes = size_of::<Control>() as u32;
     (control.stub_start, control.stub_end) = stub::bounds();
-    (control.resume_start, control.resume_end) = stub::resume_bounds();
+    control.resume_start = stub::resume_start();
     control.frame = STUB_FRAME.get() as u64;
     control.scratch = SCRATCH.get() as u64;
     control.handler = trigger::handler_address() as u64;

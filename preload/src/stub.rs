@@ -14,7 +14,6 @@ ckpt_wire::stub_code! {
 unsafe extern "C" {
     static ckpt_stub_start: u8;
     static ckpt_stub_end: u8;
-    static ckpt_resume_end: u8;
 }
 
 /// First byte of the stub, and first byte behind it.
@@ -22,7 +21,7 @@ pub fn bounds() -> (u64, u64) {
     (&raw const ckpt_stub_start as u64, &raw const ckpt_stub_end as u64)
 }
 
-/// First byte of the code that resumes a call, which lies behind the stub, and first byte behind it.
-pub fn resume_bounds() -> (u64, u64) {
-    (&raw const ckpt_stub_end as u64, &raw const ckpt_resume_end as u64)
+/// First byte of the code that resumes a call, which lies behind the stub.
+pub fn resume_start() -> u64 {
+    &raw const ckpt_stub_end as u64
 }

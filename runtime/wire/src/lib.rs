@@ -193,8 +193,6 @@ pub struct Control {
     /// Where a thread resumes a call of its own: a `syscall` instruction, rsp leading to a [`ResumedCall`]. 0 in an older
     /// libckpt.so, which has no such place.
     pub resume_start: u64,
-    /// First byte behind that code.
-    pub resume_end: u64,
 }
 
 /// The registers and signal mask with which a thread goes on if its agent disappears during an injected call.
@@ -272,7 +270,7 @@ mod tests {
         assert_eq!(offset_of!(Control, stub_start), 32);
         assert_eq!(offset_of!(Control, reason), 96);
         assert_eq!(CONTROL_BYTES_MIN, 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
-        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 80 + PATH_BYTES + 16);
+        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 80 + PATH_BYTES + 8);
     }
 
     #[test]

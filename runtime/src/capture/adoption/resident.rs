@@ -81,7 +81,6 @@ impl Stub {
     /// Makes `control` lead to where calls are resumed, too: threads may be there at any time from now on.
     fn enter_resumption_into(self, control: &mut Control) {
         control.resume_start = self.start() + Stub::own_bytes();
-        control.resume_end = self.start() + Stub::code().len() as u64;
     }
 
     /// Bytes of the stub without what resumes a call.
