@@ -182,3 +182,14 @@ pub fn mapping_names(pid: i32) -> Vec<String> {
         .filter(|line| !line.contains("libckpt.so"))
         .collect()
 }
+
+/// Ends the agents of a program, so that the next command starts one with its own environment.
+pub fn end_agents(pid: i32) {
+    let agents = agents_of(pid);
+    for &agent in &agents {
+        send(agent, Signal::SIGKILL);
+    }
+    // By their ids: a process that is ending loses its executable before its socket.
+    let limit = Duration::from_secs(5);
+    wait_until("the agents are gone", limit, || !agents.iter().any(|&agent| is_alive(agent)));
+}

@@ -19,24 +19,13 @@ fn endless() -> Program {
     Program::victim("threads8").argument(STEPS.to_string())
 }
 
-/// Ends the agents of a program, so that the next command starts one with its own environment.
-fn end_agents(pid: i32) {
-    let agents = processes::agents_of(pid);
-    for &agent in &agents {
-        processes::send(agent, Signal::SIGKILL);
-    }
-    // By their ids: a process that is ending loses its executable before its socket.
-    let limit = Duration::from_secs(5);
-    processes::wait_until("the agents are gone", limit, || !agents.iter().any(|&agent| processes::is_alive(agent)));
-}
-
 /// The passages of a second checkpoint (which is incremental) of a fresh program.
 fn passages_of_a_checkpoint(scene: &Scene) -> BTreeMap<String, u64> {
     let trace = scene.path().join("trace-checkpoint");
     let life = Life::preloaded(scene, "traced", &endless());
     life.output.wait_for_lines(5);
     checkpoint(scene, life.pid);
-    end_agents(life.pid);
+    processes::end_agents(life.pid);
     let pid = life.pid.to_string();
     Ckpt::new(scene, ["checkpoint", &pid]).variable(fault::TRACE, &trace).call().succeeded();
     let passages = fault::passages(&trace);
@@ -65,12 +54,12 @@ fn outlives(faults: &[String]) {
     let earliest = checkpoint(&scene, life.pid);
     let pid = life.pid.to_string();
     for name in faults {
-        end_agents(life.pid);
+        processes::end_agents(life.pid);
         let answer = Ckpt::new(&scene, ["checkpoint", &pid]).variable(fault::KILL, name).call();
         let story = format!("agent killed at {name}; ckpt checkpoint said {answer:?}");
         goes_on_alone(&program, &life, &story);
     }
-    end_agents(life.pid);
+    processes::end_agents(life.pid);
     let latest = checkpoint(&scene, life.pid);
     life.output.wait_for_more_lines(2);
     life.kill();
@@ -235,7 +224,7 @@ fn an_agent_that_is_killed_while_idle_is_replaced() {
     let mut life = Life::start(&scene, "life", &endless(), &Launch::Run(Vec::new()), Stdout::File);
     life.output.wait_for_lines(5);
     let first = checkpoint(&scene, life.pid);
-    end_agents(life.pid);
+    processes::end_agents(life.pid);
     let second = checkpoint(&scene, life.pid);
     assert!(second > first);
     processes::send(life.pid, Signal::SIGUSR1);
@@ -299,7 +288,7 @@ fn an_agent_killed_while_it_records_a_refusal_leaves_a_program_that_is_refused_a
     assert!(of_the_record.keys().any(|name| name.starts_with("store.failed.")), "{of_the_record:?}");
     let faults = fault::plan(&of_the_record, 0);
     for name in &faults {
-        end_agents(life.pid);
+        processes::end_agents(life.pid);
         let answer = Ckpt::new(&scene, ["checkpoint", &pid]).variable(fault::KILL, name).call();
         assert_ne!(answer.code, 0, "killed at {name}: {answer:?}");
         let limit = Duration::from_secs(10);
@@ -310,7 +299,7 @@ fn an_agent_killed_while_it_records_a_refusal_leaves_a_program_that_is_refused_a
         });
         life.output.wait_for_more_lines(2);
     }
-    end_agents(life.pid);
+    processes::end_agents(life.pid);
     Ckpt::new(&scene, ["checkpoint", &pid]).call().failed_with(4);
     let rows = life.store().rows(&scene);
     assert!(rows.iter().all(|row| row.state == "failed"), "{rows:?}");
@@ -376,7 +365,7 @@ fn the_program_outlives_its_agent_while_it_drops_older_checkpoints() {
     for name in DROPPING {
         for before in ["store.manifest.write:1", name] {
             // First an attempt that fails, so that there is a row to be removed.
-            end_agents(life.pid);
+            processes::end_agents(life.pid);
             life.output.wait_for_more_lines(1);
             Ckpt::new(&scene, ["checkpoint", &pid]).variable(fault::KILL, before).call();
             let died = || processes::agents_of(life.pid).is_empty();
@@ -407,7 +396,7 @@ fn prune_beside_an_attempt(scene: &Scene, trace: &Path) {
     let mut old = Life::preloaded(scene, "old", &Program::victim("rewrites").variable("CKPT_DIR", &shared));
     let pid = old.pid.to_string();
     for fails in ["store.manifest.write:1", "never", "never"] {
-        end_agents(old.pid);
+        processes::end_agents(old.pid);
         old.output.wait_for_more_lines(1);
         Ckpt::new(scene, ["checkpoint", &pid]).variable(fault::KILL, fails).call();
     }
@@ -467,11 +456,11 @@ fn every_fault_point_is_reached_by_some_scenario() {
     let mut life = Life::preloaded(&scene, "leftovers", &endless());
     life.output.wait_for_lines(3);
     checkpoint(&scene, life.pid);
-    end_agents(life.pid);
+    processes::end_agents(life.pid);
     let pid = life.pid.to_string();
     let killed = Ckpt::new(&scene, ["checkpoint", &pid]).variable(fault::KILL, "store.manifest.write:1").call();
     assert_ne!(killed.code, 0, "{killed:?}");
-    end_agents(life.pid);
+    processes::end_agents(life.pid);
     checkpoint_traced(life.pid).succeeded();
     life.kill();
     // A signal that is about to be delivered when its thread is seized.

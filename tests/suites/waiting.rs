@@ -138,10 +138,7 @@ fn time_outs_are_kept_when_the_agent_dies() {
     for step in [80, 140, 200] {
         at_step(&life, step);
         checkpoint(&scene, life.pid);
-        for agent in processes::agents_of(life.pid) {
-            processes::send(agent, nix::sys::signal::Signal::SIGKILL);
-            processes::wait_until("the agent is gone", Duration::from_secs(5), || !processes::is_alive(agent));
-        }
+        processes::end_agents(life.pid);
     }
     all_have_waited(&scene, life, Gone::default());
 }
