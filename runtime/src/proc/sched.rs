@@ -11,8 +11,6 @@ pub struct Sched {
     pub ran_at_ns: u64,
     /// How often it has given up its CPU by itself: to sleep, or to stop.
     pub yields: u64,
-    /// How long it has run, ns.
-    pub runtime_ns: u64,
 }
 
 impl Sched {
@@ -40,7 +38,6 @@ fn parse(text: &str) -> Option<Sched> {
     Some(Sched {
         ran_at_ns: time_ns("se.exec_start")?,
         yields: value("nr_voluntary_switches")?.parse().ok()?,
-        runtime_ns: time_ns("se.sum_exec_runtime")?,
     })
 }
 
@@ -53,10 +50,9 @@ mod tests {
         let text = "sleep (17, #threads: 1)\n\
                     -------------------------------------------------------------------\n\
                     se.exec_start                                :     374680.299001\n\
-                    se.sum_exec_runtime                          :          1.000042\n\
                     nr_switches                                  :                    3\n\
                     nr_voluntary_switches                        :                    2\n";
-        let expected = Sched { ran_at_ns: 374_680_299_001, yields: 2, runtime_ns: 1_000_042 };
+        let expected = Sched { ran_at_ns: 374_680_299_001, yields: 2 };
         assert_eq!(parse(text), Some(expected));
         assert_eq!(parse("nr_voluntary_switches : 3\n"), None);
     }

@@ -1,7 +1,7 @@
 //! Since when threads have been waiting: looked up before they are stopped, because a stop wakes them.
 //!
 //! The scheduler writes down when a thread fell asleep. That is when its call began, or a little later: a thread that was woken
-//! for nothing within its call has fallen asleep anew. So what is found is never before the call, and what is left of its time
+//! for nothing within its call has fallen asleep anew. So what is found is not before the call, and what is left of its time
 //! is never too little.
 
 use std::collections::HashMap;
@@ -15,9 +15,6 @@ use super::timed::Timeout;
 use crate::proc::{sched::Sched, task};
 use crate::ptrace::Pinned;
 
-/// How long a thread runs, ns, that has been woken by a stop and by nothing else: it goes from its call to the stop.
-const WOKEN_RUNTIME_MAX_NS: u64 = 250_000;
-
 /// Threads that were waiting in a call with a time-out.
 #[derive(Debug, Default)]
 pub struct Asleep(HashMap<i32, Sleep>);
@@ -25,7 +22,7 @@ pub struct Asleep(HashMap<i32, Sleep>);
 #[derive(Debug)]
 struct Sleep {
     call: (i64, [u64; 6]),
-    before: Sched,
+    yields: u64,
     /// `CLOCK_MONOTONIC`.
     since_ns: u64,
 }
@@ -41,7 +38,7 @@ impl Asleep {
             let cpu = task::stat_number(&task::stat_fields(pid, &format!("task/{tid}/stat")).ok()?, 39) as usize;
             let ahead = *ahead.entry(cpu).or_insert_with(|| ahead_of_cpu(cpu));
             let since_ns = before.ran_at_ns.checked_add_signed(ahead?)?;
-            Some((tid, Sleep { call, before, since_ns }))
+            Some((tid, Sleep { call, yields: before.yields, since_ns }))
         };
         Asleep(threads.iter().filter_map(|&tid| look_at(tid)).collect())
     }
@@ -50,11 +47,15 @@ impl Asleep {
     /// have been elsewhere in the meantime.
     pub fn since_ns(&self, pid: i32, tid: i32, call: (i64, [u64; 6])) -> Option<u64> {
         let sleep = self.0.get(&tid).filter(|sleep| sleep.call == call)?;
-        let now = Sched::of(pid, tid)?;
-        // It stopped, and that was all. Awake in between, it would have run longer, or waited once more.
-        let is_the_first = now.yields == sleep.before.yields + 1;
-        let has_run_ns = now.runtime_ns.saturating_sub(sleep.before.runtime_ns);
-        (is_the_first && has_run_ns <= WOKEN_RUNTIME_MAX_NS).then_some(sleep.since_ns)
+        let yields = Sched::of(pid, tid)?.yields;
+        // It stopped, and that was all. Had its call ended and had it made the next, it would have waited once more, except within
+        // the microsecond of its way there. How long it has run says nothing: interrupts are served in its name, and a virtual
+        // machine stands still.
+        let is_the_first = yields == sleep.yields + 1;
+        if !is_the_first {
+            log::debug!("thread {tid} has waited {} times while it was being stopped", yields.saturating_sub(sleep.yields));
+        }
+        is_the_first.then_some(sleep.since_ns)
     }
 }
 
