@@ -35,10 +35,7 @@ fn parse(text: &str) -> Option<Sched> {
         let (ms, rest) = value(name)?.split_once('.')?;
         ms.parse::<u64>().ok()?.checked_mul(1_000_000)?.checked_add(rest.parse().ok()?)
     };
-    Some(Sched {
-        ran_at_ns: time_ns("se.exec_start")?,
-        yields: value("nr_voluntary_switches")?.parse().ok()?,
-    })
+    Some(Sched { ran_at_ns: time_ns("se.exec_start")?, yields: value("nr_voluntary_switches")?.parse().ok()? })
 }
 
 #[cfg(test)]

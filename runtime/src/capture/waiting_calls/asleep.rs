@@ -53,7 +53,10 @@ impl Asleep {
         // machine stands still.
         let is_the_first = yields == sleep.yields + 1;
         if !is_the_first {
-            log::debug!("thread {tid} has waited {} times while it was being stopped", yields.saturating_sub(sleep.yields));
+            log::debug!(
+                "thread {tid} has waited {} times while it was being stopped",
+                yields.saturating_sub(sleep.yields)
+            );
         }
         is_the_first.then_some(sleep.since_ns)
     }
