@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
+use super::threads;
 use crate::error::{Error, Result};
 use crate::proc::task;
 use crate::ptrace::{Options, Running, Stopped};
@@ -16,35 +17,46 @@ use crate::ptrace::{Options, Running, Stopped};
 /// call for its disk.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Stops all threads of `pid`; the first one returned is the main thread.
-///
-/// When this fails, threads that had been seized are let go by the kernel as soon as the calling thread ends.
+/// How long another ckpt may hold the program: one that wanted to adopt it, and finds that this has been done.
+const OTHERS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Stops all threads of `pid`; the first one returned is the main thread. When this fails, all go on.
 pub fn stop(pid: i32) -> Result<Vec<Stopped>> {
+    let deadline = Instant::now() + OTHERS_TIMEOUT;
+    loop {
+        // Nothing is held while we wait: the other may be waiting for us.
+        match stop_threads(pid) {
+            Err(Error::Environment { .. }) if Instant::now() < deadline && is_held_by_one_of_us(pid) => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Whether a thread of `pid` is traced by a process that executes what we do.
+fn is_held_by_one_of_us(pid: i32) -> bool {
+    let own = task::link(std::process::id() as i32, "exe").ok();
+    let is_of_us = |tid: i32| {
+        let tracer = tracer_of(pid, tid)?;
+        (task::link(tracer, "exe").ok() == own).then_some(())
+    };
+    task::threads(pid).is_ok_and(|threads| threads.into_iter().find_map(is_of_us).is_some())
+}
+
+fn tracer_of(pid: i32, tid: i32) -> Option<i32> {
+    let status = task::text(pid, &format!("task/{tid}/status")).ok()?;
+    task::status_value(&status, "TracerPid")?.parse().ok().filter(|&tracer| tracer != 0)
+}
+
+fn stop_threads(pid: i32) -> Result<Vec<Stopped>> {
     let deadline = Instant::now() + STOP_TIMEOUT;
     let mut stopped: Vec<Stopped> = Vec::new();
-    loop {
-        let mut seized = Vec::new();
-        for tid in task::threads(pid)? {
-            if stopped.iter().any(|thread| thread.tid() == tid) {
-                continue;
-            }
-            match seize(pid, tid) {
-                Ok(running) => seized.push(running),
-                Err(Error::ThreadGone { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        if seized.is_empty() {
-            break;
-        }
-        for running in seized {
-            let tid = running.tid();
-            match running.wait_for_trap(deadline) {
-                Ok(thread) => stopped.push(thread),
-                Err(Error::ThreadGone { .. }) => {}
-                Err(Error::StopTimeout { .. }) => return Err(did_not_stop(pid, tid)),
-                Err(error) => return Err(error),
-            }
+    match stop_into(pid, deadline, &mut stopped) {
+        Ok(()) => {}
+        Err(error) => {
+            stopped.into_iter().for_each(let_go);
+            return Err(error);
         }
     }
     match stopped.iter().position(|thread| thread.tid() == pid) {
@@ -55,12 +67,64 @@ pub fn stop(pid: i32) -> Result<Vec<Stopped>> {
     Ok(stopped)
 }
 
-fn seize(pid: i32, tid: i32) -> Result<Running> {
-    let running = match Running::seize(tid, Options::PROGRAM) {
-        Ok(running) => running,
-        Err(Error::Ptrace { source: Errno::EPERM, .. }) => return Err(not_permitted(pid, tid)),
-        Err(error) => return Err(error),
+/// Adds all threads of `pid` to `stopped`. Those that have been seized when this fails are there, too, but for one that does not
+/// stop; that one the kernel lets go when the calling thread ends.
+fn stop_into(pid: i32, deadline: Instant, stopped: &mut Vec<Stopped>) -> Result<()> {
+    loop {
+        let mut seized = Vec::new();
+        let mut refused = None;
+        for tid in task::threads(pid)? {
+            if stopped.iter().any(|thread| thread.tid() == tid) {
+                continue;
+            }
+            match seize(pid, tid) {
+                Ok(running) => seized.push(running),
+                Err(Error::ThreadGone { .. }) => {}
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
+            }
+        }
+        if seized.is_empty() && refused.is_none() {
+            return Ok(());
+        }
+        for running in seized {
+            let tid = running.tid();
+            match running.wait_for_trap(deadline) {
+                Ok(thread) => stopped.push(thread),
+                Err(Error::ThreadGone { .. }) => {}
+                Err(Error::StopTimeout { .. }) => refused = refused.or_else(|| Some(did_not_stop(pid, tid))),
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+        if let Some(error) = refused {
+            return Err(error);
+        }
+    }
+}
+
+/// Lets a thread go on as if it had not been stopped, but that a time-out begins anew where the stop has broken off its call.
+fn let_go(thread: Stopped) {
+    let repaired = || {
+        let now = thread.registers()?;
+        let is_due = |signals: Vec<_>| threads::mask_of(&signals) & !thread.signal_mask().unwrap_or(0) != 0;
+        let signal_is_due = is_due(thread.queued_signals()?) || is_due(thread.queued_process_signals()?);
+        if now.broken_by_stop() && !signal_is_due { thread.set_registers(&now.reissuing(true)) } else { Ok(()) }
     };
+    if let Err(error) = repaired() {
+        log::debug!("letting thread {} go: {error}", thread.tid());
+    }
+}
+
+fn seize(pid: i32, tid: i32) -> Result<Running> {
+    let is_refused = |error: &Error| matches!(error, Error::Ptrace { source: Errno::EPERM, .. });
+    let running = match Running::seize(tid, Options::PROGRAM) {
+        // Whoever held it may have let it go at this moment.
+        Err(error) if is_refused(&error) && tracer_of(pid, tid).is_none() => Running::seize(tid, Options::PROGRAM),
+        outcome => outcome,
+    };
+    let running = running.map_err(|error| if is_refused(&error) { not_permitted(pid, tid) } else { error })?;
     running.interrupt()?;
     Ok(running)
 }
