@@ -35,7 +35,7 @@ impl<'a> StoredContent<'a> {
     /// The store's, and what is wrong with differences.
     pub fn of(image: &'a Image, store: &'a Store) -> Result<StoredContent<'a>> {
         Ok(match image {
-            Image::Process(image) => StoredContent::Memory(StoredMemory::of(image, store)?),
+            Image::Job(image) => StoredContent::Memory(StoredMemory::of(image.root(), store)?),
             Image::Data(image) => StoredContent::Data(StoredData::of(image, store)?),
         })
     }

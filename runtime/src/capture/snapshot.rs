@@ -24,8 +24,7 @@ use super::{
     terminal, threads,
 };
 use crate::error::Result;
-use crate::host;
-use crate::image::{self, Backing, ProcessImage};
+use crate::image::{Backing, Objects, ProcessImage};
 use crate::proc::{maps, task};
 use crate::ptrace::{Pinned, Stopped, remote_call};
 
@@ -70,6 +69,8 @@ impl Still {
 pub struct Snapshot {
     /// All but its regions.
     pub image: ProcessImage,
+    /// What its descriptors and shared mappings lead to, without the content of files.
+    pub objects: Objects,
     /// Its regions.
     pub parts: Vec<Part>,
     /// Its files.
@@ -148,8 +149,6 @@ pub fn capture(
     let files = files::hold(pid, &table, &drafts, &wishes, &base.files, twin.is_some())?;
 
     let mut image = ProcessImage {
-        version: image::IMAGE_VERSION,
-        host: host::this(),
         pid,
         executable: without_deleted(task::link(pid, "exe")?),
         command_line: task::bytes(pid, "cmdline")?,
@@ -179,13 +178,7 @@ pub fn capture(
         regions: Vec::new(),
         differences: Vec::new(),
         allocations: Vec::new(),
-        shared_objects: space.objects,
-        files: table.files,
-        captured_files: Vec::new(),
-        captured_trees: Vec::new(),
-        unlinked_files: table.unlinked.into_iter().map(|unlinked| unlinked.file).collect(),
         descriptors: table.descriptors,
-        pipes: table.pipes,
         terminal,
         locks: table.locks,
         threads,
@@ -213,7 +206,14 @@ pub fn capture(
             Vec::new()
         }
     };
-    Ok(Snapshot { image, parts, files, still })
+    let objects = Objects {
+        files: table.files,
+        pipes: table.pipes,
+        memory: space.objects,
+        unlinked_files: table.unlinked.into_iter().map(|unlinked| unlinked.file).collect(),
+        ..Objects::default()
+    };
+    Ok(Snapshot { image, objects, parts, files, still })
 }
 
 /// Finds out what each region holds and what must be read of it; copies what a clone would not freeze.

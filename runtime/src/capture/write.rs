@@ -10,14 +10,15 @@ use super::snapshot::{Part, Snapshot, Still, place};
 use super::tree::Series;
 use super::{Event, LastSealed};
 use crate::error::Result;
-use crate::image::{Backing, PageRange, ProcessImage, Region};
+use crate::host;
+use crate::image::{Backing, IMAGE_VERSION, JobImage, PageRange, Region};
 use crate::ptrace::read_memory;
 
 /// A snapshot whose pages are in the store.
 #[derive(Debug)]
 pub struct Written {
     /// The complete image.
-    pub image: ProcessImage,
+    pub image: JobImage,
     /// What the next checkpoint builds on.
     pub base: LastSealed,
     /// Bytes of all pages that are not zero.
@@ -34,7 +35,7 @@ pub fn write(
     attempt: &mut Attempt,
     events: &mut dyn FnMut(Event),
 ) -> Result<Written> {
-    let Snapshot { mut image, parts, files, still } = snapshot;
+    let Snapshot { mut image, mut objects, parts, files, still } = snapshot;
     let holder = still.holder();
     let source = PageSource::open(holder)?;
     let page_bytes = PAGE_BYTES as u64;
@@ -87,11 +88,12 @@ pub fn write(
             Known { list, pages: (draft.mapping.end - draft.mapping.start) / page_bytes, own: census.own, file },
         );
     }
-    let files = files::store(files, attempt, &mut image, &mut |bytes| {
+    let files = files::store(files, attempt, &mut objects, &mut |bytes| {
         done_bytes += bytes;
         events(Event::Writing { done_bytes: done_bytes.min(total_bytes), total_bytes });
     })?;
     // A page that cannot be read counts as behind the end of its file, which is true unless its process was killed.
     read_memory(holder, image.control, &mut [0; 8])?;
+    let image = JobImage { version: IMAGE_VERSION, host: host::this(), objects, processes: vec![image] };
     Ok(Written { image, base: LastSealed { memory: base, files }, memory_bytes, still })
 }

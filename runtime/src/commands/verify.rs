@@ -144,9 +144,9 @@ fn damage(
     let whole = verifier.checkpoint(id, verified).map_err(Error::from);
     let image = whole.and_then(|manifest| Image::of(&manifest));
     let checked = image.and_then(|image| match &image {
-        Image::Process(image) => {
+        Image::Job(image) => {
             restore::check_shape(id, image)?;
-            Differences::of(image, store).map(drop)
+            image.processes.iter().try_for_each(|process| Differences::of(process, store).map(drop))
         }
         Image::Data(image) => StoredData::of(image, store).map(drop),
     });

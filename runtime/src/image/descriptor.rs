@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Descriptor {
     /// Its number.
     pub number: i32,
-    /// Index into `ProcessImage::files`; two numbers with one index share offset and flags.
+    /// Index into `Objects::files`; two numbers with one index share offset and flags.
     pub file: u32,
     /// FD_CLOEXEC.
     pub close_on_exec: bool,
@@ -56,7 +56,7 @@ pub enum FileKind {
     },
     /// A regular file that no path leads to.
     Unlinked {
-        /// Index into `ProcessImage::unlinked_files`.
+        /// Index into `Objects::unlinked_files`.
         file: u32,
         /// Offset of the next read or write.
         offset: u64,
@@ -83,9 +83,9 @@ pub enum FileKind {
         #[serde(with = "serde_bytes")]
         was: Vec<u8>,
     },
-    /// An end of a pipe within the process.
+    /// An end of a pipe within the job.
     Pipe {
-        /// Index into `ProcessImage::pipes`.
+        /// Index into `Objects::pipes`.
         pipe: u32,
     },
     /// An eventfd.
@@ -131,7 +131,7 @@ pub struct EpollTarget {
     pub data: u64,
 }
 
-/// A pipe within the process.
+/// A pipe within the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PipeContent {
     /// Capacity, bytes.

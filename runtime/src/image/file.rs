@@ -63,6 +63,6 @@ pub struct UnlinkedFile {
     pub mode: u32,
     /// What is in it.
     pub content: FileContent,
-    /// Index into `ProcessImage::shared_objects`, if the program maps it shared.
+    /// Index into `Objects::memory`, if it is mapped shared.
     pub object: Option<u32>,
 }

@@ -90,7 +90,7 @@ pub enum Backing {
     },
     /// A shared mapping of an object without a path (`MAP_SHARED | MAP_ANONYMOUS`, memfd, an unlinked file).
     SharedObject {
-        /// Index into `ProcessImage::shared_objects`.
+        /// Index into `Objects::memory`.
         object: u32,
         /// Offset of the region in the object, bytes.
         offset: u64,

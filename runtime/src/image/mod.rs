@@ -1,5 +1,5 @@
-//! The image: everything a checkpoint says about a process except the bytes of its pages; or, in a checkpoint of data, about
-//! its allocations.
+//! The image: everything a checkpoint says about processes except the bytes of their pages; or, in a checkpoint of data, about
+//! the allocations of one.
 //!
 //! It is the contract between capture and restore, and the only thing they share. Each kind of kernel object has
 //! a record of its own; an image is encoded as CBOR with named fields, so that a field can be added without
@@ -10,6 +10,7 @@ mod clocks;
 mod data;
 mod descriptor;
 mod file;
+mod job;
 mod lock;
 mod mapping_defaults;
 mod memory;
@@ -24,6 +25,7 @@ pub use clocks::{ClockOffsets, Clocks};
 pub use data::{CodeMapping, DataImage, LeftOut, Moved};
 pub use descriptor::{Descriptor, EpollTarget, FileKind, OpenFile, PipeContent};
 pub use file::{CapturedFile, CapturedKind, FileContent, UnlinkedFile};
+pub use job::{Host, JobImage, Objects};
 pub use lock::{FileLock, LockKind};
 pub use mapping_defaults::{MappingDefaults, NewLocks};
 pub use memory::{
@@ -32,24 +34,24 @@ pub use memory::{
 };
 pub use path::{PathMap, path_of};
 pub use posix_timer::PosixTimer;
-pub use process::{Capabilities, Host, IntervalTimer, Layout, Limit, ProcessImage, Role, SignalAction};
+pub use process::{Capabilities, IntervalTimer, Layout, Limit, ProcessImage, Role, SignalAction};
 pub use terminal::{TerminalImage, TerminalModes};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};
 
 use ckpt_store::{Depth, Manifest};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
 /// Version of the image; raised when a field changes its meaning.
-pub const IMAGE_VERSION: u32 = 0;
+pub const IMAGE_VERSION: u32 = 1;
 
 /// What a checkpoint holds.
 #[derive(Clone, Debug)]
 pub enum Image {
-    /// A process, which can be restarted.
-    Process(Box<ProcessImage>),
+    /// Processes, which can be restarted.
+    Job(Box<JobImage>),
     /// What a process has allocated.
     Data(Box<DataImage>),
 }
@@ -62,7 +64,7 @@ impl Image {
     pub fn of(checkpoint: &Manifest) -> Result<Image> {
         let (id, bytes) = (checkpoint.id, &checkpoint.state);
         Ok(match checkpoint.row.depth {
-            Depth::Full => Image::Process(Box::new(decode(id, bytes)?)),
+            Depth::Full => Image::Job(Box::new(decode(id, bytes)?)),
             Depth::Data => Image::Data(Box::new(decode_data(id, bytes)?)),
         })
     }
@@ -70,19 +72,19 @@ impl Image {
     /// All allocations, by address.
     pub fn allocations(&self) -> &[Allocation] {
         match self {
-            Image::Process(image) => &image.allocations,
+            Image::Job(image) => &image.root().allocations,
             Image::Data(image) => &image.allocations,
         }
     }
 }
 
-/// The process of a checkpoint, which must have one.
+/// The processes of a checkpoint, which must have them.
 ///
 /// # Errors
 /// For a checkpoint of data, and for what is damaged or of another version.
-pub fn process_of(checkpoint: &Manifest) -> Result<ProcessImage> {
+pub fn job_of(checkpoint: &Manifest) -> Result<JobImage> {
     match Image::of(checkpoint)? {
-        Image::Process(image) => Ok(*image),
+        Image::Job(image) => Ok(*image),
         Image::Data(_) => Err(Error::unsupported(
             format!("restarting checkpoint {}", checkpoint.id),
             "it holds data alone (ckpt checkpoint --data)",
@@ -101,13 +103,16 @@ pub fn encode(image: &impl Serialize) -> Vec<u8> {
     bytes
 }
 
-/// Decodes the process of checkpoint `id`.
+/// Decodes the processes of checkpoint `id`.
 ///
 /// # Errors
-/// When it is damaged, or of another version.
-pub fn decode(id: u64, bytes: &[u8]) -> Result<ProcessImage> {
-    let image: ProcessImage = from_cbor(id, bytes)?;
-    check_version(id, image.version)?;
+/// When they are damaged, or of another version.
+pub fn decode(id: u64, bytes: &[u8]) -> Result<JobImage> {
+    check_version(id, bytes)?;
+    let image: JobImage = from_cbor(id, bytes)?;
+    if image.processes.is_empty() {
+        return Err(Error::BadImage { id, why: "it has no process".into() });
+    }
     Ok(image)
 }
 
@@ -116,16 +121,22 @@ pub fn decode(id: u64, bytes: &[u8]) -> Result<ProcessImage> {
 /// # Errors
 /// When it is damaged, or of another version.
 pub fn decode_data(id: u64, bytes: &[u8]) -> Result<DataImage> {
-    let image: DataImage = from_cbor(id, bytes)?;
-    check_version(id, image.version)?;
-    Ok(image)
+    check_version(id, bytes)?;
+    from_cbor(id, bytes)
 }
 
 fn from_cbor<T: DeserializeOwned>(id: u64, bytes: &[u8]) -> Result<T> {
     ciborium::from_reader(bytes).map_err(|error| Error::BadImage { id, why: error.to_string() })
 }
 
-fn check_version(id: u64, version: u32) -> Result<()> {
+/// All that every version has in common.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
+fn check_version(id: u64, bytes: &[u8]) -> Result<()> {
+    let Versioned { version } = from_cbor(id, bytes)?;
     if version != IMAGE_VERSION {
         let why = format!("version {version}, this ckpt reads {IMAGE_VERSION}");
         return Err(Error::BadImage { id, why });

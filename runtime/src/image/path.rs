@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::{Backing, FileKind, ProcessImage};
+use super::{Backing, FileKind, JobImage, Objects, ProcessImage};
 
 /// The bytes of an image as a path.
 pub fn path_of(bytes: &[u8]) -> &Path {
@@ -41,9 +41,18 @@ impl PathMap {
     }
 }
 
-impl ProcessImage {
-    /// Lets every path under an old directory lead under the new one. What the program itself remembers stays as it is.
+impl JobImage {
+    /// Lets every path under an old directory lead under the new one. What programs themselves remember stays as it is.
     pub fn map_paths(&mut self, paths: &PathMap) {
+        for process in &mut self.processes {
+            process.map_paths(paths);
+        }
+        self.objects.map_paths(paths);
+    }
+}
+
+impl ProcessImage {
+    fn map_paths(&mut self, paths: &PathMap) {
         paths.apply(&mut self.executable);
         paths.apply(&mut self.working_directory);
         for region in &mut self.regions {
@@ -52,6 +61,11 @@ impl ProcessImage {
                 Backing::Anonymous | Backing::SharedObject { .. } => {}
             }
         }
+    }
+}
+
+impl Objects {
+    fn map_paths(&mut self, paths: &PathMap) {
         for file in &mut self.files {
             match &mut file.kind {
                 FileKind::Regular { path, .. } | FileKind::Directory { path, .. } => paths.apply(path),

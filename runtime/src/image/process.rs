@@ -3,17 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Allocation, CapturedFile, Clocks, Descriptor, FileLock, MappingDefaults, OpenFile, PipeContent, PosixTimer, Region,
-    SharedObject, SpecialMapping, StoredDifference, TerminalImage, ThreadImage, UnlinkedFile,
+    Allocation, Clocks, Descriptor, FileLock, MappingDefaults, PosixTimer, Region, SpecialMapping, StoredDifference,
+    TerminalImage, ThreadImage,
 };
 
 /// One process at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProcessImage {
-    /// [`super::IMAGE_VERSION`].
-    pub version: u32,
-    /// The host it was captured on.
-    pub host: Host,
     /// Its pid in its own pid namespace.
     pub pid: i32,
     /// Path of the executable, without " (deleted)".
@@ -81,23 +77,8 @@ pub struct ProcessImage {
     /// Large allocations of the heap, and those of the CUDA driver, by address.
     #[serde(default)]
     pub allocations: Vec<Allocation>,
-    /// Memory objects behind shared mappings that no path leads to.
-    pub shared_objects: Vec<SharedObject>,
-    /// Open file descriptions.
-    pub files: Vec<OpenFile>,
-    /// Files whose content is in the checkpoint, each path once.
-    #[serde(default)]
-    pub captured_files: Vec<CapturedFile>,
-    /// Directories that `captured_files` has all of, in bytes of a path each: what else is there was not, at the checkpoint.
-    #[serde(default)]
-    pub captured_trees: Vec<serde_bytes::ByteBuf>,
-    /// Open files that no path leads to.
-    #[serde(default)]
-    pub unlinked_files: Vec<UnlinkedFile>,
     /// The descriptor table.
     pub descriptors: Vec<Descriptor>,
-    /// Pipes that lie within the process.
-    pub pipes: Vec<PipeContent>,
     /// Its terminal, if it had one.
     #[serde(default)]
     pub terminal: Option<TerminalImage>,
@@ -108,21 +89,6 @@ pub struct ProcessImage {
     pub threads: Vec<ThreadImage>,
     /// Address of libckpt's control block.
     pub control: u64,
-}
-
-/// The host of a capture: what a restart compares before it builds anything.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Host {
-    /// `uname -r`.
-    pub kernel_release: String,
-    /// Name of the processor, for people.
-    pub processor: String,
-    /// State components that the kernel enables (XCR0).
-    pub xcr0: u64,
-    /// Bytes of a page.
-    pub page_bytes: u32,
-    /// Version of the ckpt that captured.
-    pub ckpt_version: String,
 }
 
 /// Capability sets as in `/proc/PID/status`; bit n is capability n.

@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 
 use nix::errno::Errno;
 
-use super::file_mappings::{MappingPlan, Source};
+use super::file_mappings::Source;
 use super::host::Machine;
 use super::process::{Call, HalfBuilt, SCRATCH_BYTES};
 use super::ranges::{Span, gaps, moves, room};
@@ -32,12 +32,13 @@ const RSEQ: Call = Call("rseq", libc::SYS_rseq);
 const RSEQ_FLAG_UNREGISTER: u64 = 1;
 const MAP_DROPPABLE: i32 = 0x8;
 
-/// Replaces the child's mappings by `image`'s, without content.
+/// Replaces the child's mappings by `image`'s, without content. `sources` and `executable` are what the mapping plan says of
+/// this process; `first_file` is the number that the plan's first file has in it.
 pub fn exchange(
     process: &mut HalfBuilt,
     image: &ProcessImage,
     (machine, vdso): (&Machine, &VdsoPlan),
-    plan: &MappingPlan,
+    (sources, executable): (&[Source], Option<usize>),
     first_file: RawFd,
 ) -> Result<()> {
     unregister_rseq(process)?;
@@ -45,12 +46,12 @@ pub fn exchange(
     move_special_mappings(process, image, machine, vdso)?;
     process.map_scratch(scratch_address(image, vdso)?)?;
     map_old_vdso(process, vdso)?;
-    for (region, &source) in image.regions.iter().zip(&plan.sources) {
+    for (region, &source) in image.regions.iter().zip(sources) {
         map(process, region, source, first_file)?;
         advise(process, region)?;
         name(process, region)?;
     }
-    set_layout(process, image, plan.executable.map(|file| first_file + file as RawFd))?;
+    set_layout(process, image, executable.map(|file| first_file + file as RawFd))?;
     // After the mappings: READ_IMPLIES_EXEC would change their protection.
     process.call(0, PERSONALITY, &[u64::from(image.personality)], format_args!("{:#x}", image.personality)).map(drop)
 }

@@ -19,7 +19,7 @@ use nix::unistd::geteuid;
 use super::file_comparison::first_difference;
 use super::unlinked_files;
 use crate::error::{Error, Result};
-use crate::image::{Backing, FileIdentity, ProcessImage, Region, SharedObject, UnlinkedFile, path_of};
+use crate::image::{Backing, FileIdentity, JobImage, ProcessImage, Region, SharedObject, UnlinkedFile, path_of};
 
 /// What is put behind a region. `file` is an index into [`MappingPlan::files`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,39 +39,43 @@ pub enum Source {
 /// The decisions, and the open files behind them.
 #[derive(Debug, Default)]
 pub struct MappingPlan {
-    /// One per region.
-    pub sources: Vec<Source>,
+    /// One per region, by process.
+    pub sources: Vec<Vec<Source>>,
     /// Files and memory objects to be mapped.
     pub files: Vec<File>,
-    /// Index in `files` of each of the image's unlinked files.
+    /// Index in `files` of each of the job's unlinked files.
     pub unlinked: Vec<usize>,
-    /// Index of the executable in `files`, for the link /proc/PID/exe.
-    pub executable: Option<usize>,
+    /// Index in `files` of the executable of each process, for the link /proc/PID/exe.
+    pub executables: Vec<Option<usize>>,
     opened: Vec<(Vec<u8>, bool, usize)>,
     objects: Vec<Option<usize>>,
 }
 
 impl MappingPlan {
-    /// Decides for all regions. `compared` is told the bytes of each region that has been dealt with. Unlinked files that cannot
+    /// Decides for all regions of all processes. `compared` is told the bytes of each region that has been dealt with. Unlinked files that cannot
     /// be made where they were are made in `spare_directory`.
     pub fn new(
-        image: &ProcessImage,
+        job: &JobImage,
         store: &Store,
         spare_directory: &Path,
         compared: &mut dyn FnMut(u64),
     ) -> Result<MappingPlan> {
-        let mut plan = MappingPlan { objects: vec![None; image.shared_objects.len()], ..MappingPlan::default() };
-        for unlinked in &image.unlinked_files {
+        let mut plan = MappingPlan { objects: vec![None; job.objects.memory.len()], ..MappingPlan::default() };
+        for unlinked in &job.objects.unlinked_files {
             let file = unlinked_files::make(unlinked, store, spare_directory)?;
             let file = plan.keep(file);
             plan.unlinked.push(file);
         }
-        for region in &image.regions {
-            let source = plan.decide(image, region, store)?;
-            plan.sources.push(source);
-            compared(region.bytes);
+        for process in &job.processes {
+            let mut sources = Vec::with_capacity(process.regions.len());
+            for region in &process.regions {
+                sources.push(plan.decide(job, process, region, store)?);
+                compared(region.bytes);
+            }
+            plan.sources.push(sources);
+            let executable = plan.open_executable(process);
+            plan.executables.push(executable);
         }
-        plan.executable = plan.open_executable(image);
         Ok(plan)
     }
 
@@ -80,7 +84,7 @@ impl MappingPlan {
         self.files.iter().map(AsRawFd::as_raw_fd).collect()
     }
 
-    fn decide(&mut self, image: &ProcessImage, region: &Region, store: &Store) -> Result<Source> {
+    fn decide(&mut self, job: &JobImage, image: &ProcessImage, region: &Region, store: &Store) -> Result<Source> {
         match &region.backing {
             Backing::Anonymous => Ok(Source::Memory),
             Backing::PrivateFile(identity) => {
@@ -96,7 +100,7 @@ impl MappingPlan {
                 let file = self.open_to_write(image, identity)?;
                 Ok(Source::SharedFile { file, offset: identity.offset, may_write: true })
             }
-            &Backing::SharedObject { object, offset } => self.object(image, region, object as usize, offset),
+            &Backing::SharedObject { object, offset } => self.object(job, region, object as usize, offset),
         }
     }
 
@@ -158,16 +162,17 @@ impl MappingPlan {
         }
     }
 
-    fn object(&mut self, image: &ProcessImage, region: &Region, object: usize, offset: u64) -> Result<Source> {
+    fn object(&mut self, job: &JobImage, region: &Region, object: usize, offset: u64) -> Result<Source> {
         let is_it = |unlinked: &UnlinkedFile| unlinked.object == Some(object as u32);
-        if let Some(unlinked) = image.unlinked_files.iter().position(is_it) {
+        if let Some(unlinked) = job.objects.unlinked_files.iter().position(is_it) {
             // It has its content already.
             return Ok(Source::SharedFile { file: self.unlinked[unlinked], offset, may_write: true });
         }
-        let shared = &image.shared_objects[object];
+        let shared = &job.objects.memory[object];
         let uses =
             |other: &Region| matches!(other.backing, Backing::SharedObject { object: o, .. } if o as usize == object);
-        let only_one = image.regions.iter().filter(|other| uses(other)).count() == 1;
+        let only_one =
+            job.processes.iter().flat_map(|process| &process.regions).filter(|other| uses(other)).count() == 1;
         let writable = region.protection & libc::PROT_WRITE != 0;
         if only_one && writable && shared.name.is_empty() && offset == 0 && shared.bytes == region.bytes {
             return Ok(Source::SharedMemory);

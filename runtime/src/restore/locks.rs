@@ -16,7 +16,7 @@ use nix::sys::stat::{major, minor};
 use super::paths::reopened_path;
 use super::process::{Call, HalfBuilt};
 use crate::error::{Error, Result};
-use crate::image::{FileLock, LockKind, ProcessImage, path_of};
+use crate::image::{FileLock, LockKind, Objects, ProcessImage, path_of};
 use crate::proc::locks::{Lock, Owner, holder};
 
 const FCNTL: Call = Call("fcntl", libc::SYS_fcntl);
@@ -26,8 +26,8 @@ const FLOCK: Call = Call("flock", libc::SYS_flock);
 ///
 /// # Errors
 /// [`Error::Environment`] with the file and the holder.
-pub fn check(image: &ProcessImage) -> Result<()> {
-    image.locks.iter().try_for_each(|lock| match path(image, lock) {
+pub fn check(image: &ProcessImage, objects: &Objects) -> Result<()> {
+    image.locks.iter().try_for_each(|lock| match path(image, objects, lock) {
         Some(path) => match current_holder(path, lock) {
             Some(holder) => Err(held(path, &holder)),
             None => Ok(()),
@@ -37,7 +37,7 @@ pub fn check(image: &ProcessImage) -> Result<()> {
 }
 
 /// Sets all locks by calls of the main thread. Needs the scratch area.
-pub fn set(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
+pub fn set(process: &mut HalfBuilt, image: &ProcessImage, objects: &Objects) -> Result<()> {
     for lock in &image.locks {
         let number = lock.descriptor as u64;
         let answer = match lock.kind {
@@ -51,7 +51,7 @@ pub fn set(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
         match answer {
             Ok(_) => {}
             Err(Errno::EAGAIN | Errno::EACCES) => {
-                let path = path(image, lock).unwrap_or(Path::new("a file"));
+                let path = path(image, objects, lock).unwrap_or(Path::new("a file"));
                 let holder = current_holder(path, lock).unwrap_or_else(|| "another process".into());
                 return Err(held(path, &holder));
             }
@@ -69,9 +69,9 @@ fn held(path: &Path, holder: &str) -> Error {
     Error::environment("restart", why, "let the holder unlock it, or end the holder")
 }
 
-fn path<'a>(image: &'a ProcessImage, lock: &FileLock) -> Option<&'a Path> {
+fn path<'a>(image: &ProcessImage, objects: &'a Objects, lock: &FileLock) -> Option<&'a Path> {
     let descriptor = image.descriptors.iter().find(|descriptor| descriptor.number == lock.descriptor)?;
-    image.files.get(descriptor.file as usize).and_then(reopened_path).map(path_of)
+    objects.files.get(descriptor.file as usize).and_then(reopened_path).map(path_of)
 }
 
 /// Who excludes `lock` on the file at `path` now.

@@ -60,7 +60,7 @@ use nix::unistd::Pid;
 
 use crate::differences::Differences;
 use crate::error::{Error, Result};
-use crate::image::{self, PathMap, ProcessImage, TerminalModes};
+use crate::image::{self, JobImage, Objects, PathMap, ProcessImage, TerminalModes};
 use crate::namespace;
 use crate::ptrace::{Pinned, Registers};
 use clocks::ClockPlan;
@@ -135,36 +135,36 @@ pub type Progress<'a> = dyn FnMut(Stage, u64, u64) + 'a;
 #[derive(Debug)]
 pub struct Rebuilt {
     process: HalfBuilt,
-    image: ProcessImage,
+    job: JobImage,
     terminal: Regained,
 }
 
 impl Rebuilt {
     /// Its pid, which is the program's. It is a child of the caller.
     pub fn pid(&self) -> i32 {
-        self.image.pid
+        self.image().pid
     }
 
     /// What it was built from.
     pub fn image(&self) -> &ProcessImage {
-        &self.image
+        self.job.root()
     }
 
     /// The modes in which it works at its terminal, if it has one again that controls it.
     pub fn terminal_modes(&self) -> Option<&TerminalModes> {
-        let before = self.image.terminal.as_ref().filter(|_| self.terminal.controls)?;
+        let before = self.image().terminal.as_ref().filter(|_| self.terminal.controls)?;
         before.modes.as_ref()
     }
 
     /// Lets everything run at once, or stand still again under SIGSTOP if it was stopped when it was captured. It is
     /// told by SIGWINCH if its terminal is another one.
     pub fn release(self) -> Result<()> {
-        if self.image.job_stopped {
-            kill(Pid::from_raw(self.image.pid), Signal::SIGSTOP)
-                .map_err(|source| Error::io("stop", format!("process {}", self.image.pid), source))?;
+        let pid = self.pid();
+        if self.image().job_stopped {
+            kill(Pid::from_raw(pid), Signal::SIGSTOP)
+                .map_err(|source| Error::io("stop", format!("process {pid}"), source))?;
         }
-        let pid = self.image.pid;
-        let is_news = self.terminal.is_news_for(&self.image);
+        let is_news = self.terminal.is_news_for(self.image());
         self.process.release()?;
         if is_news && let Err(error) = kill(Pid::from_raw(pid), Signal::SIGWINCH) {
             log::warn!("telling process {pid} the size of its terminal: {error}");
@@ -173,14 +173,14 @@ impl Rebuilt {
     }
 }
 
-/// The modes in which the program of `image` works at its terminal, if a restart by this process gives it one that controls it.
+/// The modes in which the program of `job` works at its terminal, if a restart by this process gives it one that controls it.
 ///
 /// # Errors
 /// When this process has no streams to give.
-pub fn terminal_modes(mut image: ProcessImage, stdio: &Stdio) -> Result<Option<TerminalModes>> {
-    stdio.apply_to(&mut image);
-    let regained = Outside::of(&image, stdio)?.regained;
-    Ok(image.terminal.filter(|_| regained.controls).and_then(|terminal| terminal.modes))
+pub fn terminal_modes(mut job: JobImage, stdio: &Stdio) -> Result<Option<TerminalModes>> {
+    stdio.apply_to(&mut job);
+    let regained = Outside::of(&job, stdio)?.regained;
+    Ok(job.root().terminal.clone().filter(|_| regained.controls).and_then(|terminal| terminal.modes))
 }
 
 /// Rebuilds the process of checkpoint `id`.
@@ -190,54 +190,57 @@ pub fn terminal_modes(mut image: ProcessImage, stdio: &Stdio) -> Result<Option<T
 pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut Progress) -> Result<Rebuilt> {
     progress(Stage::Reading, 0, 0);
     let manifest = store.manifest(id)?;
-    let mut image = image::process_of(&manifest)?;
-    image.map_paths(&options.paths);
-    options.stdio.apply_to(&mut image);
+    let mut job = image::job_of(&manifest)?;
+    job.map_paths(&options.paths);
+    options.stdio.apply_to(&mut job);
 
     let machine = Machine::this()?;
     if options.place.is_own_namespace() {
-        let highest = image.threads.iter().map(|thread| thread.tid).max().unwrap_or(image.pid);
+        let threads = job.processes.iter().flat_map(|process| &process.threads);
+        let highest = threads.map(|thread| thread.tid).max().unwrap_or(job.root().pid);
         namespace::let_new_ids_begin_after(highest)?;
     }
-    preflight::check(id, &image, &machine, options)?;
-    let clocks = ClockPlan::new(&image, options.clocks)?;
-    let vdso = VdsoPlan::new(&image, &machine)?;
-    let differences = Differences::of(&image, store)?;
-    let plan = plan_mappings(&image, store, &options.store_dir, progress)?;
-    let changes = Changes::find(&image, &plan, store)?;
-    let outside = Outside::of(&image, &options.stdio)?;
-    let prepared = changes.prepare(&image)?;
+    preflight::check(id, &job, &machine, options)?;
+    let image = job.root();
+    let clocks = ClockPlan::new(image, options.clocks)?;
+    let vdso = VdsoPlan::new(image, &job.host, &machine)?;
+    let differences = Differences::of(image, store)?;
+    let plan = plan_mappings(&job, store, &options.store_dir, progress)?;
+    let changes = Changes::find(&job, &plan, store)?;
+    let outside = Outside::of(&job, &options.stdio)?;
+    let prepared = changes.prepare(&job)?;
 
     let pinned = Pinned::here();
     let Spawned { mut process, first_kept, first_file } =
-        spawn::spawn(&image, &outside, &plan, &clocks, machine.syscall())?;
-    mapping_defaults::set_for_pages(&mut process, &image)?;
-    address_space::exchange(&mut process, &image, (&machine, &vdso), &plan, first_file)?;
+        spawn::spawn(&job, &outside, &plan, &clocks, machine.syscall())?;
+    mapping_defaults::set_for_pages(&mut process, image)?;
+    let mappings = (plan.sources[0].as_slice(), plan.executables[0]);
+    address_space::exchange(&mut process, image, (&machine, &vdso), mappings, first_file)?;
     address_space::close_kept(&mut process, first_kept)?;
     drop(pinned);
-    fill(&process, &image, &plan, (store, &differences), progress)?;
+    fill(&process, image, &plan, (store, &differences), progress)?;
     drop(differences);
-    control::update(&process, &image, options)?;
+    control::update(&process, image, options)?;
 
     let _pinned = Pinned::here();
     progress(Stage::Threads, 0, 0);
-    address_space::complete(&mut process, &image)?;
-    make_threads(&mut process, &image, id, &options.place)?;
+    address_space::complete(&mut process, image)?;
+    make_threads(&mut process, (image, &job.objects), id, &options.place)?;
     prepared.keep();
-    changes.settle(id, &image, &plan, store)?;
-    Ok(Rebuilt { process, image, terminal: outside.regained })
+    changes.settle(id, &job, &plan, store)?;
+    Ok(Rebuilt { process, job, terminal: outside.regained })
 }
 
 fn plan_mappings(
-    image: &ProcessImage,
+    job: &JobImage,
     store: &Store,
     spare_directory: &Path,
     progress: &mut Progress,
 ) -> Result<MappingPlan> {
-    let total = image.regions.iter().map(|region| region.bytes).sum();
+    let total = job.processes.iter().flat_map(|process| &process.regions).map(|region| region.bytes).sum();
     let mut done = 0;
     progress(Stage::Verifying, 0, total);
-    MappingPlan::new(image, store, spare_directory, &mut |bytes| {
+    MappingPlan::new(job, store, spare_directory, &mut |bytes| {
         done += bytes;
         progress(Stage::Verifying, done, total);
     })
@@ -250,7 +253,7 @@ fn fill(
     content: (&Store, &Differences),
     progress: &mut Progress,
 ) -> Result<()> {
-    let sources = || image.regions.iter().zip(plan.sources.iter().copied());
+    let sources = || image.regions.iter().zip(plan.sources[0].iter().copied());
     let total = sources().map(|(region, source)| content::bytes_to_fill(region, source)).sum();
     let mut finished = 0;
     for (region, source) in sources() {
@@ -266,7 +269,12 @@ fn fill(
 }
 
 /// Makes the threads and their state; the last remote call removes what is ours.
-fn make_threads(process: &mut HalfBuilt, image: &ProcessImage, id: u64, place: &Place) -> Result<()> {
+fn make_threads(
+    process: &mut HalfBuilt,
+    (image, objects): (&ProcessImage, &Objects),
+    id: u64,
+    place: &Place,
+) -> Result<()> {
     threads::create(process, image)?;
     let registers: Vec<Registers> =
         image.threads.iter().map(|thread| threads::first_registers(process, id, thread)).collect::<Result<_>>()?;
@@ -281,10 +289,10 @@ fn make_threads(process: &mut HalfBuilt, image: &ProcessImage, id: u64, place: &
     for index in 0..image.threads.len() {
         credentials::set(process, index, image, place)?;
     }
-    locks::set(process, image)?;
+    locks::set(process, image, objects)?;
     signals::start_timers(process, image)?;
     posix_timers::restore(process, image)?;
-    timerfds::set(process, image)?;
+    timerfds::set(process, image, objects)?;
     process.unmap_scratch()?;
     for (index, (thread, registers)) in image.threads.iter().zip(&registers).enumerate() {
         threads::load(process, index, thread, registers)?;

@@ -7,18 +7,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::host::Machine;
 use crate::image::*;
 
-/// An image of one idle thread on this host, without memory.
-pub fn image(machine: &Machine) -> ProcessImage {
-    let host = Host {
-        kernel_release: machine.host.kernel_release.clone(),
-        processor: machine.host.processor.clone(),
-        xcr0: machine.host.xcr0,
-        page_bytes: machine.host.page_bytes,
-        ckpt_version: "test".into(),
-    };
+/// A job of one process: [`process`].
+pub fn job(machine: &Machine) -> JobImage {
+    let host = Host { ckpt_version: "test".into(), ..machine.host.clone() };
+    JobImage { version: IMAGE_VERSION, host, objects: Objects::default(), processes: vec![process(machine)] }
+}
+
+/// A process of one idle thread on this host, without memory.
+pub fn process(machine: &Machine) -> ProcessImage {
     ProcessImage {
-        version: IMAGE_VERSION,
-        host,
         pid: 300_000,
         executable: b"/bin/true".to_vec(),
         command_line: b"sample\0".to_vec(),
@@ -48,13 +45,7 @@ pub fn image(machine: &Machine) -> ProcessImage {
         regions: Vec::new(),
         differences: Vec::new(),
         allocations: Vec::new(),
-        shared_objects: Vec::new(),
-        files: Vec::new(),
-        captured_files: Vec::new(),
-        captured_trees: Vec::new(),
-        unlinked_files: Vec::new(),
         descriptors: Vec::new(),
-        pipes: Vec::new(),
         terminal: None,
         locks: Vec::new(),
         threads: vec![thread(300_000)],

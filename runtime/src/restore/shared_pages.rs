@@ -9,22 +9,22 @@ use ckpt_store::{PAGE_BYTES, PageKey, Store};
 use super::file_comparison::read_padded;
 use super::file_mappings::{MappingPlan, Source};
 use crate::error::{Error, Result};
-use crate::image::{Backing, FileIdentity, ProcessImage, Region, path_of};
+use crate::image::{Backing, FileIdentity, JobImage, Region, path_of};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
 /// Pages of the shared files that must be written, found and verified before anything is written.
 #[derive(Debug)]
 pub struct SharedPages {
-    /// Region, page in it, key.
+    /// Region, counted over all processes, page in it, key.
     pages: Vec<(usize, u64, PageKey)>,
 }
 
 impl SharedPages {
     /// Finds the pages in which the mapped files differ from the checkpoint, and verifies them in the store.
-    pub fn find(image: &ProcessImage, plan: &MappingPlan, store: &Store) -> Result<SharedPages> {
+    pub fn find(job: &JobImage, plan: &MappingPlan, store: &Store) -> Result<SharedPages> {
         let mut found = Vec::new();
-        for (index, region, identity, file) in writable_mappings(image, plan) {
+        for (index, region, identity, file) in writable_mappings(job, plan) {
             let list = store.page_list(&region.pages)?;
             let mut content = [0; PAGE_BYTES];
             for page in 0..pages_within(region, identity) {
@@ -41,8 +41,8 @@ impl SharedPages {
     }
 
     /// Writes them.
-    pub fn write(&self, image: &ProcessImage, plan: &MappingPlan, store: &Store) -> Result<()> {
-        for (index, region, identity, file) in writable_mappings(image, plan) {
+    pub fn write(&self, job: &JobImage, plan: &MappingPlan, store: &Store) -> Result<()> {
+        for (index, region, identity, file) in writable_mappings(job, plan) {
             let failed = |source| Error::io("write the mapped pages of", path_of(&identity.path), source);
             if file.metadata().map_err(failed)?.len() < identity.size {
                 file.set_len(identity.size).map_err(failed)?;
@@ -75,11 +75,12 @@ fn pages_within(region: &Region, identity: &FileIdentity) -> u64 {
 }
 
 fn writable_mappings<'a>(
-    image: &'a ProcessImage,
+    job: &'a JobImage,
     plan: &'a MappingPlan,
 ) -> impl Iterator<Item = (usize, &'a Region, &'a FileIdentity, &'a File)> {
-    let sources = image.regions.iter().zip(&plan.sources).enumerate();
-    sources.filter_map(|(index, (region, source))| match (&region.backing, source) {
+    let processes = job.processes.iter().zip(&plan.sources);
+    let sources = processes.flat_map(|(process, sources)| process.regions.iter().zip(sources));
+    sources.enumerate().filter_map(|(index, (region, source))| match (&region.backing, source) {
         (Backing::SharedFile { file: identity, .. }, &Source::SharedFile { file, may_write: true, .. }) => {
             Some((index, region, identity, plan.files.get(file)?))
         }

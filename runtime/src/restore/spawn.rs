@@ -20,7 +20,7 @@ use super::file_mappings::MappingPlan;
 use super::outside::Outside;
 use super::process::{Expendable, HalfBuilt};
 use crate::error::{Error, Result};
-use crate::image::{ClockOffsets, ProcessImage};
+use crate::image::{ClockOffsets, JobImage};
 use crate::namespace;
 use crate::ptrace::{Options, Running};
 
@@ -44,7 +44,7 @@ pub struct Spawned {
 /// Makes the child and lets it do its own part. `syscall` is the address of a `syscall` instruction in the vdso; the files of
 /// `mappings` are open in the child.
 pub fn spawn(
-    image: &ProcessImage,
+    job: &JobImage,
     outside: &Outside,
     mappings: &MappingPlan,
     clocks: &ClockPlan,
@@ -55,18 +55,19 @@ pub fn spawn(
     let mut kept = vec![child_end.as_raw_fd()];
     kept.extend(outside.numbers());
     kept.extend(mappings.numbers());
-    let mut plan = Plan::new(image, outside, parent_end.as_raw_fd(), kept, &mappings.unlinked)?;
+    let pid = job.root().pid;
+    let mut plan = Plan::new(job, outside, parent_end.as_raw_fd(), kept, &mappings.unlinked)?;
 
-    let without_clocks = fork_with_pid(&mut plan, image, clocks)?;
+    let without_clocks = fork_with_pid(&mut plan, pid, clocks)?;
     drop(child_end);
-    let guard = Expendable(image.pid);
+    let guard = Expendable(pid);
     if let Some(error) = without_clocks {
         clocks.say_given_up(&error);
     }
-    let running = Running::seize(image.pid, Options::EXPENDABLE)?;
-    let mut process = HalfBuilt::new(image.pid)?;
+    let running = Running::seize(pid, Options::EXPENDABLE)?;
+    let mut process = HalfBuilt::new(pid)?;
     std::mem::forget(guard);
-    start(&parent_end, image)?;
+    start(&parent_end, job)?;
     running.interrupt()?;
     let main = running.wait_for_trap(Instant::now() + STOP_TIMEOUT)?;
     process.stopped_at(main, syscall)?;
@@ -75,18 +76,18 @@ pub fn spawn(
 
 /// `clone3` with a wish for the pid; in the child it does not return. Gives why the program's clocks do not go on, if
 /// they should.
-fn fork_with_pid(plan: &mut Plan, image: &ProcessImage, clocks: &ClockPlan) -> Result<Option<Error>> {
+fn fork_with_pid(plan: &mut Plan, pid: i32, clocks: &ClockPlan) -> Result<Option<Error>> {
     let mut mask = SigSet::empty();
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask))
         .map_err(|source| Error::io("block signals for", "the rebuild", source))?;
     let forked = match clocks.ahead {
-        None => clone_when_free(plan, image.pid).map(|()| None),
-        Some(ahead) => clone_ahead(plan, image.pid, clocks, ahead),
+        None => clone_when_free(plan, pid).map(|()| None),
+        Some(ahead) => clone_ahead(plan, pid, clocks, ahead),
     };
     let unblocked = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None);
     let without_clocks = forked?;
     unblocked.map_err(|source| {
-        drop(Expendable(image.pid));
+        drop(Expendable(pid));
         Error::io("unblock signals after", "the fork", source)
     })?;
     Ok(without_clocks)
@@ -201,17 +202,17 @@ impl CloneArguments {
 }
 
 /// Gives the word and listens until the child is ready.
-fn start(channel: &OwnedFd, image: &ProcessImage) -> Result<()> {
+fn start(channel: &OwnedFd, job: &JobImage) -> Result<()> {
     let failed = |source: Errno| Error::io("talk to", "the rebuilt process", source);
     fcntl(channel, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(failed)?;
     send(channel.as_raw_fd(), b"g", MsgFlags::MSG_NOSIGNAL).map_err(failed)?;
     let deadline = Instant::now() + PREPARATION_TIMEOUT;
     loop {
-        let report = receive(channel, deadline, image.pid)?;
+        let report = receive(channel, deadline, job.root().pid)?;
         match report.verdict {
             Verdict::Done => return Ok(()),
-            Verdict::Failed => return Err(report.error(image)),
-            Verdict::Warning => log::warn!("{}", report.error(image)),
+            Verdict::Failed => return Err(report.error(job.root(), &job.objects)),
+            Verdict::Warning => log::warn!("{}", report.error(job.root(), &job.objects)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::posix_timers::itimerspec;
 use super::process::{Call, HalfBuilt};
 use crate::error::{Error, Result};
-use crate::image::{FileKind, ProcessImage};
+use crate::image::{FileKind, Objects, ProcessImage};
 
 const TIMERFD_SETTIME: Call = Call("timerfd_settime", libc::SYS_timerfd_settime);
 const IOCTL: Call = Call("ioctl", libc::SYS_ioctl);
@@ -11,8 +11,8 @@ const IOCTL: Call = Call("ioctl", libc::SYS_ioctl);
 const TFD_IOC_SET_TICKS: u64 = 0x4008_5400;
 
 /// Sets all timers by calls of the main thread. Needs the scratch area.
-pub fn set(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
-    for (index, file) in image.files.iter().enumerate() {
+pub fn set(process: &mut HalfBuilt, image: &ProcessImage, objects: &Objects) -> Result<()> {
+    for (index, file) in objects.files.iter().enumerate() {
         let FileKind::TimerFd { clock, settings, left_ns, interval_ns, ticks } = file.kind else { continue };
         let Some(descriptor) = image.descriptors.iter().find(|descriptor| descriptor.file as usize == index) else {
             continue;
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn an_absolute_timer_is_due_when_its_own_clock_says_so() {
-        let mut image = sample::image(&Machine::this().unwrap());
+        let mut image = sample::process(&Machine::this().unwrap());
         image.clocks = Some(Clocks {
             monotonic_ns: 10,
             boottime_ns: 200,

@@ -14,7 +14,7 @@ use super::captured_files::write_content;
 use super::file_mappings::MappingPlan;
 use super::paths::c_path;
 use crate::error::{Error, Result};
-use crate::image::{ProcessImage, UnlinkedFile, path_of};
+use crate::image::{Objects, UnlinkedFile, path_of};
 
 /// Makes a file with its content, as its owner can read and write it for now.
 pub fn make(file: &UnlinkedFile, store: &Store, spare_directory: &Path) -> Result<File> {
@@ -61,8 +61,8 @@ fn seal(file: &File, unlinked: &UnlinkedFile, which: SealFlag) -> Result<()> {
 }
 
 /// Gives the files their modes and last seals, when all have been opened and mapped.
-pub fn complete(image: &ProcessImage, plan: &MappingPlan) -> Result<()> {
-    for (unlinked, &file) in image.unlinked_files.iter().zip(&plan.unlinked) {
+pub fn complete(objects: &Objects, plan: &MappingPlan) -> Result<()> {
+    for (unlinked, &file) in objects.unlinked_files.iter().zip(&plan.unlinked) {
         let file = &plan.files[file];
         file.set_permissions(Permissions::from_mode(unlinked.mode))
             .map_err(|source| Error::io("set the mode of", path_of(&unlinked.path), source))?;

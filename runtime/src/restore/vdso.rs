@@ -10,7 +10,7 @@ use object::{LittleEndian, Object, ObjectSymbol, SymbolKind};
 use super::host::Machine;
 use super::ranges::{Span, room};
 use crate::error::{Error, Result};
-use crate::image::{ProcessImage, SpecialMapping, ThreadImage};
+use crate::image::{Host, ProcessImage, SpecialMapping, ThreadImage};
 
 const VDSO: &str = "[vdso]";
 const WHAT: &str = "restart on this kernel";
@@ -27,17 +27,17 @@ pub struct VdsoPlan {
 }
 
 impl VdsoPlan {
-    /// The plan for `image`.
+    /// The plan for `image`, which was captured on `host`.
     ///
     /// # Errors
     /// When this kernel's vdso is another one, and the old one cannot be led to it: its content is not in the checkpoint, a
     /// thread is just executing it, or there is no room.
-    pub fn new(image: &ProcessImage, machine: &Machine) -> Result<VdsoPlan> {
+    pub fn new(image: &ProcessImage, host: &Host, machine: &Machine) -> Result<VdsoPlan> {
         if is_the_same(&image.special_mappings, &machine.special_mappings) {
             return Ok(VdsoPlan { wanted: image.special_mappings.clone(), old: None });
         }
         let refused = |why: String| {
-            let kernels = (&image.host.kernel_release, &machine.host.kernel_release);
+            let kernels = (&host.kernel_release, &machine.host.kernel_release);
             let why = format!(
                 "the program was captured under {}, this is {}, with another vdso: {why}",
                 kernels.0, kernels.1
@@ -147,28 +147,31 @@ mod tests {
     use super::*;
     use crate::restore::sample;
 
-    fn old_image(machine: &Machine) -> ProcessImage {
-        let mut image = sample::image(machine);
+    fn captured_elsewhere(machine: &Machine) -> ProcessImage {
+        let mut image = sample::process(machine);
         for mapping in image.special_mappings.iter_mut().filter(|mapping| mapping.name == VDSO) {
             mapping.digest = Some([7; 20]);
         }
-        image.host.kernel_release = "5.10.0-old".into();
         image
+    }
+
+    fn elsewhere(machine: &Machine) -> Host {
+        Host { kernel_release: "5.10.0-old".into(), ..machine.host.clone() }
     }
 
     #[test]
     fn under_the_same_kernel_the_vdso_moves_to_where_it_was() {
         let machine = Machine::this().unwrap();
-        let mut image = sample::image(&machine);
+        let mut image = sample::process(&machine);
         image.special_mappings.iter_mut().for_each(|mapping| mapping.address += 0x10_0000);
-        let plan = VdsoPlan::new(&image, &machine).unwrap();
+        let plan = VdsoPlan::new(&image, &machine.host, &machine).unwrap();
         assert_eq!(plan, VdsoPlan { wanted: image.special_mappings, old: None });
     }
 
     #[test]
     fn each_function_of_another_vdso_leads_to_the_one_of_its_name() {
         let machine = Machine::this().unwrap();
-        let plan = VdsoPlan::new(&old_image(&machine), &machine).unwrap();
+        let plan = VdsoPlan::new(&captured_elsewhere(&machine), &elsewhere(&machine), &machine).unwrap();
         let (address, content) = plan.old.unwrap();
         assert_eq!(address, vdso_of(&machine.special_mappings).unwrap().address);
         let new = vdso_of(&plan.wanted).unwrap();
@@ -192,8 +195,9 @@ mod tests {
     #[test]
     fn what_cannot_be_led_to_another_kernel_is_refused_with_both_named() {
         let machine = Machine::this().unwrap();
-        let message = |image: &ProcessImage| VdsoPlan::new(image, &machine).unwrap_err().to_string();
-        let mut image = old_image(&machine);
+        let host = elsewhere(&machine);
+        let message = |image: &ProcessImage| VdsoPlan::new(image, &host, &machine).unwrap_err().to_string();
+        let mut image = captured_elsewhere(&machine);
         let vdso = vdso_of(&image.special_mappings).unwrap().address;
         image.threads[0].registers[16] = vdso + 100;
         let refusal = message(&image);

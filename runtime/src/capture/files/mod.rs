@@ -73,7 +73,7 @@ pub struct HeldFiles {
     paths: HashSet<Vec<u8>>,
     /// The directories that are there with all that is in them.
     trees: Vec<PathBuf>,
-    /// The content of the image's unlinked files, in their order.
+    /// The content of the job's unlinked files, in their order.
     unlinked: Vec<Held>,
 }
 

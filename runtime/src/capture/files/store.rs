@@ -12,17 +12,17 @@ use serde_bytes::ByteBuf;
 use super::hold::Content;
 use super::{Held, HeldFiles, Known, KnownFile};
 use crate::error::{Error, Result};
-use crate::image::{CapturedKind, FileContent, ProcessImage, path_of};
+use crate::image::{CapturedKind, FileContent, Objects, path_of};
 use crate::sparse;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Writes what is held into `attempt` and `image`; gives what the next checkpoint can build on. `written` is told the bytes of
+/// Writes what is held into `attempt` and `objects`; gives what the next checkpoint can build on. `written` is told the bytes of
 /// each part.
 pub fn store(
     held: HeldFiles,
     attempt: &mut Attempt,
-    image: &mut ProcessImage,
+    objects: &mut Objects,
     written: &mut dyn FnMut(u64),
 ) -> Result<Known> {
     let mut known = HashMap::new();
@@ -31,13 +31,14 @@ pub fn store(
             *stored = store_content(content, attempt, &mut known, written)
                 .map_err(|source| failed(source, path_of(&file.path).display().to_string()))?;
         }
-        image.captured_files.push(file);
+        objects.captured_files.push(file);
     }
-    for (file, content) in image.unlinked_files.iter_mut().zip(held.unlinked) {
+    for (file, content) in objects.unlinked_files.iter_mut().zip(held.unlinked) {
         file.content = store_content(content, attempt, &mut known, written)
             .map_err(|source| failed(source, path_of(&file.path).display().to_string()))?;
     }
-    image.captured_trees = held.trees.into_iter().map(|tree| ByteBuf::from(tree.into_os_string().into_vec())).collect();
+    let trees = held.trees.into_iter().map(|tree| ByteBuf::from(tree.into_os_string().into_vec()));
+    objects.captured_trees = trees.collect();
     Ok(known)
 }
 

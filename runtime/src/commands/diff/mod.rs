@@ -62,7 +62,8 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     };
     let (a, b) = (sealed(arguments.a)?, sealed(arguments.b)?);
     let regions = match (&a.1, &b.1) {
-        (Image::Process(a), Image::Process(b)) => {
+        (Image::Job(a), Image::Job(b)) => {
+            let (a, b) = (a.root(), b.root());
             let same_differences = a.differences == b.differences;
             regions::compare(&a.regions, &b.regions, same_differences, &|list| Ok(store.page_list(list)?))?
         }

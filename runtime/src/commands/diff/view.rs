@@ -111,7 +111,7 @@ impl DiffView {
         let mut sites = [CallSites::new(code_of(a)), CallSites::new(code_of(b))];
         // A checkpoint of data says nothing of threads and descriptors: then there is nothing to compare.
         let both = match (a, b) {
-            (Image::Process(a), Image::Process(b)) => Some((a, b)),
+            (Image::Job(a), Image::Job(b)) => Some((a, b)),
             _ => None,
         };
         let threads = both.map_or_else(Default::default, |(a, b)| (threads(a), threads(b)));

@@ -72,10 +72,11 @@ pub fn find(image: &Image, content: &StoredContent<'_>, store: &Store, name: &st
 }
 
 fn file<'a>(image: &'a Image, name: &str) -> Option<&'a FileContent> {
-    let Image::Process(image) = image else { return None };
+    let Image::Job(image) = image else { return None };
+    let objects = &image.objects;
     let index: usize = name.strip_prefix('f')?.parse().ok()?;
-    let unlinked = || image.unlinked_files.get(index - image.captured_files.len()).map(|file| &file.content);
-    match image.captured_files.get(index) {
+    let unlinked = || objects.unlinked_files.get(index - objects.captured_files.len()).map(|file| &file.content);
+    match objects.captured_files.get(index) {
         Some(file) => match &file.kind {
             CapturedKind::Regular { content, .. } => Some(content),
             CapturedKind::Directory | CapturedKind::SymbolicLink { .. } => None,
@@ -86,7 +87,7 @@ fn file<'a>(image: &'a Image, name: &str) -> Option<&'a FileContent> {
 
 fn regions_of(image: &Image) -> &[Region] {
     match image {
-        Image::Process(image) => &image.regions,
+        Image::Job(image) => &image.root().regions,
         Image::Data(_) => &[],
     }
 }

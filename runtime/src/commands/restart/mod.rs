@@ -221,7 +221,7 @@ fn build(arguments: &Arguments, stdio: Stdio) -> Result<Built> {
 fn refuse_second_life(arguments: &Arguments) -> Result<()> {
     let Selected { store, id, .. } = Selected::by(arguments)?;
     let manifest = store.manifest(id).map_err(|error| which_checkpoint::or_dropped(&store, id, error.into()))?;
-    let pid = image::process_of(&manifest)?.pid;
+    let pid = image::job_of(&manifest)?.root().pid;
     match which_program::life_of(&manifest.row.job, pid)? {
         None => Ok(()),
         Some(life) => {
@@ -254,7 +254,7 @@ impl Selected {
 fn modes_regained(arguments: &Arguments, stdio: &Stdio) -> Result<Option<TerminalModes>> {
     let Selected { store, id, .. } = Selected::by(arguments)?;
     let manifest = store.manifest(id).map_err(|error| which_checkpoint::or_dropped(&store, id, error.into()))?;
-    terminal_modes(image::process_of(&manifest)?, stdio)
+    terminal_modes(image::job_of(&manifest)?, stdio)
 }
 
 /// Rebuilds the chosen checkpoint at `place`. The store is closed again: its descriptors are of no use to a parent.

@@ -120,7 +120,7 @@ pub fn code_of(image: &Image) -> Vec<Code> {
         size: code.size,
     };
     match image {
-        Image::Process(image) => code_of_regions(&image.regions),
+        Image::Job(image) => code_of_regions(&image.root().regions),
         Image::Data(image) => image.code.iter().map(of_mapping).collect(),
     }
 }

@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::allocations::{self, AllocationView};
 use super::names;
 use crate::image::{
-    Allocation, AllocationKind, Backing, CapturedKind, FileKind, Image, Moved, OpenFile, ProcessImage, Region,
-    ThreadImage,
+    Allocation, AllocationKind, Backing, CapturedKind, FileKind, Image, JobImage, Moved, Objects, OpenFile,
+    ProcessImage, Region, ThreadImage,
 };
 
 /// Everything about a checkpoint.
@@ -135,7 +135,7 @@ impl CheckpointView {
     pub fn new(row: &AttemptRow, image: &Image, digest: Digest) -> CheckpointView {
         let written = row.written;
         let (host, whole, data) = match image {
-            Image::Process(image) => (&image.host, Some(image), None),
+            Image::Job(image) => (&image.host, Some(image), None),
             Image::Data(image) => (&image.host, None, Some(image)),
         };
         CheckpointView {
@@ -155,16 +155,16 @@ impl CheckpointView {
                 processor: host.processor.clone(),
                 ckpt_version: host.ckpt_version.clone(),
             },
-            processes: vec![process(image)],
+            processes: processes(image),
             threads: whole.map(|image| threads(image)).unwrap_or_default(),
-            regions: whole.map(|image| regions(image)).unwrap_or_default(),
+            regions: whole.map(|image| regions(image.root())).unwrap_or_default(),
             differences: match image {
-                Image::Process(image) => image.differences.len(),
+                Image::Job(image) => image.processes.iter().map(|process| process.differences.len()).sum(),
                 Image::Data(image) => image.series.iter().map(Vec::len).sum(),
             },
             allocations: allocations::views(image.allocations(), allocations::code_of(image), |it| left_out(image, it)),
             descriptors: whole.map(|image| descriptors(image)).unwrap_or_default(),
-            files: whole.map(|image| files(image)).unwrap_or_default(),
+            files: whole.map(|image| files(&image.objects)).unwrap_or_default(),
             bytes: BytesView {
                 zero: written.zero_bytes,
                 duplicate: written.duplicate_bytes,
@@ -179,26 +179,31 @@ impl CheckpointView {
 /// Why the content of an allocation is not in the checkpoint, if it is not.
 fn left_out(image: &Image, allocation: &Allocation) -> Option<String> {
     match image {
-        Image::Process(_) if allocation.kind == AllocationKind::Heap => None,
-        Image::Process(_) => Some("in checkpoints of data (--data)".to_owned()),
+        Image::Job(_) if allocation.kind == AllocationKind::Heap => None,
+        Image::Job(_) => Some("in checkpoints of data (--data)".to_owned()),
         Image::Data(image) => image.left_out.iter().find(|it| it.id == allocation.id).map(|it| it.why.clone()),
     }
 }
 
-fn process(image: &Image) -> ProcessView {
-    let (pid, executable, command_line, whole) = match image {
-        Image::Process(image) => (image.pid, &image.executable, &image.command_line, Some(image)),
-        Image::Data(image) => (image.pid, &image.executable, &image.command_line, None),
+fn processes(image: &Image) -> Vec<ProcessView> {
+    let view = |pid, executable: &[u8], command_line: &[u8], whole: Option<&ProcessImage>| {
+        let line = command_line.strip_suffix(&[0]).unwrap_or(command_line);
+        ProcessView {
+            pid,
+            executable: lossy(executable),
+            command_line: line.split(|&byte| byte == 0).map(lossy).collect(),
+            cwd: whole.map(|image| lossy(&image.working_directory)),
+            threads: whole.map(|image| image.threads.len()),
+            uid: whole.map(|image| image.uids[0]),
+            gid: whole.map(|image| image.gids[0]),
+        }
     };
-    let line = command_line.strip_suffix(&[0]).unwrap_or(command_line);
-    ProcessView {
-        pid,
-        executable: lossy(executable),
-        command_line: line.split(|&byte| byte == 0).map(lossy).collect(),
-        cwd: whole.map(|image| lossy(&image.working_directory)),
-        threads: whole.map(|image| image.threads.len()),
-        uid: whole.map(|image| image.uids[0]),
-        gid: whole.map(|image| image.gids[0]),
+    match image {
+        Image::Job(image) => {
+            let whole = |it: &ProcessImage| view(it.pid, &it.executable, &it.command_line, Some(it));
+            image.processes.iter().map(whole).collect()
+        }
+        Image::Data(image) => vec![view(image.pid, &image.executable, &image.command_line, None)],
     }
 }
 
@@ -206,8 +211,8 @@ fn regions(image: &ProcessImage) -> Vec<RegionView> {
     image.regions.iter().enumerate().map(|(id, region)| region_view(id, region)).collect()
 }
 
-fn files(image: &ProcessImage) -> Vec<FileView> {
-    let captured = image.captured_files.iter().map(|file| {
+fn files(objects: &Objects) -> Vec<FileView> {
+    let captured = objects.captured_files.iter().map(|file| {
         let (kind, bytes) = match &file.kind {
             CapturedKind::Regular { content, .. } => ("regular", content.bytes),
             CapturedKind::Directory => ("directory", 0),
@@ -215,7 +220,7 @@ fn files(image: &ProcessImage) -> Vec<FileView> {
         };
         (&file.path, kind, bytes, file.mode)
     });
-    let unlinked = image.unlinked_files.iter().map(|file| {
+    let unlinked = objects.unlinked_files.iter().map(|file| {
         let kind = if file.memory_seals.is_some() { "memory" } else { "deleted" };
         (&file.path, kind, file.content.bytes, file.mode)
     });
@@ -229,9 +234,12 @@ fn files(image: &ProcessImage) -> Vec<FileView> {
     captured.chain(unlinked).enumerate().map(view).collect()
 }
 
-/// The threads of an image.
-pub fn threads(image: &ProcessImage) -> Vec<ThreadView> {
-    image.threads.iter().map(|thread| thread_view(image.pid, thread)).collect()
+/// The threads of all processes.
+pub fn threads(image: &JobImage) -> Vec<ThreadView> {
+    let of = |process: &ProcessImage| -> Vec<ThreadView> {
+        process.threads.iter().map(|thread| thread_view(process.pid, thread)).collect()
+    };
+    image.processes.iter().flat_map(of).collect()
 }
 
 fn thread_view(pid: i32, thread: &ThreadImage) -> ThreadView {
@@ -271,32 +279,32 @@ pub fn protection(region: &Region) -> String {
     rights.into_iter().chain([if shared { 's' } else { 'p' }]).collect()
 }
 
-/// The descriptor table of an image.
-pub fn descriptors(image: &ProcessImage) -> Vec<DescriptorView> {
-    let known = image.descriptors.iter().filter_map(|descriptor| {
-        let file = image.files.get(descriptor.file as usize)?;
+/// The descriptor table of the first process.
+pub fn descriptors(image: &JobImage) -> Vec<DescriptorView> {
+    let known = image.root().descriptors.iter().filter_map(|descriptor| {
+        let file = image.objects.files.get(descriptor.file as usize)?;
         let mut flags = names::open_flags(file.flags);
         if descriptor.close_on_exec {
             flags.push("O_CLOEXEC");
         }
-        let (kind, target, offset) = target(file, image);
+        let (kind, target, offset) = target(file, &image.objects);
         Some(DescriptorView { number: descriptor.number, kind, target, flags, offset })
     });
     known.collect()
 }
 
 /// Kind, target and offset of an open file.
-fn target(file: &OpenFile, image: &ProcessImage) -> (&'static str, String, Option<u64>) {
+fn target(file: &OpenFile, objects: &Objects) -> (&'static str, String, Option<u64>) {
     match &file.kind {
         FileKind::Regular { path, offset, .. } => ("regular", lossy(path), Some(*offset)),
         FileKind::Unlinked { file, offset } => {
-            let unlinked = image.unlinked_files.get(*file as usize);
+            let unlinked = objects.unlinked_files.get(*file as usize);
             ("unlinked", unlinked.map(|file| lossy(&file.path)).unwrap_or_default(), Some(*offset))
         }
         FileKind::Directory { path, offset } => ("directory", lossy(path), Some(*offset)),
         FileKind::Device { path } => ("device", lossy(path), None),
         FileKind::Standard { stream, was } => ("standard", format!("{stream} (was {})", lossy(was)), None),
-        FileKind::Pipe { pipe } => ("pipe", format!("pipe {pipe} of the process"), None),
+        FileKind::Pipe { pipe } => ("pipe", format!("pipe {pipe} of the job"), None),
         FileKind::EventFd { count, semaphore: false } => ("eventfd", format!("count {count}"), None),
         FileKind::EventFd { count, semaphore: true } => ("eventfd", format!("count {count}, semaphore"), None),
         &FileKind::TimerFd { left_ns, interval_ns, ticks, .. } => {

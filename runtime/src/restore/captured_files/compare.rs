@@ -12,7 +12,7 @@ use walkdir::WalkDir;
 
 use super::{CapturedFiles, Difference, NumberedPage};
 use crate::error::{Error, Result};
-use crate::image::{CapturedFile, CapturedKind, FileContent, ProcessImage, path_of};
+use crate::image::{CapturedFile, CapturedKind, FileContent, Objects, path_of};
 use crate::restore::file_comparison::read_padded;
 use crate::saved_name::is_saved_name;
 use crate::sparse;
@@ -26,14 +26,14 @@ impl CapturedFiles {
     ///
     /// # Errors
     /// When a file cannot be read, or cannot be written although it differs, or the store is damaged.
-    pub fn compare(image: &ProcessImage, store: &Store) -> Result<CapturedFiles> {
+    pub fn compare(objects: &Objects, store: &Store) -> Result<CapturedFiles> {
         let mut found = CapturedFiles::default();
-        for (index, file) in image.captured_files.iter().enumerate() {
+        for (index, file) in objects.captured_files.iter().enumerate() {
             found.differences.extend(difference(file, store)?.map(|difference| (index, difference)));
         }
         let is_directory = |file: &CapturedFile| matches!(file.kind, CapturedKind::Directory);
-        let known = image.captured_files.iter().map(|file| (file.path.as_slice(), is_directory(file))).collect();
-        for tree in &image.captured_trees {
+        let known = objects.captured_files.iter().map(|file| (file.path.as_slice(), is_directory(file))).collect();
+        for tree in &objects.captured_trees {
             found.additions.extend(additions(path_of(tree), &known, store)?);
         }
         Ok(found)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{CapturedFiles, Difference};
 use crate::error::{Error, Result};
-use crate::image::{CapturedFile, CapturedKind, ProcessImage, path_of};
+use crate::image::{CapturedFile, CapturedKind, Objects, path_of};
 
 /// What has been made. It is removed again, unless it is kept.
 #[derive(Debug, Default)]
@@ -41,9 +41,9 @@ impl CapturedFiles {
     ///
     /// # Errors
     /// When one cannot be made. Then none is left.
-    pub fn prepare(&self, image: &ProcessImage) -> Result<Prepared> {
+    pub fn prepare(&self, objects: &Objects) -> Result<Prepared> {
         let mut prepared = Prepared::default();
-        let differing = || self.differences.iter().map(|(index, how)| (&image.captured_files[*index], how));
+        let differing = || self.differences.iter().map(|(index, how)| (&objects.captured_files[*index], how));
         let is_replaced = |file: &CapturedFile| matches!(file.kind, CapturedKind::Directory);
         let replaced: Vec<&Path> = differing()
             .filter(|(file, how)| is_replaced(file) && matches!(how, Difference::Other))

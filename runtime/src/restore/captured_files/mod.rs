@@ -22,7 +22,7 @@ type NumberedPage = (u64, PageKey);
 /// How the files of today differ from the captured ones.
 #[derive(Debug, Default)]
 pub struct CapturedFiles {
-    /// By the index in `ProcessImage::captured_files`, ascending: directories come before what is in them.
+    /// By the index in `Objects::captured_files`, ascending: directories come before what is in them.
     differences: Vec<(usize, Difference)>,
     /// What is in captured directories and was not there at the checkpoint.
     additions: Vec<PathBuf>,

@@ -12,7 +12,7 @@ use nix::unistd::geteuid;
 use super::compare::{open, pages_of, read_batches};
 use super::{CapturedFiles, Difference, NumberedPage};
 use crate::error::{Error, Result};
-use crate::image::{CapturedFile, CapturedKind, FileContent, ProcessImage, path_of};
+use crate::image::{CapturedFile, CapturedKind, FileContent, Objects, path_of};
 use crate::restore::saved_copy::{move_aside, save};
 use crate::saved_name::Saved;
 
@@ -20,7 +20,7 @@ const PAGE: u64 = PAGE_BYTES as u64;
 
 impl CapturedFiles {
     /// Saves what differs, and puts back what was captured. `id` names the checkpoint in the names of what is saved.
-    pub fn put_back(self, id: u64, image: &ProcessImage, store: &Store) -> Result<()> {
+    pub fn put_back(self, id: u64, objects: &Objects, store: &Store) -> Result<()> {
         let mut saved = 0;
         for path in &self.additions {
             let name = move_aside(path, id).map_err(|source| Error::io("move aside", path, source))?;
@@ -28,7 +28,7 @@ impl CapturedFiles {
             saved += 1;
         }
         for (index, difference) in &self.differences {
-            let file = &image.captured_files[*index];
+            let file = &objects.captured_files[*index];
             saved += u32::from(restore(file, difference, id, store)?);
         }
         if saved > 0 {

@@ -17,7 +17,7 @@ use super::calls;
 use super::report::{At, Failed, Report, Step};
 use super::{CHANNEL, FILES, Plan, STANDARD};
 use crate::error::Result as CkptResult;
-use crate::image::{FileKind, OpenFile, ProcessImage};
+use crate::image::{FileKind, Objects, OpenFile};
 use crate::restore::outside::Outlet;
 use crate::restore::paths::{c_path, reopened_path, reopening_flags};
 
@@ -43,16 +43,16 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Room for the files of `image`.
-    pub fn new(image: &ProcessImage) -> CkptResult<Workspace> {
-        let paths = image.files.iter().map(|file| c_path(reopened_path(file).unwrap_or_default()));
+    /// Room for `objects`.
+    pub fn new(objects: &Objects) -> CkptResult<Workspace> {
+        let paths = objects.files.iter().map(|file| c_path(reopened_path(file).unwrap_or_default()));
         Ok(Workspace {
             paths: paths.collect::<CkptResult<_>>()?,
-            opened: vec![-1; image.files.len()],
-            leading_outside: image.files.iter().filter(|file| matches!(file.kind, FileKind::Standard { .. })).count(),
-            outlets: vec![[-1; Outlet::COUNT]; image.files.len()],
-            pipes: vec![[-1; 2]; image.pipes.len()],
-            given: vec![[false; 2]; image.pipes.len()],
+            opened: vec![-1; objects.files.len()],
+            leading_outside: objects.files.iter().filter(|file| matches!(file.kind, FileKind::Standard { .. })).count(),
+            outlets: vec![[-1; Outlet::COUNT]; objects.files.len()],
+            pipes: vec![[-1; 2]; objects.pipes.len()],
+            given: vec![[false; 2]; objects.pipes.len()],
         })
     }
 
@@ -64,30 +64,30 @@ impl Workspace {
 
 /// Makes all descriptions, gives them their numbers and closes the rest above what is kept.
 pub fn build(plan: &mut Plan) -> Result<()> {
-    for pipe in 0..plan.image.pipes.len() {
+    for pipe in 0..plan.objects.pipes.len() {
         make_pipe(plan, pipe).at(Step::Pipe, pipe as u32)?;
     }
-    for index in 0..plan.image.files.len() {
+    for index in 0..plan.objects.files.len() {
         plan.files.opened[index] = open(plan, index).at(Step::Open, index as u32)?;
     }
     for place in 0..plan.image.descriptors.len() {
         let descriptor = plan.image.descriptors[place];
-        let from = match plan.outside.outlets[place] {
+        let from = match plan.outlets[place] {
             Some(outlet) => lead_outside(plan, descriptor.file as usize, outlet).at(Step::Open, descriptor.file)?,
             None => plan.files.opened[descriptor.file as usize],
         };
         calls::duplicate_to(from, descriptor.number, descriptor.close_on_exec)
             .at(Step::Number, descriptor.number as u32)?;
     }
-    for index in 0..plan.image.files.len() {
+    for index in 0..plan.objects.files.len() {
         watch(plan, index)?;
     }
     calls::close_range(plan.kept_end() as u32, u32::MAX).at(Step::Keep, 0)
 }
 
 fn make_pipe(plan: &mut Plan, index: usize) -> std::result::Result<(), Errno> {
-    let pipe = &plan.image.pipes[index];
-    let packets = plan.image.files.iter().any(|file| {
+    let pipe = &plan.objects.pipes[index];
+    let packets = plan.objects.files.iter().any(|file| {
         matches!(file.kind, FileKind::Pipe { pipe } if pipe as usize == index) && file.flags & libc::O_DIRECT != 0
     });
     let mode = if packets { libc::O_DIRECT } else { 0 };
@@ -105,7 +105,7 @@ fn make_pipe(plan: &mut Plan, index: usize) -> std::result::Result<(), Errno> {
 }
 
 fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
-    let file = &plan.image.files[index];
+    let file = &plan.objects.files[index];
     let lowest = plan.kept_end();
     match &file.kind {
         FileKind::Regular { offset, .. } | FileKind::Directory { offset, .. } => {
@@ -142,7 +142,7 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
 }
 
 fn open_path(plan: &Plan, index: usize) -> std::result::Result<RawFd, Errno> {
-    let file = &plan.image.files[index];
+    let file = &plan.objects.files[index];
     let number = calls::open(&plan.files.paths[index], reopening_flags(file))?;
     let number = calls::move_above(number, plan.kept_end())?;
     if file.flags & libc::O_ASYNC != 0 && !file.is_path_only() {
@@ -162,7 +162,7 @@ fn lead_outside(plan: &mut Plan, index: usize, outlet: Outlet) -> std::result::R
     if known != -1 {
         return Ok(known);
     }
-    let (flags, lowest) = (plan.image.files[index].flags, plan.kept_end());
+    let (flags, lowest) = (plan.objects.files[index].flags, plan.kept_end());
     let wanted = flags & (libc::O_ACCMODE | libc::O_NONBLOCK) | libc::O_NOCTTY;
     let number = match if outlet.own_terminal { calls::open(c"/dev/tty", wanted) } else { Err(Errno::ENXIO) } {
         Ok(number) => calls::move_above(number, lowest)?,
@@ -208,12 +208,12 @@ fn pipe_end(plan: &mut Plan, pipe: usize, flags: i32) -> std::result::Result<Raw
 /// Fills an epoll instance. A standard stream that is a file today cannot be watched; the program has to live with
 /// what it was given, so that is a warning.
 fn watch(plan: &Plan, index: usize) -> Result<()> {
-    let FileKind::Epoll { targets } = &plan.image.files[index].kind else { return Ok(()) };
+    let FileKind::Epoll { targets } = &plan.objects.files[index].kind else { return Ok(()) };
     for target in targets {
         let added = calls::watch(plan.files.opened[index], target.number, target.events, target.data)
             .at(Step::Watch, target.number as u32);
         match added {
-            Err(failed) if is_standard(plan.image, target.number) => {
+            Err(failed) if is_standard(plan, target.number) => {
                 calls::send(plan.number_of(CHANNEL), &Report::warning(failed).to_bytes());
             }
             added => added?,
@@ -222,8 +222,8 @@ fn watch(plan: &Plan, index: usize) -> Result<()> {
     Ok(())
 }
 
-fn is_standard(image: &ProcessImage, number: i32) -> bool {
-    let descriptor = image.descriptors.iter().find(|descriptor| descriptor.number == number);
-    let file = descriptor.and_then(|descriptor| image.files.get(descriptor.file as usize));
+fn is_standard(plan: &Plan, number: i32) -> bool {
+    let descriptor = plan.image.descriptors.iter().find(|descriptor| descriptor.number == number);
+    let file = descriptor.and_then(|descriptor| plan.objects.files.get(descriptor.file as usize));
     matches!(file, Some(OpenFile { kind: FileKind::Standard { .. }, .. }))
 }

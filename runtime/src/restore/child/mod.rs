@@ -16,8 +16,8 @@ use std::os::fd::RawFd;
 
 use nix::errno::Errno;
 
-use super::outside::Outside;
-use crate::image::{ProcessImage, Role};
+use super::outside::{Outlet, Outside};
+use crate::image::{JobImage, Objects, ProcessImage, Role};
 use calls::KernelAction;
 use report::{At, Failed};
 pub use report::{REPORT_BYTES, Report, Step, Verdict};
@@ -30,13 +30,15 @@ const SPARE_NUMBERS: i32 = 16;
 /// What the child is told, and room for what it finds out.
 pub struct Plan<'a> {
     image: &'a ProcessImage,
+    objects: &'a Objects,
     /// What descriptors lead to that led outside.
-    outside: &'a Outside,
+    outlets: &'a [Option<Outlet>],
+    role: Role,
     /// The restarter's end of the channel, to be closed.
     parent_end: RawFd,
     /// Descriptors to keep; number `i` is moved to `base + i`. First the channel, then the standard streams.
     kept: Vec<RawFd>,
-    /// Which of the files for the mappings is which of the image's unlinked files.
+    /// Which of the files for the mappings is which of the job's unlinked files.
     unlinked: &'a [usize],
     /// Above every number of the program and every number in `kept`.
     base: RawFd,
@@ -55,15 +57,16 @@ pub const STANDARD: i32 = 1;
 pub const FILES: i32 = STANDARD + 3;
 
 impl<'a> Plan<'a> {
-    /// A plan for `image`. `kept` begins with the channel and the three standard streams; what follows is for the
+    /// A plan for the first process of `job`. `kept` begins with the channel and the three standard streams; what follows is for the
     /// mappings.
     pub fn new(
-        image: &'a ProcessImage,
+        job: &'a JobImage,
         outside: &'a Outside,
         parent_end: RawFd,
         kept: Vec<RawFd>,
         unlinked: &'a [usize],
     ) -> crate::error::Result<Plan<'a>> {
+        let (image, objects) = (job.root(), &job.objects);
         let mut actions = vec![KernelAction::default(); SIGNALS];
         for action in &image.signal_actions {
             if let Some(slot) = actions.get_mut(action.signal as usize - 1) {
@@ -72,7 +75,9 @@ impl<'a> Plan<'a> {
         }
         Ok(Plan {
             image,
-            outside,
+            objects,
+            outlets: &outside.outlets[0],
+            role: outside.role,
             parent_end,
             base: base(image, &kept),
             kept,
@@ -81,7 +86,7 @@ impl<'a> Plan<'a> {
             oom_score_adj: image.oom_score_adj.to_string(),
             actions,
             uses_tiles: super::tiles::are_used(image),
-            files: descriptors::Workspace::new(image)?,
+            files: descriptors::Workspace::new(objects)?,
         })
     }
 
@@ -123,7 +128,7 @@ pub extern "C" fn run(plan: &mut Plan) -> ! {
 fn prepare(plan: &mut Plan, channel: &mut RawFd) -> Result<(), Failed> {
     move_descriptors(plan)?;
     *channel = plan.number_of(CHANNEL);
-    take_role(plan.outside.role).at(Step::Role, 0)?;
+    take_role(plan.role).at(Step::Role, 0)?;
     calls::umask(plan.image.umask);
     calls::take_ordinary_personality();
     descriptors::build(plan)?;

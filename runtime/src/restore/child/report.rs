@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 
 use crate::error::Error;
-use crate::image::{FileKind, ProcessImage, path_of};
+use crate::image::{FileKind, Objects, ProcessImage, path_of};
 use crate::restore::paths::reopened_path;
 
 /// Bytes of a report on the channel.
@@ -130,9 +130,9 @@ impl Report {
     }
 
     /// In words.
-    pub fn error(self, image: &ProcessImage) -> Error {
+    pub fn error(self, image: &ProcessImage, objects: &Objects) -> Error {
         let errno = Errno::from_raw(self.errno);
-        let file = image.files.get(self.index as usize);
+        let file = objects.files.get(self.index as usize);
         if let (Step::Open, Some(path)) = (self.step, file.and_then(reopened_path)) {
             return Error::io("reopen", path_of(path), errno);
         }

@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn a_handler_stays_and_a_default_action_becomes_ignored() {
-        let mut image = sample::image(&Machine::this().unwrap());
+        let mut image = sample::process(&Machine::this().unwrap());
         let action = |signal, handler| SignalAction { signal, handler, flags: 0, restorer: 0, mask: 0 };
         image.signal_actions = vec![action(libc::SIGHUP, 0x1234), action(libc::SIGINT, 0)];
         SIGNALS.into_iter().for_each(|signal| ignore(&mut image, signal));

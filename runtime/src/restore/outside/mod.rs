@@ -17,7 +17,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::image::{ProcessImage, Role};
+use crate::image::{JobImage, Role};
 use streams::Streams;
 
 /// What becomes of the program's standard streams (`--stdio`).
@@ -33,39 +33,41 @@ pub enum Stdio {
 }
 
 impl Stdio {
-    /// Makes `image` one of a program that was started as this restart is: its own streams where that is wanted, and
+    /// Makes `job` one of a program that was started as this restart is: its own streams where that is wanted, and
     /// signals ignored that the restarter was told to ignore.
-    pub fn apply_to(&self, image: &mut ProcessImage) {
+    pub fn apply_to(&self, job: &mut JobImage) {
         if matches!(self, Stdio::Inherit) {
-            inherited::inherit(image);
+            inherited::inherit(job);
         }
-        ignored_signals::keep(image);
+        job.processes.iter_mut().for_each(ignored_signals::keep);
     }
 }
 
-/// What the child is to do.
+/// What is to be done in each process.
 #[derive(Debug)]
 pub struct Outside {
     streams: Streams,
-    /// By place in `ProcessImage::descriptors`; none for those that lead to something of the job.
-    pub outlets: Vec<Option<Outlet>>,
+    /// By process and place in `ProcessImage::descriptors`; none for those that lead to something of the job.
+    pub outlets: Vec<Vec<Option<Outlet>>>,
     /// What the program regains of its terminal.
     pub regained: Regained,
-    /// The place that it takes in a session. A program that led the session of its terminal takes part in the
+    /// The place that its first process takes in a session. A program that led the session of its terminal takes part in the
     /// restarter's, which is the terminal's by now: as the leader of a session it would have none, and ^C, ^Z and
     /// `/dev/tty` would be lost to it.
     pub role: Role,
 }
 
 impl Outside {
-    /// For a restart of `image` by this process.
-    pub fn of(image: &ProcessImage, stdio: &Stdio) -> Result<Outside> {
+    /// For a restart of `job` by this process.
+    pub fn of(job: &JobImage, stdio: &Stdio) -> Result<Outside> {
         let streams = match stdio {
             Stdio::Outside | Stdio::Inherit => Streams::of_the_restarter()?,
             Stdio::File(file) => Streams::to_file(Arc::clone(file))?,
         };
-        let outlets = outlets::of(image, &streams);
-        let regained = Regained::by(image, &streams, &outlets);
+        let outlets: Vec<_> =
+            job.processes.iter().map(|process| outlets::of(process, &job.objects, &streams)).collect();
+        let image = job.root();
+        let regained = Regained::by(image, &streams, &outlets[0]);
         let keeps_its_terminal = regained.controls && image.terminal.as_ref().is_some_and(|it| it.controlling);
         let role = match image.role {
             Role::SessionLeader if keeps_its_terminal => Role::GroupLeader,

@@ -4,7 +4,7 @@
 //! one that can be read where it read, or written where it wrote, is better than another.
 
 use super::streams::Streams;
-use crate::image::{Descriptor, FileKind, OpenFile, ProcessImage};
+use crate::image::{Descriptor, FileKind, Objects, OpenFile, ProcessImage};
 
 /// What stands for a descriptor that led outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +26,9 @@ impl Outlet {
 }
 
 /// The outlets of all descriptors of `image`, in their order.
-pub fn of(image: &ProcessImage, streams: &Streams) -> Vec<Option<Outlet>> {
+pub fn of(image: &ProcessImage, objects: &Objects, streams: &Streams) -> Vec<Option<Outlet>> {
     let outlet = |descriptor: &Descriptor| {
-        let file = image.files.get(descriptor.file as usize)?;
+        let file = objects.files.get(descriptor.file as usize)?;
         let FileKind::Standard { stream, was } = &file.kind else { return None };
         let above = descriptor.number > 2;
         let stream = if above { substitute(*stream as usize, file, streams) } else { descriptor.number as usize };
@@ -67,8 +67,8 @@ mod tests {
         let dir = ScratchDir::new();
         let file = Arc::new(File::create(dir.path().join("output")).unwrap());
         let streams = Streams::to_file(file).unwrap();
-        let mut image = sample::image(&Machine::this().unwrap());
-        image.files = vec![
+        let mut image = sample::process(&Machine::this().unwrap());
+        let files = vec![
             outside(0, b"/dev/pts/3", libc::O_RDWR),
             outside(0, b"/dev/tty", libc::O_RDONLY),
             outside(1, b"pipe:[5]", libc::O_WRONLY),
@@ -77,7 +77,10 @@ mod tests {
         let numbers = [(0, 0), (1, 0), (2, 0), (3, 1), (4, 3), (9, 0), (10, 2)];
         image.descriptors =
             numbers.map(|(number, file)| Descriptor { number, file, close_on_exec: false }).into_iter().collect();
-        let found: Vec<_> = of(&image, &streams).into_iter().map(|outlet| outlet.map(Outlet::place)).collect();
+        let found: Vec<_> = of(&image, &Objects { files, ..Objects::default() }, &streams)
+            .into_iter()
+            .map(|outlet| outlet.map(Outlet::place))
+            .collect();
         // Output and errors are one file here.
         assert_eq!(found, [Some(0), Some(1), Some(1), Some(0), None, Some(1), Some(1)]);
     }

@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_program_hears_of_another_size_and_one_that_works_at_its_terminal_in_any_case() {
-        let mut image = sample::image(&Machine::this().unwrap());
+        let mut image = sample::process(&Machine::this().unwrap());
         let regained = |controls, size| Regained { controls, size };
         assert!(!regained(true, Some((24, 80))).is_news_for(&image));
         let was = b"/dev/pts/3".to_vec();

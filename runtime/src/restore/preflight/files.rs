@@ -10,29 +10,30 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::image::{FileKind, OpenFile, ProcessImage, path_of};
+use crate::image::{FileKind, JobImage, Objects, OpenFile, path_of};
 use crate::proc::is_the_kernels;
 use crate::restore::paths::reopened_path;
 
 const WHAT: &str = "restart";
 const RESTORE_IT: &str = "put the file back as it was at the checkpoint";
 
-/// Checks the working directory and every file that is reopened by its path.
-pub fn check(image: &ProcessImage, force: bool) -> Result<()> {
-    let is_captured = |path: &[u8]| image.captured_files.iter().any(|file| file.path == path);
-    if !is_captured(&image.working_directory) {
-        check_directory(path_of(&image.working_directory))?;
+/// Checks the working directories and every file that is reopened by its path.
+pub fn check(job: &JobImage, force: bool) -> Result<()> {
+    let objects = &job.objects;
+    let is_captured = |path: &[u8]| objects.captured_files.iter().any(|file| file.path == path);
+    for process in job.processes.iter().filter(|process| !is_captured(&process.working_directory)) {
+        check_directory(path_of(&process.working_directory))?;
     }
-    let reopened = image.files.iter().filter(|file| !reopened_path(file).is_some_and(is_captured));
-    reopened.into_iter().try_for_each(|file| check_file(image, file, force))
+    let reopened = objects.files.iter().filter(|file| !reopened_path(file).is_some_and(is_captured));
+    reopened.into_iter().try_for_each(|file| check_file(objects, file, force))
 }
 
-fn check_file(image: &ProcessImage, file: &OpenFile, force: bool) -> Result<()> {
+fn check_file(objects: &Objects, file: &OpenFile, force: bool) -> Result<()> {
     match &file.kind {
         // The program's own directory in /proc comes with it.
         FileKind::Regular { path, .. } | FileKind::Directory { path, .. } if is_the_kernels(path_of(path)) => Ok(()),
         FileKind::Regular { path, size, modified_ns, .. } => {
-            let written = image.files.iter().any(|other| other.is_writable() && same_file(other, file));
+            let written = objects.files.iter().any(|other| other.is_writable() && same_file(other, file));
             let captured = Captured { size: *size, modified_ns: *modified_ns, written };
             check_regular(path_of(path), captured, force || file.is_path_only())
         }

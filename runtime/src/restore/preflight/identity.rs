@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn only_root_restores_somebody_else() {
-        let mut image = sample::image(&Machine::this().unwrap());
+        let mut image = sample::process(&Machine::this().unwrap());
         image.uids = [1000; 4];
         image.gids = [1000; 4];
         check_user(&image, Uid::from_raw(0), 0, false).unwrap();

@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn more_threads_descriptors_or_mappings_than_the_kernel_allows_are_refused_with_the_limits_name() {
-        let mut image = sample::image(&Machine::this().unwrap());
+        let mut image = sample::process(&Machine::this().unwrap());
         check(&image).unwrap();
         image.threads = (0..5000).map(|tid| sample::thread(300_000 + tid)).collect();
         image.descriptors = vec![Descriptor { number: 2_000_000, file: 0, close_on_exec: false }];

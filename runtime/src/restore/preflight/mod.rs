@@ -13,14 +13,16 @@ pub mod shape;
 use super::RestoreOptions;
 use super::host::Machine;
 use crate::error::Result;
-use crate::image::ProcessImage;
+use crate::image::JobImage;
 
 /// Checks that checkpoint `id` can be rebuilt here and now.
-pub fn check(id: u64, image: &ProcessImage, machine: &Machine, options: &RestoreOptions) -> Result<()> {
-    shape::check(id, image)?;
-    machine::check(image, machine, options.force)?;
-    kernel_limits::check(image)?;
-    identity::check(image, &options.place)?;
-    files::check(image, options.force)?;
-    super::locks::check(image)
+pub fn check(id: u64, job: &JobImage, machine: &Machine, options: &RestoreOptions) -> Result<()> {
+    shape::check(id, job)?;
+    machine::check(job, machine, options.force)?;
+    for process in &job.processes {
+        kernel_limits::check(process)?;
+        identity::check(process, &options.place)?;
+    }
+    files::check(job, options.force)?;
+    job.processes.iter().try_for_each(|process| super::locks::check(process, &job.objects))
 }

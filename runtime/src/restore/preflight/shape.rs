@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use crate::error::{Error, Result};
-use crate::image::{Backing, FileIdentity, FileKind, ProcessImage, Region, ThreadImage};
+use crate::image::{Backing, FileIdentity, FileKind, JobImage, Objects, ProcessImage, Region, ThreadImage};
 use crate::ptrace::{Registers, SIGINFO_BYTES};
 use crate::restore::ranges::HIGHEST;
 
@@ -27,30 +27,39 @@ const PROTECTION: i32 = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
 ///
 /// # Errors
 /// [`Error::BadImage`] with the first that cannot be.
-pub fn check(id: u64, image: &ProcessImage) -> Result<()> {
-    match flaw(image) {
+pub fn check(id: u64, job: &JobImage) -> Result<()> {
+    match flaw(job) {
         Some(why) => Err(Error::BadImage { id, why }),
         None => Ok(()),
     }
 }
 
-fn flaw(image: &ProcessImage) -> Option<String> {
+fn flaw(job: &JobImage) -> Option<String> {
+    let process_flaw = |process| process_flaw(job, process);
+    ids_flaw(job).or_else(|| files_flaw(&job.objects)).or_else(|| job.processes.iter().find_map(process_flaw))
+}
+
+fn process_flaw(job: &JobImage, image: &ProcessImage) -> Option<String> {
+    let page = page_bytes(job);
     threads_flaw(image)
-        .or_else(|| descriptors_flaw(image))
-        .or_else(|| files_flaw(image))
+        .or_else(|| descriptors_flaw(image, &job.objects))
         .or_else(|| locks_flaw(image))
-        .or_else(|| mappings_flaw(image))
-        .or_else(|| image.regions.iter().find_map(|region| region_flaw(image, region)))
+        .or_else(|| mappings_flaw(image, page))
+        .or_else(|| image.regions.iter().find_map(|region| region_flaw(image, &job.objects, region, page)))
+}
+
+/// Ids belong to one thread of the job each.
+fn ids_flaw(job: &JobImage) -> Option<String> {
+    let mut seen = HashSet::new();
+    let mut threads = job.processes.iter().flat_map(|process| &process.threads);
+    let twice = threads.find(|thread| !seen.insert(thread.tid))?;
+    Some(format!("there are two threads {}", twice.tid))
 }
 
 fn threads_flaw(image: &ProcessImage) -> Option<String> {
     let Some(main) = image.threads.first() else { return Some("it has no threads".into()) };
     if main.tid != image.pid {
         return Some(format!("the first thread is {}, the process {}", main.tid, image.pid));
-    }
-    let mut seen = HashSet::new();
-    if let Some(twice) = image.threads.iter().find(|thread| !seen.insert(thread.tid)) {
-        return Some(format!("there are two threads {}", twice.tid));
     }
     if let Some(flaw) = image.threads.iter().find_map(thread_flaw) {
         return Some(flaw);
@@ -78,7 +87,7 @@ fn thread_flaw(thread: &ThreadImage) -> Option<String> {
     Some(format!("the rseq of thread {tid} is at {:#x}, which is no address of a program", rseq.address))
 }
 
-fn descriptors_flaw(image: &ProcessImage) -> Option<String> {
+fn descriptors_flaw(image: &ProcessImage, objects: &Objects) -> Option<String> {
     let mut numbers: Vec<i32> = image.descriptors.iter().map(|descriptor| descriptor.number).collect();
     numbers.sort_unstable();
     if numbers.first().is_some_and(|&lowest| lowest < 0) || numbers.windows(2).any(|pair| pair[0] == pair[1]) {
@@ -87,13 +96,13 @@ fn descriptors_flaw(image: &ProcessImage) -> Option<String> {
     if let Some(highest) = numbers.last().filter(|highest| **highest > DESCRIPTOR_MAX) {
         return Some(format!("there is no descriptor {highest}"));
     }
-    let lost = image.descriptors.iter().find(|descriptor| descriptor.file as usize >= image.files.len())?;
+    let lost = image.descriptors.iter().find(|descriptor| descriptor.file as usize >= objects.files.len())?;
     Some(format!("descriptor {} leads nowhere", lost.number))
 }
 
-fn files_flaw(image: &ProcessImage) -> Option<String> {
-    image.files.iter().find_map(|file| match file.kind {
-        FileKind::Pipe { pipe } if pipe as usize >= image.pipes.len() => Some(format!("pipe {pipe} is missing")),
+fn files_flaw(objects: &Objects) -> Option<String> {
+    objects.files.iter().find_map(|file| match file.kind {
+        FileKind::Pipe { pipe } if pipe as usize >= objects.pipes.len() => Some(format!("pipe {pipe} is missing")),
         FileKind::Standard { stream, .. } if !(0..=2).contains(&stream) => {
             Some(format!("{stream} is not a standard stream"))
         }
@@ -113,8 +122,7 @@ fn locks_flaw(image: &ProcessImage) -> Option<String> {
     Some(format!("a lock from byte {} through descriptor {} is impossible", wrong.start, wrong.descriptor))
 }
 
-fn mappings_flaw(image: &ProcessImage) -> Option<String> {
-    let page = page_bytes(image);
+fn mappings_flaw(image: &ProcessImage, page: u64) -> Option<String> {
     let specials = image.special_mappings.iter().map(|mapping| (mapping.address, mapping.bytes));
     let mut spans: Vec<(u64, u64)> =
         image.regions.iter().map(|region| (region.address, region.bytes)).chain(specials).collect();
@@ -137,12 +145,11 @@ fn mappings_flaw(image: &ProcessImage) -> Option<String> {
     outside.then(|| format!("the control block is at {:#x}, which is no address of a program", image.control))
 }
 
-fn page_bytes(image: &ProcessImage) -> u64 {
-    image.host.page_bytes.max(1).into()
+fn page_bytes(job: &JobImage) -> u64 {
+    job.host.page_bytes.max(1).into()
 }
 
-fn region_flaw(image: &ProcessImage, region: &Region) -> Option<String> {
-    let page = page_bytes(image);
+fn region_flaw(image: &ProcessImage, objects: &Objects, region: &Region, page: u64) -> Option<String> {
     let pages = region.bytes / page;
     let flaw = |what: &str| Some(format!("the mapping at {:#x} {what}", region.address));
     if region.protection & !PROTECTION != 0 {
@@ -171,7 +178,7 @@ fn region_flaw(image: &ProcessImage, region: &Region) -> Option<String> {
                 flaw("lies where no file has bytes")
             }
         }
-        Backing::SharedObject { object, offset } => match image.shared_objects.get(*object as usize) {
+        Backing::SharedObject { object, offset } => match objects.memory.get(*object as usize) {
             None => Some(format!("shared object {object} is missing")),
             Some(object) => {
                 let end = offset.checked_add(region.bytes).filter(|end| *end <= object.bytes.min(OFFSET_MAX));
@@ -243,16 +250,17 @@ mod tests {
         Clocks { monotonic_ns: 1 << 45, boottime_ns: 1 << 46, realtime_ns: 1 << 60, ahead, boot_id }
     }
 
-    /// An image with one of everything that is looked at, and sound.
-    fn sound() -> ProcessImage {
-        let mut image = sample::image(&Machine::this().unwrap());
+    /// A job with one of everything that is looked at, and sound.
+    fn sound() -> JobImage {
+        let mut job = sample::job(&Machine::this().unwrap());
+        let image = &mut job.processes[0];
         image.regions = vec![
             region(0x1000_0000, Backing::Anonymous),
             region(0x1000_4000, Backing::PrivateFile(file(0x1000))),
             region(0x1000_8000, Backing::SharedObject { object: 0, offset: 0x1000 }),
         ];
         image.regions[1].own_pages = vec![PageRange { first: 0, count: 2 }, PageRange { first: 3, count: 1 }];
-        image.shared_objects = vec![SharedObject { name: Vec::new(), bytes: 0x5000 }];
+        job.objects.memory = vec![SharedObject { name: Vec::new(), bytes: 0x5000 }];
         let kind = FileKind::Regular {
             path: b"/bin/true".to_vec(),
             device: (0, 0),
@@ -263,7 +271,7 @@ mod tests {
         };
         image.mapping_defaults =
             Some(MappingDefaults { huge_pages_disabled: 3, merged: false, locked: NewLocks::OnFault });
-        image.files = vec![OpenFile { kind, flags: 0 }];
+        job.objects.files = vec![OpenFile { kind, flags: 0 }];
         image.descriptors = vec![Descriptor { number: 3, file: 0, close_on_exec: false }];
         let kind = LockKind::Process;
         image.locks = vec![FileLock { descriptor: 3, kind, exclusive: true, start: 5, end: Some(5) }];
@@ -271,7 +279,7 @@ mod tests {
         image.clocks = Some(clocks());
         image.threads.push(sample::thread(300_001));
         image.threads[1].rseq = Some(Rseq { address: 0x1000_0000, bytes: 32, signature: 0 });
-        image
+        job
     }
 
     const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/store/fuzz/corpus/image");
@@ -290,60 +298,69 @@ mod tests {
     #[test]
     #[ignore = "writes the first input of the fuzz target `image`; to be run when the image has changed"]
     fn write_seed_of_the_image() {
-        let mut image = sound();
-        image.threads.iter_mut().for_each(|thread| thread.extended_state.truncate(EXTENDED_STATE_BYTES_MIN));
-        check(1, &image).unwrap();
+        let mut job = sound();
+        job.processes[0].threads.iter_mut().for_each(|thread| thread.extended_state.truncate(EXTENDED_STATE_BYTES_MIN));
+        check(1, &job).unwrap();
         std::fs::create_dir_all(CORPUS).unwrap();
-        std::fs::write(std::path::Path::new(CORPUS).join("two-threads"), crate::image::encode(&image)).unwrap();
+        std::fs::write(std::path::Path::new(CORPUS).join("two-threads"), crate::image::encode(&job)).unwrap();
     }
 
     #[test]
     fn what_makes_no_sense_is_refused_and_named() {
         check(1, &sound()).unwrap();
-        type Change = fn(&mut ProcessImage);
-        let cases: [(&str, Change); 30] = [
-            ("no threads", |image| image.threads.clear()),
-            ("the first thread is", |image| image.threads.swap(0, 1)),
-            ("two threads 300000", |image| image.threads[1].tid = 300_000),
-            ("no thread has the id -1", |image| image.threads[1].tid = -1),
-            ("no thread has the id", |image| image.threads[1].tid = i32::MAX),
-            ("registers of thread", |image| image.threads[1].registers.push(0)),
-            ("registers of thread", |image| image.threads[1].extended_state.resize(1 << 20, 0)),
-            ("signal queued for thread", |image| image.threads[1].queued_signals = vec![ByteBuf::from(vec![0; 4])]),
-            ("signal queued for the process", |image| image.queued_signals[0].push(0)),
-            ("a lock from byte 5", |image| image.locks[0].end = Some(4)),
-            ("a lock from byte 5", |image| image.locks[0].end = Some(u64::MAX)),
-            ("through descriptor 4", |image| image.locks[0].descriptor = 4),
-            ("the rseq of thread", |image| image.threads[1].rseq.as_mut().unwrap().address = u64::MAX - 8),
-            ("occurs twice", |image| image.descriptors.push(image.descriptors[0])),
-            ("no descriptor 2147483647", |image| image.descriptors[0].number = i32::MAX),
-            ("leads nowhere", |image| image.descriptors[0].file = 1),
-            ("pipe 0 is missing", |image| image.files[0].kind = FileKind::Pipe { pipe: 0 }),
-            ("no file has", |image| match &mut image.files[0].kind {
+        type Change = fn(&mut JobImage);
+        let cases: [(&str, Change); 31] = [
+            ("no threads", |job| job.processes[0].threads.clear()),
+            ("the first thread is", |job| job.processes[0].threads.swap(0, 1)),
+            ("two threads 300000", |job| job.processes[0].threads[1].tid = 300_000),
+            ("two threads 300000", |job| {
+                let mut twin = job.processes[0].clone();
+                twin.threads[1].tid = 300_002;
+                job.processes.push(twin);
+            }),
+            ("no thread has the id -1", |job| job.processes[0].threads[1].tid = -1),
+            ("no thread has the id", |job| job.processes[0].threads[1].tid = i32::MAX),
+            ("registers of thread", |job| job.processes[0].threads[1].registers.push(0)),
+            ("registers of thread", |job| job.processes[0].threads[1].extended_state.resize(1 << 20, 0)),
+            ("signal queued for thread", |job| {
+                job.processes[0].threads[1].queued_signals = vec![ByteBuf::from(vec![0; 4])]
+            }),
+            ("signal queued for the process", |job| job.processes[0].queued_signals[0].push(0)),
+            ("a lock from byte 5", |job| job.processes[0].locks[0].end = Some(4)),
+            ("a lock from byte 5", |job| job.processes[0].locks[0].end = Some(u64::MAX)),
+            ("through descriptor 4", |job| job.processes[0].locks[0].descriptor = 4),
+            ("the rseq of thread", |job| job.processes[0].threads[1].rseq.as_mut().unwrap().address = u64::MAX - 8),
+            ("occurs twice", |job| job.processes[0].descriptors.extend_from_within(..)),
+            ("no descriptor 2147483647", |job| job.processes[0].descriptors[0].number = i32::MAX),
+            ("leads nowhere", |job| job.processes[0].descriptors[0].file = 1),
+            ("pipe 0 is missing", |job| job.objects.files[0].kind = FileKind::Pipe { pipe: 0 }),
+            ("no file has", |job| match &mut job.objects.files[0].kind {
                 FileKind::Regular { size, .. } => *size = u64::MAX,
                 _ => unreachable!(),
             }),
-            ("overlaps another", |image| image.regions[1].address -= 0x1000),
-            ("impossible", |image| image.regions[2].address = HIGHEST - 0x1000),
-            ("impossible", |image| image.regions[2].bytes = u64::MAX - 0xfff),
-            ("impossible", |image| image.regions[2].bytes = 0),
-            ("there are two [v", |image| {
-                let mut twin = image.special_mappings[0].clone();
+            ("overlaps another", |job| job.processes[0].regions[1].address -= 0x1000),
+            ("impossible", |job| job.processes[0].regions[2].address = HIGHEST - 0x1000),
+            ("impossible", |job| job.processes[0].regions[2].bytes = u64::MAX - 0xfff),
+            ("impossible", |job| job.processes[0].regions[2].bytes = 0),
+            ("there are two [v", |job| {
+                let mut twin = job.processes[0].special_mappings[0].clone();
                 twin.address = 0x2000_0000;
-                image.special_mappings.push(twin);
+                job.processes[0].special_mappings.push(twin);
             }),
-            ("the control block", |image| image.control = u64::MAX - 4),
-            ("a protection", |image| image.regions[0].protection = 1 << 24),
-            ("more pages than it is long", |image| image.regions[0].bytes = 0x2000),
-            ("owns pages", |image| image.regions[1].own_pages[1] = PageRange { first: 1, count: 1 }),
-            ("owns pages", |image| image.regions[1].own_pages[1].count = u64::MAX),
-            ("no file has bytes", |image| image.regions[1].backing = Backing::PrivateFile(file(u64::MAX - 0xfff))),
-            ("outside its shared object", |image| image.shared_objects[0].bytes = 0x4000),
+            ("the control block", |job| job.processes[0].control = u64::MAX - 4),
+            ("a protection", |job| job.processes[0].regions[0].protection = 1 << 24),
+            ("more pages than it is long", |job| job.processes[0].regions[0].bytes = 0x2000),
+            ("owns pages", |job| job.processes[0].regions[1].own_pages[1] = PageRange { first: 1, count: 1 }),
+            ("owns pages", |job| job.processes[0].regions[1].own_pages[1].count = u64::MAX),
+            ("no file has bytes", |job| {
+                job.processes[0].regions[1].backing = Backing::PrivateFile(file(u64::MAX - 0xfff))
+            }),
+            ("outside its shared object", |job| job.objects.memory[0].bytes = 0x4000),
         ];
         for (expected, change) in cases {
-            let mut image = sound();
-            change(&mut image);
-            let message = check(1, &image).unwrap_err().to_string();
+            let mut job = sound();
+            change(&mut job);
+            let message = check(1, &job).unwrap_err().to_string();
             assert!(message.contains(expected), "{expected}: {message}");
         }
     }

@@ -27,7 +27,7 @@ fn rebuilt_over_a_changed_file(
             mode: 0o600,
             offset: 0,
         };
-        image.regions.insert(4, map(identity, store(content)));
+        image.processes[0].regions.insert(4, map(identity, store(content)));
         image
     });
     fs::write(path, changed).unwrap();

@@ -146,7 +146,7 @@ impl Lab {
         Some(Lab { dir, store })
     }
 
-    pub fn seal(&self, build: impl FnOnce(&Lab, &mut dyn FnMut(&[u8]) -> PageListRef) -> ProcessImage) -> u64 {
+    pub fn seal(&self, build: impl FnOnce(&Lab, &mut dyn FnMut(&[u8]) -> PageListRef) -> JobImage) -> u64 {
         let start = AttemptStart {
             job: "0123456789abcdef".into(),
             name: "sample".into(),
@@ -232,15 +232,17 @@ fn queued_signal(signal: i32, value: u64) -> ByteBuf {
 }
 
 /// The sample program in the middle of its life.
-pub fn sample(lab: &Lab, store: &mut dyn FnMut(&[u8]) -> PageListRef) -> ProcessImage {
+pub fn sample(lab: &Lab, store: &mut dyn FnMut(&[u8]) -> PageListRef) -> JobImage {
     let machine = Machine::this().unwrap();
-    let mut image = sample::image(&machine);
+    let mut job = sample::job(&machine);
+    let objects = &mut job.objects;
+    let image = &mut job.processes[0];
     let (pid, tid) = free_ids();
     image.pid = pid;
     image.working_directory = lab.path("");
     lab.dir.file("output", b"before|");
     lab.dir.file("input", b"0123456789");
-    image.files = vec![
+    objects.files = vec![
         lab.regular("output", libc::O_WRONLY | libc::O_APPEND, 7, 7),
         OpenFile { kind: FileKind::Standard { stream: 2, was: b"/dev/pts/0".to_vec() }, flags: libc::O_RDWR },
         OpenFile { kind: FileKind::EventFd { count: 42, semaphore: false }, flags: libc::O_RDWR },
@@ -258,11 +260,12 @@ pub fn sample(lab: &Lab, store: &mut dyn FnMut(&[u8]) -> PageListRef) -> Process
     ];
     let numbers = [(1, 0), (2, 1), (5, 2), (6, 3), (7, 4), (8, 5), (40, 6), (41, 7), (0, 8), (90, 0)];
     image.descriptors = numbers.map(|(number, file)| Descriptor { number, file, close_on_exec: number == 40 }).to_vec();
-    image.pipes = vec![PipeContent { capacity: 8192, content: b"piped".to_vec(), has_reader: true, has_writer: true }];
+    objects.pipes =
+        vec![PipeContent { capacity: 8192, content: b"piped".to_vec(), has_reader: true, has_writer: true }];
 
     let read_write = libc::PROT_READ | libc::PROT_WRITE;
     let object = Backing::SharedObject { object: 0, offset: 4096 };
-    image.shared_objects = vec![SharedObject { name: b"together".to_vec(), bytes: 8192 }];
+    objects.memory = vec![SharedObject { name: b"together".to_vec(), bytes: 8192 }];
     image.regions = vec![
         region(CODE, 0x1000, libc::PROT_READ | libc::PROT_EXEC, Backing::Anonymous, store(&code())),
         region(DATA, 0x1000, read_write, Backing::Anonymous, store(&data_page())),
@@ -306,5 +309,5 @@ pub fn sample(lab: &Lab, store: &mut dyn FnMut(&[u8]) -> PageListRef) -> Process
     second.name = b"the second".to_vec();
     second.scheduling.nice = 5;
     image.threads = vec![main, second];
-    image
+    job
 }

@@ -131,7 +131,7 @@ fn vdso_and_vvar_move_to_where_the_program_had_them() {
     for shift in [-0x1000i64, 0x2000, 0x7000_0000, -0x7000_0000_0000] {
         let id = lab.seal(|lab, store| {
             let mut image = sample(lab, store);
-            for mapping in &mut image.special_mappings {
+            for mapping in &mut image.processes[0].special_mappings {
                 mapping.address = mapping.address.wrapping_add_signed(shift);
             }
             image
@@ -165,8 +165,8 @@ fn a_failure_half_way_leaves_neither_process_nor_traces_on_disk() {
     let id = lab.seal(|lab, store| {
         let mut image = sample(lab, store);
         // The kernel takes no signal stack as small as this: the failure is in the last phase.
-        image.threads[1].alternate_stack = AlternateStack { address: STACK, flags: 0, bytes: 16 };
-        pid = image.pid;
+        image.processes[0].threads[1].alternate_stack = AlternateStack { address: STACK, flags: 0, bytes: 16 };
+        pid = image.processes[0].pid;
         image
     });
     fs::write(lab.dir.path().join("output"), b"before|after").unwrap();
@@ -201,8 +201,8 @@ fn live_tiles_come_back() {
         state[configuration + 16] = 64;
         state[configuration + 48] = 16;
         state[data..data + 1024].copy_from_slice(&tile);
-        image.threads[0].extended_state = state;
-        image.threads[0].registers[16] = address_of(&raw const ckpt_sample_tiles);
+        image.processes[0].threads[0].extended_state = state;
+        image.processes[0].threads[0].registers[16] = address_of(&raw const ckpt_sample_tiles);
         image
     });
     let rebuilt = rebuild(&lab.store, id, &RestoreOptions::default(), &mut |_, _, _| {}).unwrap();
@@ -221,14 +221,14 @@ fn every_thread_gets_the_users_and_groups_of_the_program() {
     let Some(lab) = Lab::new() else { return };
     let id = lab.seal(|lab, store| {
         let mut image = sample(lab, store);
-        image.uids = [1001, 1002, 1003, 1002];
-        image.gids = [2001, 2002, 2003, 2002];
-        image.groups = vec![7, 5000];
+        image.processes[0].uids = [1001, 1002, 1003, 1002];
+        image.processes[0].gids = [2001, 2002, 2003, 2002];
+        image.processes[0].groups = vec![7, 5000];
         // An ordinary user has none, whatever the restarter has.
-        let bounding = image.capabilities.bounding;
-        image.capabilities = Capabilities { bounding, ..Capabilities::default() };
-        image.no_new_privs = true;
-        image.personality = 0x0040_0000; // READ_IMPLIES_EXEC
+        let bounding = image.processes[0].capabilities.bounding;
+        image.processes[0].capabilities = Capabilities { bounding, ..Capabilities::default() };
+        image.processes[0].no_new_privs = true;
+        image.processes[0].personality = 0x0040_0000; // READ_IMPLIES_EXEC
         image
     });
     let rebuilt = rebuild(&lab.store, id, &RestoreOptions::default(), &mut |_, _, _| {}).unwrap();
@@ -257,7 +257,7 @@ fn a_file_that_cannot_be_opened_is_named_by_the_child() {
     let Some(lab) = Lab::new() else { return };
     let id = lab.seal(|lab, store| {
         let mut image = sample(lab, store);
-        image.pipes[0].capacity = u32::MAX;
+        image.objects.pipes[0].capacity = u32::MAX;
         image
     });
     let error = rebuild(&lab.store, id, &RestoreOptions::default(), &mut |_, _, _| {}).unwrap_err();

@@ -49,17 +49,17 @@ fn a_function_of_the_old_vdso_does_what_this_kernels_does() {
     for name in ["__vdso_time", "time"] {
         let id = lab.seal(|lab, store| {
             let mut image = sample(lab, store);
-            for mapping in image.special_mappings.iter_mut().filter(|mapping| mapping.name == "[vdso]") {
+            for mapping in image.processes[0].special_mappings.iter_mut().filter(|mapping| mapping.name == "[vdso]") {
                 (mapping.address, mapping.digest) = (OLD_VDSO, Some([7; 20]));
                 mapping.content = Some(old.clone().into());
             }
             // An old kernel knows fewer kinds.
-            image.special_mappings.retain(|mapping| mapping.name != "[vvar_vclock]");
+            image.processes[0].special_mappings.retain(|mapping| mapping.name != "[vvar_vclock]");
             let executable = libc::PROT_READ | libc::PROT_EXEC;
             let pages = store(&caller(OLD_VDSO + offset_of(&old, name)));
-            image.regions.push(region(CALLER, 0x1000, executable, Backing::Anonymous, pages));
-            image.regions.sort_by_key(|region| region.address);
-            image.threads[0].registers[16] = CALLER;
+            image.processes[0].regions.push(region(CALLER, 0x1000, executable, Backing::Anonymous, pages));
+            image.processes[0].regions.sort_by_key(|region| region.address);
+            image.processes[0].threads[0].registers[16] = CALLER;
             image
         });
         let rebuilt = rebuild(&lab.store, id, &RestoreOptions::default(), &mut |_, _, _| {}).unwrap();

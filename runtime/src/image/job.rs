@@ -1,0 +1,61 @@
+//! All of a checkpoint that can be restarted: processes, and what they share.
+
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+use super::{CapturedFile, OpenFile, PipeContent, ProcessImage, SharedObject, UnlinkedFile};
+
+/// Processes at one moment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct JobImage {
+    /// [`super::IMAGE_VERSION`].
+    pub version: u32,
+    /// The host it was captured on.
+    pub host: Host,
+    /// What their descriptors and shared mappings lead to.
+    pub objects: Objects,
+    /// The processes, each before its children. There is at least one: the first, whose descendants the others are.
+    pub processes: Vec<ProcessImage>,
+}
+
+impl JobImage {
+    /// The process that the others descend from.
+    ///
+    /// # Panics
+    /// When there is none, which no image that was decoded has.
+    pub fn root(&self) -> &ProcessImage {
+        &self.processes[0]
+    }
+}
+
+/// What processes share. Records of processes name it by its index here.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Objects {
+    /// Open file descriptions.
+    pub files: Vec<OpenFile>,
+    /// Pipes with both ends in the job.
+    pub pipes: Vec<PipeContent>,
+    /// Memory objects behind shared mappings that no path leads to.
+    pub memory: Vec<SharedObject>,
+    /// Open files that no path leads to.
+    pub unlinked_files: Vec<UnlinkedFile>,
+    /// Files whose content is in the checkpoint, each path once.
+    pub captured_files: Vec<CapturedFile>,
+    /// Directories that `captured_files` has all of, in bytes of a path each: what else is there was not, at the checkpoint.
+    pub captured_trees: Vec<ByteBuf>,
+}
+
+/// The host of a capture: what a restart compares before it builds anything.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// `uname -r`.
+    pub kernel_release: String,
+    /// Name of the processor, for people.
+    pub processor: String,
+    /// State components that the kernel enables (XCR0).
+    pub xcr0: u64,
+    /// Bytes of a page.
+    pub page_bytes: u32,
+    /// Version of the ckpt that captured.
+    pub ckpt_version: String,
+}
