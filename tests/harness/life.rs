@@ -169,14 +169,18 @@ impl<'scene> Life<'scene> {
         self.ended
     }
 
-    /// Kills the program with SIGKILL and waits until its pid is free.
+    /// Kills the program and its descendants with SIGKILL and waits until their pids are free.
     pub fn kill(&mut self) {
         let pid = self.pid;
+        let mut family = Vec::new();
         if self.ended.is_none() || pid != self.child.id().cast_signed() {
+            family = processes::descendants(pid);
             self.kill_if_ours(pid);
         }
+        family.iter().for_each(|&descendant| self.kill_if_ours(descendant));
         self.wait();
-        let gone = || !Path::new(&format!("/proc/{pid}")).exists();
+        let is_gone = |pid: i32| !Path::new(&format!("/proc/{pid}")).exists();
+        let gone = || is_gone(pid) && family.iter().all(|&descendant| is_gone(descendant));
         processes::wait_until("the killed program's pid becomes free", RESTART_LIMIT, gone);
         self.is_killed = true;
     }

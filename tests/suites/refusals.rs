@@ -69,8 +69,8 @@ macro_rules! refused {
 refused! { is_refused:
     a_network_socket_is_refused: "socket", "sockets are not captured yet";
     a_pair_of_unix_sockets_is_refused: "socketpair", "sockets are not captured yet";
-    a_living_child_is_refused: "child", "trees of processes are not captured yet";
-    a_child_that_was_not_waited_for_is_refused: "zombie", "trees of processes are not captured yet";
+    a_child_that_shares_its_descriptors_is_refused: "sharing_child", "which shares its descriptor table with process";
+    a_child_in_the_group_of_another_that_has_gone_is_refused: "lost_group", "its leader is not in the job";
     an_inotify_descriptor_is_refused: "inotify", "this kind of object is not captured yet";
     a_pidfd_is_refused: "pidfd", "this kind of object is not captured yet";
     a_userfaultfd_is_refused: "userfaultfd", "this kind of object is not captured yet";
@@ -119,8 +119,6 @@ refused! { is_refused_while_a_call_waits:
     io_getevents_goes_on: "io_getevents", "asynchronous I/O (io_setup) is not captured yet";
     io_uring_enter_goes_on: "io_uring_enter", "this kind of object is not captured yet";
     a_read_of_inotify_goes_on: "inotify_read", "this kind of object is not captured yet";
-    wait4_for_a_child_goes_on: "wait4", "trees of processes are not captured yet";
-    waitid_for_a_child_goes_on: "waitid", "trees of processes are not captured yet";
 }
 
 #[test]
@@ -190,9 +188,9 @@ fn a_vfork_during_which_a_checkpoint_begins_comes_to_its_end() {
         tell("exec_now");
         asked.join().expect("the call does not panic")
     });
-    // What it has executed, or is about to, is a child as any other.
+    // What it has executed has no libckpt.so.
     let answer = answer.failed_with(4);
-    assert!(answer.stderr.contains("trees of processes"), "{answer:?}");
+    assert!(answer.stderr.contains("(cat)") && answer.stderr.contains("without LD_PRELOAD"), "{answer:?}");
     life.output.wait_for_line("executed");
     tell("end_child");
     life.output.wait_for_line("ended");

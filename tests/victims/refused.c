@@ -41,25 +41,35 @@ static void skip(const char *why)
 	_exit(EXIT_SKIPPED);
 }
 
-static void make_child(void)
+static void wait_for_death(void)
 {
-	child = fork();
+	for (;;)
+		pause();
+}
+
+/* A child with the descriptor table of its parent. */
+static void make_sharing_child(void)
+{
+	child = (pid_t)syscall(SYS_clone, CLONE_FILES | SIGCHLD, NULL, NULL, NULL, NULL);
 	CHECK(child >= 0);
-	if (child == 0) {
-		for (;;)
-			pause();
-	}
+	if (child == 0)
+		wait_for_death();
 	number = child;
 }
 
-static void make_zombie(void)
+/* A child in the process group of another that has ended and was waited for. */
+static void make_child_of_lost_group(void)
 {
+	int status;
+	pid_t leader = fork();
+	if (leader == 0)
+		wait_for_death();
+	CHECK(leader > 0 && setpgid(leader, leader) == 0);
 	child = fork();
-	CHECK(child >= 0);
 	if (child == 0)
-		_exit(3);
-	siginfo_t ended;
-	CHECK(waitid(P_PID, (id_t)child, &ended, WEXITED | WNOWAIT) == 0);
+		wait_for_death();
+	CHECK(child > 0 && setpgid(child, leader) == 0);
+	CHECK(kill(leader, SIGKILL) == 0 && waitpid(leader, &status, 0) == leader);
 	number = child;
 }
 
@@ -296,10 +306,10 @@ static void set_up(void)
 		int pair[2];
 		CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
 		number = pair[0];
-	} else if (is("child"))
-		make_child();
-	else if (is("zombie"))
-		make_zombie();
+	} else if (is("sharing_child"))
+		make_sharing_child();
+	else if (is("lost_group"))
+		make_child_of_lost_group();
 	else if (is("inotify"))
 		number = inotify_init1(0);
 	else if (is("pidfd"))
@@ -385,10 +395,8 @@ static void hold(int step)
 static void verify(void)
 {
 	int status = 0;
-	if (is("child"))
-		CHECK(kill(child, SIGKILL) == 0);
 	if (child > 0)
-		CHECK(waitpid(child, &status, 0) == child);
+		CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child);
 	CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
 	if (is("mqueue"))
 		syscall(SYS_mq_unlink, "ckpt-test");

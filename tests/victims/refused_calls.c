@@ -11,13 +11,11 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 static int number = -1;
 static void *place;
 static int ends[2], results = -1;
 static volatile int ending;
-static pid_t child;
 static struct sockaddr_un address = { .sun_family = AF_UNIX };
 static socklen_t address_bytes = sizeof(sa_family_t);
 static const struct timeval long_time = { .tv_sec = 100000 };
@@ -292,34 +290,6 @@ static void delete_file(void)
 	CHECK(file >= 0 && close(file) == 0 && unlink("deleted") == 0);
 }
 
-static void make_child(void)
-{
-	CHECK(pipe(ends) == 0 && (child = fork()) >= 0);
-	if (child == 0) {
-		char byte;
-		close(ends[1]);
-		_exit(read(ends[0], &byte, 1) == 0 ? 3 : 1);
-	}
-	number = child;
-}
-
-static int wait_for_child(void)
-{
-	int status;
-	return wait4(child, &status, 0, NULL) == child && WEXITSTATUS(status) == 3;
-}
-
-static int wait_for_any_child(void)
-{
-	siginfo_t ended;
-	return waitid(P_ALL, 0, &ended, WEXITED) == 0 && ended.si_pid == child && ended.si_status == 3;
-}
-
-static void end_child(void)
-{
-	CHECK(close(ends[1]) == 0);
-}
-
 static const struct call {
 	const char *kind;
 	void (*prepare)(void);
@@ -348,8 +318,6 @@ static const struct call {
 	{ "io_getevents", make_context, wait_for_event, SYS_io_getevents, submit_read },
 	{ "io_uring_enter", make_ring, wait_for_completion, SYS_io_uring_enter, submit_nothing },
 	{ "inotify_read", watch_directory, read_event, SYS_read, delete_file },
-	{ "wait4", make_child, wait_for_child, SYS_wait4, end_child },
-	{ "waitid", make_child, wait_for_any_child, SYS_waitid, end_child },
 };
 
 static const struct call *call;

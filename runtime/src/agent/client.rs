@@ -14,7 +14,7 @@ use nix::unistd::{geteuid, setsid};
 use super::address::Address;
 use super::protocol::{Reply, Request, receive, send};
 use super::{CheckpointRequest, Progress};
-use crate::capture::Program;
+use crate::capture::{Program, root_of};
 use crate::error::{Error, Result, exit_code};
 use crate::proc::task;
 
@@ -23,8 +23,9 @@ const TRIES: u32 = 3;
 /// How long an agent that was killed may hold its lock.
 const DYING_AGENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Takes a checkpoint of process `pid` and returns its id.
+/// Takes a checkpoint of the job of process `pid` and returns its id.
 pub fn request_checkpoint(pid: i32, request: &CheckpointRequest, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
+    let pid = root_of(pid);
     let program = match Program::find(pid) {
         Err(Error::NotPreloaded { .. }) => {
             // Its agent adopts it, or says why not.

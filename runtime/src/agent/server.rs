@@ -44,14 +44,15 @@ struct Agent {
     keeper_socket: PathBuf,
 }
 
-/// Serves the program until it ends. Returns early if another agent does so already.
+/// Serves the job of the program until its first process ends. Returns early if another agent does so already.
 pub fn serve(options: AgentOptions) -> Result<()> {
     let mut calls = WaitingCalls::default();
+    let pid = capture::root_of(options.pid);
     let program = match options.is_starting {
-        true => wait_for(options.pid, &mut calls)?,
-        false => find_or_adopt(options.pid, &mut calls)?,
+        true => wait_for(pid, &mut calls)?,
+        false => find_or_adopt(pid, &mut calls)?,
     };
-    capture::refuse_other_pid_namespace(options.pid)?;
+    capture::refuse_other_pid_namespace(pid)?;
     let control = program.control()?;
     let directory = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
     location::refuse_url_in(&directory)?;

@@ -1,5 +1,5 @@
-//! Capturing the descriptor table: what each number leads to, which numbers share an open file description, and
-//! what lies unread in pipes.
+//! Capturing the descriptor tables of a job: what each number leads to, which numbers share an open file description, in
+//! whatever process, and what lies unread in pipes.
 //!
 //! A descriptor that cannot be rebuilt is refused by its number and kind, and the program runs on. Terminals,
 //! and pipes and sockets on 0, 1 and 2, lead to whoever started the program; after a restart that is the restarter.
@@ -41,19 +41,37 @@ const KEPT_FLAGS: i32 = libc::O_ACCMODE
     | libc::O_PATH
     | libc::O_DIRECTORY;
 
-/// The captured table.
+/// A stopped process whose descriptors are captured.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner<'a> {
+    /// Its pid.
+    pub pid: i32,
+    /// A handle by which its descriptors are fetched.
+    pub pidfd: BorrowedFd<'a>,
+}
+
+/// The captured tables.
 #[derive(Debug, Default)]
-pub struct Table {
+pub struct Tables {
     /// Open file descriptions.
     pub files: Vec<OpenFile>,
-    /// Numbers.
-    pub descriptors: Vec<Descriptor>,
-    /// Pipes within the process.
+    /// Where each of them is open: process and number.
+    pub places: Vec<(i32, i32)>,
+    /// Pipes within the job.
     pub pipes: Vec<PipeContent>,
-    /// Locks on files.
-    pub locks: Vec<FileLock>,
     /// Files that no path leads to.
     pub unlinked: Vec<Unlinked>,
+    /// What belongs to each process.
+    pub of_process: Vec<Table>,
+}
+
+/// The table of one process.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// Numbers.
+    pub descriptors: Vec<Descriptor>,
+    /// Locks on files.
+    pub locks: Vec<FileLock>,
 }
 
 /// A file that no path leads to, and where it can be read.
@@ -65,56 +83,92 @@ pub struct Unlinked {
     pub target: Vec<u8>,
     /// Device and inode.
     pub place: (u64, u64),
-    /// A descriptor that leads to it.
-    pub number: i32,
+    /// A process, and its descriptor that leads to it.
+    pub opened: (i32, i32),
 }
 
-/// Captures the descriptors of the stopped process `pid`.
-pub fn capture(pid: i32, pidfd: BorrowedFd<'_>) -> Result<Table> {
-    let infos = fdinfo::descriptors(pid)?;
-    let mut table = Table::default();
-    let mut pipes = Pipes { pidfd, infos: &infos, index_of_inode: BTreeMap::new() };
-    let mut representatives: Vec<(&FdInfo, u32)> = Vec::new();
-    for info in &infos {
-        let file = match same_description(pid, info, &representatives)? {
-            Some(file) => file,
-            None => {
-                let kind = match is_unlinked(info) {
-                    true => unlinked(info, pidfd, &mut table.unlinked)?,
-                    false => kind(info, &infos, &mut pipes, &mut table.pipes)?,
-                };
-                let file = table.files.len() as u32;
-                table.files.push(OpenFile { kind, flags: info.flags & KEPT_FLAGS });
-                representatives.push((info, file));
-                file
-            }
-        };
-        let close_on_exec = info.flags & libc::O_CLOEXEC != 0;
-        table.descriptors.push(Descriptor { number: info.number, file, close_on_exec });
-    }
-    table.locks = locks::capture(&infos, &table)?;
-    Ok(table)
-}
-
-/// The open file description that `info` shares with an earlier descriptor, if any.
-fn same_description(pid: i32, info: &FdInfo, earlier: &[(&FdInfo, u32)]) -> Result<Option<u32>> {
-    for (candidate, file) in earlier {
-        let alike = candidate.metadata.inode == info.metadata.inode
-            && candidate.metadata.device == info.metadata.device
-            && candidate.target == info.target
-            && candidate.position == info.position;
-        if alike && same_open_file(pid, candidate.number, info.number)? {
-            return Ok(Some(*file));
+/// Captures the descriptors of stopped processes.
+pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
+    let infos: Vec<Vec<FdInfo>> = owners.iter().map(|owner| fdinfo::descriptors(owner.pid)).collect::<Result<_>>()?;
+    let all =
+        || owners.iter().zip(&infos).flat_map(|(owner, infos)| infos.iter().map(|info| Entry { owner: *owner, info }));
+    let entries: Vec<Entry<'_>> = all().collect();
+    let mut tables = Tables::default();
+    let mut pipes = Pipes { entries: &entries, index_of_inode: BTreeMap::new() };
+    let mut representatives = Representatives::default();
+    for (owner, infos) in owners.iter().zip(&infos) {
+        let mut table = Table::default();
+        for info in infos {
+            let entry = Entry { owner: *owner, info };
+            let file = match representatives.find(entry)? {
+                Some(file) => file,
+                None => {
+                    let kind = match is_unlinked(info) {
+                        true => unlinked(entry, &mut tables.unlinked)?,
+                        false => kind(entry, infos, &mut pipes, &mut tables.pipes)?,
+                    };
+                    tables.files.push(OpenFile { kind, flags: info.flags & KEPT_FLAGS });
+                    tables.places.push((owner.pid, info.number));
+                    representatives.add(entry, tables.files.len() as u32 - 1)
+                }
+            };
+            let close_on_exec = info.flags & libc::O_CLOEXEC != 0;
+            table.descriptors.push(Descriptor { number: info.number, file, close_on_exec });
         }
+        table.locks = locks::capture(infos, &table.descriptors, &tables.files)?;
+        tables.of_process.push(table);
     }
-    Ok(None)
+    locks::keep_one_of_each_description(&mut tables.of_process);
+    Ok(tables)
+}
+
+/// A descriptor of a process.
+#[derive(Clone, Copy, Debug)]
+struct Entry<'a> {
+    owner: Owner<'a>,
+    info: &'a FdInfo,
+}
+
+impl Entry<'_> {
+    fn fetch(&self) -> Result<OwnedFd> {
+        pidfd_getfd(self.owner.pidfd, self.info.number)
+    }
+}
+
+/// One descriptor of each open file description met so far, by device and inode.
+#[derive(Default)]
+struct Representatives<'a>(BTreeMap<(u64, u64), Vec<(Entry<'a>, u32)>>);
+
+impl<'a> Representatives<'a> {
+    /// The open file description that `entry` shares with an earlier descriptor, if any.
+    fn find(&self, entry: Entry<'_>) -> Result<Option<u32>> {
+        for (earlier, file) in self.0.get(&place_of(entry.info)).into_iter().flatten() {
+            let alike = earlier.info.target == entry.info.target && earlier.info.position == entry.info.position;
+            let numbers = ((earlier.owner.pid, earlier.info.number), (entry.owner.pid, entry.info.number));
+            if alike && same_open_file(numbers.0, numbers.1)? {
+                return Ok(Some(*file));
+            }
+        }
+        Ok(None)
+    }
+
+    fn add(&mut self, entry: Entry<'a>, file: u32) -> u32 {
+        self.0.entry(place_of(entry.info)).or_default().push((entry, file));
+        file
+    }
+}
+
+fn place_of(info: &FdInfo) -> (u64, u64) {
+    (info.metadata.device, info.metadata.inode)
 }
 
 fn refused(info: &FdInfo, why: &str, advice: &str) -> Error {
     Error::unsupported(format!("descriptor {} ({})", info.number, info.shown()), why, advice)
 }
 
-fn kind(info: &FdInfo, all: &[FdInfo], pipes: &mut Pipes<'_>, contents: &mut Vec<PipeContent>) -> Result<FileKind> {
+/// What `entry` leads to; `all` are the descriptors of its process.
+fn kind(entry: Entry<'_>, all: &[FdInfo], pipes: &mut Pipes<'_>, contents: &mut Vec<PipeContent>) -> Result<FileKind> {
+    let info = entry.info;
     refuse_state(info)?;
     let format = SFlag::from_bits_truncate(info.metadata.mode) & SFlag::S_IFMT;
     if format == SFlag::S_IFREG {
@@ -124,13 +178,13 @@ fn kind(info: &FdInfo, all: &[FdInfo], pipes: &mut Pipes<'_>, contents: &mut Vec
     } else if format == SFlag::S_IFCHR {
         character_device(info, all)
     } else if format == SFlag::S_IFIFO {
-        pipes.kind(info, contents)
+        pipes.kind(entry, contents)
     } else if format == SFlag::S_IFSOCK && info.number <= 2 {
         Ok(FileKind::Standard { stream: info.number, was: info.target.clone() })
     } else if format == SFlag::S_IFSOCK {
         Err(refused(info, "sockets are not captured yet", "close it before the checkpoint"))
     } else {
-        anonymous(info, all, pipes.pidfd)
+        anonymous(entry, all)
     }
 }
 
@@ -150,16 +204,17 @@ fn is_unlinked(info: &FdInfo) -> bool {
 }
 
 /// The record of a file that no path leads to, which others may have open as well.
-fn unlinked(info: &FdInfo, pidfd: BorrowedFd<'_>, all: &mut Vec<Unlinked>) -> Result<FileKind> {
+fn unlinked(entry: Entry<'_>, all: &mut Vec<Unlinked>) -> Result<FileKind> {
+    let info = entry.info;
     refuse_state(info)?;
-    let place = (info.metadata.device, info.metadata.inode);
+    let place = place_of(info);
     let known = all.iter().position(|other| other.place == place);
     let index = match known {
         Some(index) => index,
         None => {
             let name = info.target.strip_suffix(DELETED).unwrap_or(&info.target);
             let memory_name = name.strip_prefix(MEMFD);
-            let handle = pidfd_getfd(pidfd, info.number)?;
+            let handle = entry.fetch()?;
             refuse_file_system(info, &handle)?;
             let failed = |source| Error::io("examine", info.shown(), source);
             let memory_seals =
@@ -167,7 +222,8 @@ fn unlinked(info: &FdInfo, pidfd: BorrowedFd<'_>, all: &mut Vec<Unlinked>) -> Re
             let content = FileContent { bytes: info.metadata.size, pages: PageListRef::EMPTY };
             let path = memory_name.unwrap_or(name).to_vec();
             let file = UnlinkedFile { path, memory_seals, mode: info.metadata.mode & 0o7777, content, object: None };
-            all.push(Unlinked { file, target: info.target.clone(), place, number: info.number });
+            let opened = (entry.owner.pid, info.number);
+            all.push(Unlinked { file, target: info.target.clone(), place, opened });
             all.len() - 1
         }
     };
@@ -250,7 +306,8 @@ fn standard_stream(info: &FdInfo, all: &[FdInfo]) -> i32 {
     }
 }
 
-fn anonymous(info: &FdInfo, all: &[FdInfo], pidfd: BorrowedFd<'_>) -> Result<FileKind> {
+fn anonymous(entry: Entry<'_>, all: &[FdInfo]) -> Result<FileKind> {
+    let info = entry.info;
     match info.target.as_slice() {
         b"anon_inode:[eventfd]" => Ok(FileKind::EventFd {
             count: info
@@ -259,7 +316,7 @@ fn anonymous(info: &FdInfo, all: &[FdInfo], pidfd: BorrowedFd<'_>) -> Result<Fil
                 .ok_or_else(|| refused(info, "its counter cannot be read", "close it before the checkpoint"))?,
             semaphore: info.field("eventfd-semaphore") == Some("1"),
         }),
-        b"anon_inode:[timerfd]" => timerfds::capture(info, pidfd),
+        b"anon_inode:[timerfd]" => timerfds::capture(info, entry.owner.pidfd),
         b"anon_inode:[signalfd]" => {
             let mask = info.field("sigmask").and_then(|mask| u64::from_str_radix(mask, 16).ok());
             let unreadable = || refused(info, "its signals cannot be read", "close it before the checkpoint");
@@ -306,25 +363,26 @@ fn epoll_target(value: &str) -> Option<(EpollTarget, u64)> {
 
 /// The pipes met so far.
 struct Pipes<'a> {
-    pidfd: BorrowedFd<'a>,
-    infos: &'a [FdInfo],
+    /// All descriptors of the job.
+    entries: &'a [Entry<'a>],
     index_of_inode: BTreeMap<(u64, u64), u32>,
 }
 
 impl Pipes<'_> {
-    fn kind(&mut self, info: &FdInfo, contents: &mut Vec<PipeContent>) -> Result<FileKind> {
-        let pipe = (info.metadata.device, info.metadata.inode);
+    fn kind(&mut self, entry: Entry<'_>, contents: &mut Vec<PipeContent>) -> Result<FileKind> {
+        let info = entry.info;
+        let pipe = place_of(info);
         if let Some(&pipe) = self.index_of_inode.get(&pipe) {
             return Ok(FileKind::Pipe { pipe });
         }
-        let ends = || self.infos.iter().filter(|other| (other.metadata.device, other.metadata.inode) == pipe);
-        let mode = |other: &FdInfo| other.flags & libc::O_ACCMODE;
+        let ends = || self.entries.iter().filter(|other| place_of(other.info) == pipe);
+        let mode = |other: &Entry<'_>| other.info.flags & libc::O_ACCMODE;
         let has_reader = ends().any(|other| mode(other) != libc::O_WRONLY);
         let has_writer = ends().any(|other| mode(other) != libc::O_RDONLY);
-        let within = (has_reader && has_writer) || self.other_end_is_closed(info)?;
+        let within = (has_reader && has_writer) || other_end_is_closed(entry)?;
         if !within {
-            return match ends().find(|other| other.number <= 2) {
-                Some(standard) => Ok(FileKind::Standard { stream: standard.number, was: info.target.clone() }),
+            return match ends().find(|other| other.info.number <= 2) {
+                Some(standard) => Ok(FileKind::Standard { stream: standard.info.number, was: info.target.clone() }),
                 None => Err(refused(
                     info,
                     "the pipe leads outside the job",
@@ -336,14 +394,14 @@ impl Pipes<'_> {
             return Err(refused(info, "named pipes are not captured yet", "close it before the checkpoint"));
         }
         // Only the write end shows the flag.
-        if let Some(end) = ends().find(|end| end.flags & libc::O_DIRECT != 0) {
-            return Err(refused(end, "pipes in packet mode (O_DIRECT) are not captured yet", "turn O_DIRECT off"));
+        if let Some(end) = ends().find(|end| end.info.flags & libc::O_DIRECT != 0) {
+            return Err(refused(end.info, "pipes in packet mode (O_DIRECT) are not captured yet", "turn O_DIRECT off"));
         }
-        let end = pidfd_getfd(self.pidfd, info.number)?;
+        let end = entry.fetch()?;
         let capacity = fcntl(&end, FcntlArg::F_GETPIPE_SZ)
             .map_err(|source| Error::io("read the capacity of", info.shown(), source))?;
         let content = match ends().find(|other| mode(other) != libc::O_WRONLY) {
-            Some(reader) => unread(pidfd_getfd(self.pidfd, reader.number)?, capacity as usize, info)?,
+            Some(reader) => unread(reader.fetch()?, capacity as usize, info)?,
             None => Vec::new(),
         };
         let index = contents.len() as u32;
@@ -351,14 +409,14 @@ impl Pipes<'_> {
         self.index_of_inode.insert(pipe, index);
         Ok(FileKind::Pipe { pipe: index })
     }
+}
 
-    /// Whether nobody at all holds the other end.
-    fn other_end_is_closed(&self, info: &FdInfo) -> Result<bool> {
-        let end = pidfd_getfd(self.pidfd, info.number)?;
-        let mut polled = [PollFd::new(end.as_fd(), PollFlags::POLLIN)];
-        poll(&mut polled, PollTimeout::ZERO).map_err(|source| Error::io("poll", info.shown(), source))?;
-        Ok(polled[0].revents().is_some_and(|events| events.intersects(PollFlags::POLLHUP | PollFlags::POLLERR)))
-    }
+/// Whether nobody at all holds the other end of a pipe.
+fn other_end_is_closed(end: Entry<'_>) -> Result<bool> {
+    let fetched = end.fetch()?;
+    let mut polled = [PollFd::new(fetched.as_fd(), PollFlags::POLLIN)];
+    poll(&mut polled, PollTimeout::ZERO).map_err(|source| Error::io("poll", end.info.shown(), source))?;
+    Ok(polled[0].revents().is_some_and(|events| events.intersects(PollFlags::POLLHUP | PollFlags::POLLERR)))
 }
 
 /// The bytes in a pipe, read without consuming them.

@@ -3,19 +3,22 @@
 //! A lock of a process is shown by every descriptor of the file, and can be set again through those that are open for
 //! what it excludes. A lock of an open file description is shown by the numbers of that description.
 
+use std::collections::HashSet;
+
 use super::descriptors::Table;
 use crate::error::{Error, Result};
-use crate::image::{Descriptor, FileKind, FileLock, LockKind};
+use crate::image::{Descriptor, FileKind, FileLock, LockKind, OpenFile};
 use crate::proc::fdinfo::FdInfo;
 use crate::proc::locks::{self, Lock, Owner};
 
-/// The locks of the descriptors `infos`, each once. `table` has what is captured of the same descriptors, in the same order.
-pub fn capture(infos: &[FdInfo], table: &Table) -> Result<Vec<FileLock>> {
+/// The locks of the descriptors `infos` of a process, each once. `descriptors` are what is captured of them, in the same order,
+/// and `files` what they lead to.
+pub fn capture(infos: &[FdInfo], descriptors: &[Descriptor], files: &[OpenFile]) -> Result<Vec<FileLock>> {
     let mut seen: Vec<Seen> = Vec::new();
-    for (info, descriptor) in infos.iter().zip(&table.descriptors) {
+    for (info, descriptor) in infos.iter().zip(descriptors) {
         for (_, line) in info.fields.iter().filter(|(name, _)| name == "lock") {
             let lock = locks::parse(line).ok_or_else(|| refused(info, "it holds a lock of unknown kind"))?;
-            let kind = kind(info, descriptor, &lock, table)?;
+            let kind = kind(info, descriptor, &lock, files)?;
             let found =
                 Seen { lock, kind, belongs_to: belongs_to(kind, info, descriptor), through: None, shown_by: info };
             let known = seen.iter().position(|other| other.is_the_same_as(&found));
@@ -29,6 +32,19 @@ pub fn capture(infos: &[FdInfo], table: &Table) -> Result<Vec<FileLock>> {
         }
     }
     seen.iter().map(Seen::captured).collect()
+}
+
+/// A lock of an open file description is shown by every process that has it, and is to be set by one.
+pub fn keep_one_of_each_description(tables: &mut [Table]) {
+    let mut set = HashSet::new();
+    for Table { descriptors, locks } in tables {
+        locks.retain(|lock| {
+            let descriptor = descriptors.iter().find(|descriptor| descriptor.number == lock.descriptor);
+            let file = descriptor.map(|descriptor| descriptor.file);
+            let is_of_process = lock.kind == LockKind::Process;
+            is_of_process || set.insert((file, lock.kind == LockKind::Whole, lock.start, lock.end))
+        });
+    }
 }
 
 /// Refuses a lease, which makes its descriptor look like one of signal-driven I/O.
@@ -72,8 +88,8 @@ fn no_lease(info: &FdInfo) -> Error {
     refused(info, "it holds a lease, which is not captured yet")
 }
 
-fn kind(info: &FdInfo, descriptor: &Descriptor, lock: &Lock, table: &Table) -> Result<LockKind> {
-    let file = table.files.get(descriptor.file as usize).map(|file| &file.kind);
+fn kind(info: &FdInfo, descriptor: &Descriptor, lock: &Lock, files: &[OpenFile]) -> Result<LockKind> {
+    let file = files.get(descriptor.file as usize).map(|file| &file.kind);
     let comes_back =
         matches!(file, Some(FileKind::Regular { .. } | FileKind::Directory { .. } | FileKind::Device { .. }));
     match lock.owner {

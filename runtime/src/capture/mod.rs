@@ -10,6 +10,7 @@ mod adoption;
 mod allocations;
 mod clocks;
 mod data;
+mod descent;
 mod descriptors;
 mod files;
 mod guest;
@@ -38,6 +39,7 @@ mod waiting_calls;
 mod write;
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -49,6 +51,7 @@ use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
 use crate::image;
+use crate::proc::task;
 use crate::ptrace::{Stopped, wait_until_gone};
 use guest::Guest;
 use plan::Base;
@@ -61,41 +64,105 @@ use unseen::Unseen;
 pub use adoption::find_or_adopt;
 pub use allocations::{Allocations, allocations};
 pub use data::{Options as DataOptions, checkpoint as data_checkpoint};
+pub use descent::root_of;
 pub use program::Program;
 pub use refusals::refuse_other_pid_namespace;
 pub use syscalls::pidfd_open;
 pub use tree::Options as TreeOptions;
 pub use waiting_calls::WaitingCalls;
 
-/// What the last sealed checkpoint holds, as far as the next one may build on it.
-#[derive(Debug, Default)]
-pub struct LastSealed {
-    memory: Base,
-    files: files::Known,
-}
-
-/// What is remembered between two checkpoints of one program.
+/// What is remembered between two checkpoints of one job.
 #[derive(Default)]
 pub struct Lineage {
-    base: LastSealed,
-    tracker: Option<Tracker>,
-    tracking_was_tried: bool,
-    unseen: Unseen,
-    /// Memory that is stored finer than a page.
+    processes: ProcessLineages,
+    /// Files that are in the last sealed checkpoint.
+    files: files::Known,
+    /// Memory of the first process that is stored finer than a page.
     series: Option<Series>,
     /// What checkpoints of data alone remember.
     data: data::Data,
-    /// The calls that the program's threads were stopped in.
+}
+
+/// What is remembered of each process.
+#[derive(Default)]
+struct ProcessLineages {
+    first: ProcessLineage,
+    /// The others by their pids, and which programs they were.
+    others: HashMap<i32, (Identity, ProcessLineage)>,
+}
+
+/// When a process has begun, and the random number of the libckpt.so in it: another one after an exec.
+type Identity = (u64, u64);
+
+/// What is remembered of one process.
+#[derive(Default)]
+struct ProcessLineage {
+    /// What the last sealed checkpoint holds of its memory, as far as the next one may build on it.
+    base: Base,
+    tracker: Option<Tracker>,
+    tracking_was_tried: bool,
+    unseen: Unseen,
+    /// The calls that its threads were stopped in.
     calls: WaitingCalls,
 }
 
 impl Lineage {
-    /// The program's threads were stopped before, in these calls.
+    /// The threads of the first process were stopped before, in these calls.
     pub fn knowing(mut self, calls: WaitingCalls) -> Lineage {
-        self.calls = calls;
+        self.processes.first.calls = calls;
         self
     }
 
+    /// A checkpoint has been sealed: what the next one may build on of the memory of each process, the first one first, and of
+    /// files. Of processes that are not in it nothing is remembered.
+    fn sealed(&mut self, processes: impl Iterator<Item = (i32, Base)>, files: files::Known) {
+        self.processes.sealed(processes);
+        self.files = files;
+        if let Some(series) = &mut self.series {
+            series.sealed();
+        }
+    }
+
+    /// From the next checkpoint on, large memory is stored finer than a page, or not.
+    ///
+    /// # Errors
+    /// For a length of chunks that there cannot be.
+    pub fn store_finer(&mut self, tree: Option<TreeOptions>) -> Result<()> {
+        self.series = tree.map(Series::new).transpose()?;
+        Ok(())
+    }
+}
+
+impl ProcessLineages {
+    /// What is remembered of process `pid`; nothing if it is, or executes, another program by now.
+    fn of(&mut self, pid: i32, control: &Control, is_first: bool) -> &mut ProcessLineage {
+        if is_first {
+            return &mut self.first;
+        }
+        let now = (task::start_time(pid).unwrap_or_default(), control.job);
+        let (then, known) = self.others.entry(pid).or_default();
+        if *then != now {
+            (*then, *known) = (now, ProcessLineage::default());
+        }
+        known
+    }
+
+    fn sealed(&mut self, mut processes: impl Iterator<Item = (i32, Base)>) {
+        if let Some((_, base)) = processes.next() {
+            self.first.base = base;
+        }
+        let mut bases: HashMap<i32, Base> = processes.collect();
+        self.others.retain(|pid, (_, known)| match bases.remove(pid) {
+            Some(base) => {
+                known.base = base;
+                true
+            }
+            None => false,
+        });
+    }
+}
+
+impl ProcessLineage {
     /// Has the kernel note from now on what the program writes, if it can. Only once in a lineage; `main` is the main thread,
     /// which goes on by `way`.
     fn begin_tracking(
@@ -110,15 +177,6 @@ impl Lineage {
             self.tracker = Tracker::create(&mut guest, control, program.pidfd.as_fd())?;
             guest.leave()?;
         }
-        Ok(())
-    }
-
-    /// From the next checkpoint on, large memory is stored finer than a page, or not.
-    ///
-    /// # Errors
-    /// For a length of chunks that there cannot be.
-    pub fn store_finer(&mut self, tree: Option<TreeOptions>) -> Result<()> {
-        self.series = tree.map(Series::new).transpose()?;
         Ok(())
     }
 }
@@ -189,29 +247,24 @@ fn attempt(
         }
         events(event);
     };
-    // Until the new checkpoint is sealed there is nothing to build on: the scan has forgotten what had changed.
-    let base = std::mem::take(&mut lineage.base);
     let id = attempt.id();
-    let outcome = snapshot::capture(program, &control, lineage, base, request, id, &mut events)
+    let outcome = snapshot::capture(program, &control, lineage, request, id, &mut events)
         .and_then(|snapshot| write::write(snapshot, lineage.series.as_mut(), store, &mut attempt, &mut events));
     match outcome {
         Ok(mut written) => {
             if !request.kill {
-                written.still.resume(id, &mut events)?;
+                snapshot::resume(&mut written.still, id, &mut events)?;
             }
             let end = AttemptEnd {
                 memory_bytes: written.memory_bytes,
                 stop_ms: stop_ms.get(),
                 total_ms: started.elapsed().as_secs_f64() * 1e3,
-                processes: 1,
+                processes: written.image.processes.len() as u32,
             };
             let row = attempt.seal(end, &image::encode(&written.image))?;
-            lineage.base = written.base;
-            if let Some(series) = &mut lineage.series {
-                series.sealed();
-            }
+            lineage.sealed(written.image.processes.iter().map(|process| process.pid).zip(written.bases), written.files);
             if request.kill {
-                end_program(program.pid, written.still)?;
+                end_job(written.still)?;
             }
             Ok(row)
         }
@@ -244,14 +297,14 @@ fn failed(attempt: Attempt, error: Error, stop_ms: f64) -> Error {
     error
 }
 
-/// Ends the program, which has been stopped since it was captured.
-fn end_program(pid: i32, still: Still) -> Result<()> {
-    kill(Pid::from_raw(pid), Signal::SIGKILL).map_err(|source| Error::io("kill", format!("/proc/{pid}"), source))?;
-    if let Still::Program(threads, _) = still {
-        // The main thread last: its end is not reported before that of all others.
-        for thread in threads.iter().rev() {
-            wait_until_gone(thread.tid())?;
-        }
+/// Ends all processes, which have been stopped since they were captured.
+fn end_job(still: Vec<Still>) -> Result<()> {
+    let stopped = || still.iter().filter_map(Still::stopped);
+    for main in stopped().filter_map(|threads| threads.first()) {
+        let pid = main.tid();
+        kill(Pid::from_raw(pid), Signal::SIGKILL)
+            .map_err(|source| Error::io("kill", format!("/proc/{pid}"), source))?;
     }
-    Ok(())
+    // The main thread last: its end is not reported before that of all others.
+    stopped().flat_map(|threads| threads.iter().rev()).try_for_each(|thread| wait_until_gone(thread.tid()))
 }

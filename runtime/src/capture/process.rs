@@ -5,7 +5,7 @@ use nix::errno::Errno;
 use super::guest::Guest;
 use super::{clocks, posix_timers, refusals};
 use crate::error::{Error, Result};
-use crate::image::{Clocks, IntervalTimer, Layout, Limit, PosixTimer, Role, SignalAction};
+use crate::image::{Clocks, IntervalTimer, Layout, Limit, PosixTimer, SignalAction};
 use crate::proc::task::{self, stat_number};
 use crate::ptrace::read_memory;
 
@@ -24,8 +24,6 @@ pub struct Facts {
     pub layout: Layout,
     /// Auxiliary vector.
     pub auxv: Vec<u64>,
-    /// Place in its session.
-    pub role: Role,
     /// Umask.
     pub umask: u32,
     /// Real, effective, saved, file-system user.
@@ -38,12 +36,11 @@ pub struct Facts {
     pub no_new_privs: bool,
 }
 
-/// Reads what `/proc` says; refuses foreign roots and namespaces and children.
+/// Reads what `/proc` says; refuses foreign roots and namespaces.
 pub fn facts(pid: i32, brk: u64) -> Result<Facts> {
     let status = task::text(pid, "status")?;
     let value = |name: &str| task::status_value(&status, name).unwrap_or("");
     refusals::refuse_unknown_surroundings(pid)?;
-    refusals::refuse_children(pid)?;
 
     let stat = task::stat_fields(pid, "stat")?;
     let number = |field| stat_number(&stat, field);
@@ -70,11 +67,6 @@ pub fn facts(pid: i32, brk: u64) -> Result<Facts> {
             env_end: number(51),
         },
         auxv: auxv.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or([0; 8]))).collect(),
-        role: match pid as u64 {
-            pid if number(6) == pid => Role::SessionLeader,
-            pid if number(5) == pid => Role::GroupLeader,
-            _ => Role::Member,
-        },
         umask: u32::from_str_radix(value("Umask"), 8).unwrap_or(0o022),
         uids: ids("Uid"),
         gids: ids("Gid"),
@@ -97,12 +89,6 @@ fn known_groups(shown: &str) -> Vec<u32> {
     };
     let groups = shown.split_whitespace().filter_map(|word| word.parse().ok());
     groups.filter(|&group| group != nobody || is_mapped(group)).collect()
-}
-
-/// Whether `/proc` shows the process under a job-control stop; to be asked before it is seized.
-pub fn is_job_stopped(pid: i32) -> bool {
-    task::text(pid, "status")
-        .is_ok_and(|status| task::status_value(&status, "State").is_some_and(|state| state.starts_with('T')))
 }
 
 /// What only the process itself can ask the kernel.

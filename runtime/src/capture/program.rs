@@ -93,6 +93,15 @@ impl Program {
         }
     }
 
+    /// Another handle of the same program.
+    pub fn try_clone(&self) -> Result<Program> {
+        let pidfd = self
+            .pidfd
+            .try_clone()
+            .map_err(|source| Error::io("keep a pidfd of", format!("/proc/{}", self.pid), source))?;
+        Ok(Program { pid: self.pid, pidfd, control_address: self.control_address })
+    }
+
     /// Its own pid, start time and pid namespace: a name that is never used again, and the same from wherever it is looked
     /// at.
     pub fn identity(&self) -> Result<String> {

@@ -1,7 +1,7 @@
 //! What a process may not have around it to be captured: each refusal names the thing and what to do.
 
 use crate::error::{Error, Result};
-use crate::proc::task::{self, stat_number};
+use crate::proc::task;
 
 /// Refuses a thread under a seccomp filter: to be asked before any call is made inside the program, because the
 /// filter would judge that call and may end the program for it.
@@ -61,28 +61,4 @@ fn refuse_other_namespace(pid: i32, namespace: &str) -> Result<()> {
         "its names mean something else here",
         "run ckpt inside that container, or send the program its signal",
     ))
-}
-
-/// Refuses children, but for our own.
-pub fn refuse_children(pid: i32) -> Result<()> {
-    for child in task::children(pid)? {
-        if is_our_own(child) {
-            continue;
-        }
-        let name = task::text(child, "comm").unwrap_or_default();
-        return Err(Error::unsupported(
-            format!("process {pid} with child process {child} ({})", name.trim()),
-            "trees of processes are not captured yet, and the child would be missing after a restart",
-            "take the checkpoint when the child has ended and has been waited for",
-        ));
-    }
-    Ok(())
-}
-
-/// A child of the trigger or of a twin's birth: a process without exit signal. A program's own children signal
-/// their end, but for clones that it made without one, which are told apart by still running.
-fn is_our_own(child: i32) -> bool {
-    let Ok(fields) = task::stat_fields(child, "stat") else { return true };
-    let ended_or_waiting = fields.first().is_some_and(|state| matches!(state.as_str(), "Z" | "X" | "D"));
-    stat_number(&fields, 38) == 0 && ended_or_waiting
 }

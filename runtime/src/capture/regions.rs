@@ -50,16 +50,35 @@ pub struct AddressSpace {
     pub drafts: Vec<Draft>,
     /// `[vdso]`, `[vvar]`, `[vvar_vclock]`.
     pub special: Vec<SpecialMapping>,
-    /// Objects behind shared mappings without a path.
-    pub objects: Vec<SharedObject>,
-    /// Their names as /proc shows them, and their inodes.
-    pub object_places: Vec<(Vec<u8>, u64)>,
 }
 
-/// Sorts `mappings` of process `pid`.
-pub fn sort(pid: i32, mappings: Vec<Mapping>) -> Result<AddressSpace> {
+/// Memory behind shared mappings without a path, of all processes of a job.
+#[derive(Debug, Default)]
+pub struct SharedMemory {
+    /// The objects.
+    pub objects: Vec<SharedObject>,
+    /// Their names as /proc shows them, and their inodes.
+    pub places: Vec<(Vec<u8>, u64)>,
+    of_inode: HashMap<((u32, u32), u64), u32>,
+}
+
+impl SharedMemory {
+    /// The object that `mapping` is a part of, which it may be the first to show.
+    fn object(&mut self, mapping: &Mapping) -> u32 {
+        let object = *self.of_inode.entry((mapping.device, mapping.inode)).or_insert_with(|| {
+            self.objects.push(SharedObject { name: object_name(&mapping.name), bytes: 0 });
+            self.places.push((mapping.name.clone(), mapping.inode));
+            self.objects.len() as u32 - 1
+        });
+        let bytes = &mut self.objects[object as usize].bytes;
+        *bytes = (mapping.offset + mapping.bytes()).max(*bytes);
+        object
+    }
+}
+
+/// Sorts `mappings` of process `pid`; what they share with those of others is in `memory`.
+pub fn sort(pid: i32, mappings: Vec<Mapping>, memory: &mut SharedMemory) -> Result<AddressSpace> {
     let mut space = AddressSpace::default();
-    let mut object_of_inode = HashMap::new();
     for mapping in mappings {
         if matches!(mapping.name.as_slice(), b"[vdso]" | b"[vvar]" | b"[vvar_vclock]") {
             space.special.push(special(pid, &mapping)?);
@@ -67,10 +86,7 @@ pub fn sort(pid: i32, mappings: Vec<Mapping>) -> Result<AddressSpace> {
         }
         refuse_unsupported(&mapping)?;
         let stat = stat(&mapping);
-        let backing = backing(&mapping, stat.as_ref(), &mut space.objects, &mut object_of_inode);
-        if space.objects.len() > space.object_places.len() {
-            space.object_places.push((mapping.name.clone(), mapping.inode));
-        }
+        let backing = backing(&mapping, stat.as_ref(), memory);
         space.drafts.push(Draft { advice: advice(&mapping), backing, file: stat.map(|(stamp, _)| stamp), mapping });
     }
     Ok(space)
@@ -141,25 +157,13 @@ fn stat(mapping: &Mapping) -> Option<(FileStamp, u32)> {
     })
 }
 
-fn backing(
-    mapping: &Mapping,
-    stat: Option<&(FileStamp, u32)>,
-    objects: &mut Vec<SharedObject>,
-    object_of_inode: &mut HashMap<((u32, u32), u64), u32>,
-) -> Backing {
+fn backing(mapping: &Mapping, stat: Option<&(FileStamp, u32)>, memory: &mut SharedMemory) -> Backing {
     let is_file = mapping.name.starts_with(b"/") && mapping.inode != 0 && mapping.name != b"/dev/zero";
     if !mapping.shared && !is_file {
         return Backing::Anonymous;
     }
     if mapping.shared && stat.is_none() {
-        let object = *object_of_inode.entry((mapping.device, mapping.inode)).or_insert_with(|| {
-            objects.push(SharedObject { name: object_name(&mapping.name), bytes: 0 });
-            objects.len() as u32 - 1
-        });
-        let end = mapping.offset + mapping.bytes();
-        let bytes = &mut objects[object as usize].bytes;
-        *bytes = end.max(*bytes);
-        return Backing::SharedObject { object, offset: mapping.offset };
+        return Backing::SharedObject { object: memory.object(mapping), offset: mapping.offset };
     }
     let file = FileIdentity {
         path: mapping.name.strip_suffix(DELETED).unwrap_or(&mapping.name).to_vec(),
@@ -227,9 +231,10 @@ mod tests {
             shared(b"/memfd:heap (deleted)", 7, 0x20000, 0x1000),
             shared(b"/dev/zero (deleted)", 8, 0x30000, 0),
         ];
-        let space = sort(std::process::id() as i32, mappings).unwrap();
+        let mut memory = SharedMemory::default();
+        let space = sort(std::process::id() as i32, mappings, &mut memory).unwrap();
         assert_eq!(
-            space.objects,
+            memory.objects,
             [SharedObject { name: b"heap".to_vec(), bytes: 0x3000 }, SharedObject { name: Vec::new(), bytes: 0x2000 },]
         );
         assert_eq!(space.drafts[1].backing, Backing::SharedObject { object: 0, offset: 0x1000 });
@@ -240,7 +245,7 @@ mod tests {
         for flag in [*b"ht", *b"io"] {
             let mut mapping = shared(b"/dev/x", 1, 0x7000, 0);
             mapping.flags = vec![flag];
-            let message = sort(1, vec![mapping]).unwrap_err().to_string();
+            let message = sort(1, vec![mapping], &mut SharedMemory::default()).unwrap_err().to_string();
             assert!(message.contains("0x7000") && message.contains("/dev/x"), "{message}");
         }
     }

@@ -1,7 +1,7 @@
-//! The stop: what is read of a program while all its threads stand still.
+//! The stop: what is read of a job while all its threads stand still.
 //!
 //! Everything here costs the program time, so only what must be exact at one moment is done: kernel state, the
-//! census of pages, copies of what a clone would not freeze, and the clone itself.
+//! census of pages, copies of what a clone would not freeze, and the clones themselves.
 
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -9,24 +9,27 @@ use std::time::Instant;
 use ckpt_store::{Depth, PageList};
 use ckpt_wire::Control;
 
+use super::descent::{self, Member};
+use super::descriptors::{Owner, Table, Tables};
 use super::files::{self, HeldFiles, Wishes};
 use super::guest::Guest;
 use super::page_set::PageSet;
 use super::pages::{PageSource, Place};
 use super::plan::{self, Base, Plan};
-use super::regions::{self, Draft};
+use super::regions::{self, Draft, SharedMemory};
+use super::threads::Captured;
 use super::tracking::{Census, Scanner, Tracker};
 use super::tree::{Chooser, Series};
 use super::twin::Twin;
 use super::unseen::Unseen;
 use super::{
-    Event, LastSealed, Lineage, Program, Request, allocations, descriptors, mapping_defaults, process, refusals, stop,
+    Event, Lineage, ProcessLineages, Program, Request, allocations, descriptors, mapping_defaults, process, refusals,
     terminal, threads,
 };
 use crate::error::Result;
-use crate::image::{Backing, Objects, ProcessImage};
+use crate::image::{Backing, Objects, OpenFile, ProcessImage, ThreadImage};
 use crate::proc::{maps, task};
-use crate::ptrace::{Pinned, Stopped, remote_call};
+use crate::ptrace::{Pinned, SIGINFO_BYTES, Stopped, remote_call};
 
 /// What holds still while its memory is written.
 #[derive(Debug)]
@@ -47,34 +50,60 @@ impl Still {
         }
     }
 
+    /// The program's threads, if it stands still itself.
+    pub fn stopped(&self) -> Option<&[Stopped]> {
+        match self {
+            Still::Program(threads, _) if !threads.is_empty() => Some(threads),
+            _ => None,
+        }
+    }
+
     /// Whether the program itself stands still.
     pub fn is_stopped(&self) -> bool {
-        matches!(self, Still::Program(threads, _) if !threads.is_empty())
+        self.stopped().is_some()
     }
 
     /// Lets the program run on if it is still stopped.
     pub fn resume(&mut self, id: u64, events: &mut dyn FnMut(Event)) -> Result<()> {
-        if let Still::Program(threads, since) = self {
-            for thread in threads.drain(..) {
-                thread.detach_if_alive()?;
-            }
-            events(Event::Resumed { stop_ms: since.elapsed().as_secs_f64() * 1e3, id });
-        }
-        Ok(())
+        resume(std::slice::from_mut(self), id, events)
     }
 }
 
-/// A captured program whose pages are not written yet.
+/// Lets all processes run on that are still stopped.
+pub fn resume(all: &mut [Still], id: u64, events: &mut dyn FnMut(Event)) -> Result<()> {
+    let mut began = None;
+    for still in all {
+        if let Still::Program(threads, since) = still {
+            for thread in threads.drain(..) {
+                began = Some(*since);
+                thread.detach_if_alive()?;
+            }
+        }
+    }
+    if let Some(began) = began {
+        events(Event::Resumed { stop_ms: began.elapsed().as_secs_f64() * 1e3, id });
+    }
+    Ok(())
+}
+
+/// A captured job whose pages are not written yet.
 #[derive(Debug)]
 pub struct Snapshot {
+    /// Its processes, parents before their children.
+    pub processes: Vec<Frozen>,
+    /// What their descriptors and shared mappings lead to, without the content of files.
+    pub objects: Objects,
+    /// Their files.
+    pub files: HeldFiles,
+}
+
+/// A captured process whose pages are not written yet.
+#[derive(Debug)]
+pub struct Frozen {
     /// All but its regions.
     pub image: ProcessImage,
-    /// What its descriptors and shared mappings lead to, without the content of files.
-    pub objects: Objects,
     /// Its regions.
     pub parts: Vec<Part>,
-    /// Its files.
-    pub files: HeldFiles,
     /// Where their pages are.
     pub still: Still,
 }
@@ -94,61 +123,128 @@ pub struct Part {
     pub held: Option<Vec<u8>>,
 }
 
-/// Stops the program, captures it, and lets it run on if it could be cloned.
+/// Stops the job of `program`, captures it, and lets those run on that could be cloned.
 pub fn capture(
     program: &Program,
     control: &Control,
     lineage: &mut Lineage,
-    base: LastSealed,
     request: &Request,
     id: u64,
     events: &mut dyn FnMut(Event),
 ) -> Result<Snapshot> {
-    let pid = program.pid;
-    let job_stopped = process::is_job_stopped(pid);
-    lineage.calls.look(pid);
+    descent::prepare(program.pid)?;
     let stop_began = Instant::now();
-    let mut stopped = stop::stop(pid)?;
+    let mut members = descent::stop(program, &mut lineage.processes)?;
 
-    let pinned = Pinned::to(task::last_cpu(pid)?);
+    let states =
+        members.iter_mut().map(|member| threads_of(member, &mut lineage.processes)).collect::<Result<Vec<_>>>()?;
+    // Behind the threads: an agent that died may have left a descriptor of its own, which was closed there.
+    let owners: Vec<Owner<'_>> =
+        members.iter().map(|member| Owner { pid: member.program.pid, pidfd: member.program.pidfd.as_fd() }).collect();
+    let mut tables = descriptors::capture(&owners)?;
+    let mut memory = SharedMemory::default();
+    let mut frozen = Vec::with_capacity(members.len());
+    for ((member, threads), table) in members.into_iter().zip(states).zip(std::mem::take(&mut tables.of_process)) {
+        // Memory of the first process alone is stored finer.
+        let chooser = lineage.series.as_mut().filter(|_| frozen.is_empty()).map(Series::begin).transpose();
+        let about = About { request, files: &tables.files, chooser: chooser? };
+        frozen.push(freeze(member, threads, table, about, &mut memory, &mut lineage.processes, stop_began)?);
+    }
+    for unlinked in &mut tables.unlinked {
+        let is_mapped = |(name, inode): &(Vec<u8>, u64)| (name, *inode) == (&unlinked.target, unlinked.place.1);
+        unlinked.file.object = memory.places.iter().position(is_mapped).map(|object| object as u32);
+    }
+    let wishes = Wishes::of(control, &request.with_dirs);
+    let drafts: Vec<&Draft> = frozen.iter().flat_map(|it| &it.process.parts).map(|part| &part.draft).collect();
+    let runs_on = frozen.iter().any(|it| it.twin.is_some());
+    let files = files::hold(&tables, &drafts, &wishes, &std::mem::take(&mut lineage.files), runs_on)?;
+    let processes = let_run(frozen, id, events)?;
+    let Tables { files: open_files, pipes, unlinked, .. } = tables;
+    let objects = Objects {
+        files: open_files,
+        pipes,
+        memory: memory.objects,
+        unlinked_files: unlinked.into_iter().map(|unlinked| unlinked.file).collect(),
+        ..Objects::default()
+    };
+    Ok(Snapshot { processes, objects, files })
+}
+
+/// The threads of a process, how each goes on, and what is queued for all of them.
+struct Threads {
+    images: Vec<ThreadImage>,
+    ways: Vec<Captured>,
+    process_signals: Vec<[u8; SIGINFO_BYTES]>,
+}
+
+/// Captures the threads of a process, and has the kernel note from now on what it writes.
+fn threads_of(member: &mut Member, known: &mut ProcessLineages) -> Result<Threads> {
+    let Member { program, control, threads: stopped, family, .. } = member;
+    let pid = program.pid;
+    let _pinned = Pinned::to(task::last_cpu(pid)?);
     stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
     let process_signals = stopped[0].queued_process_signals()?;
-    let mut threads = Vec::with_capacity(stopped.len());
-    let mut homes = Vec::with_capacity(stopped.len());
     let signal_mask = threads::mask_of(&process_signals);
-    for thread in &mut stopped {
-        let (image, home) = threads::capture(pid, thread, control, signal_mask, &mut lineage.calls)?;
-        threads.push(image);
-        homes.push(home);
+    let known = known.of(pid, control, family.parent.is_none());
+    let (mut images, mut ways) = (Vec::with_capacity(stopped.len()), Vec::with_capacity(stopped.len()));
+    for thread in stopped.iter_mut() {
+        let (image, way) = threads::capture(pid, thread, control, signal_mask, &mut known.calls)?;
+        images.push(image);
+        ways.push(way);
     }
-    // Before the descriptors: an agent that died may have left one of its own among them, which is closed here.
-    lineage.begin_tracking(program, control, &mut stopped[0], &homes[0])?;
-    let mut table = descriptors::capture(pid, program.pidfd.as_fd())?;
-    let terminal = terminal::capture(pid, program.pidfd.as_fd(), &table);
+    known.begin_tracking(program, control, &mut stopped[0], &ways[0])?;
+    Ok(Threads { images, ways, process_signals })
+}
 
-    let mut guest = Guest::enter(pid, &mut stopped[0], control, homes[0].home, &homes[0].reissued)?;
+/// What a process is frozen by.
+struct About<'a> {
+    request: &'a Request,
+    /// The open files of the job.
+    files: &'a [OpenFile],
+    chooser: Option<Chooser>,
+}
+
+/// A process whose state is captured, and the clone that holds its memory.
+struct Held {
+    process: Frozen,
+    twin: Option<Twin>,
+    control: Box<Control>,
+}
+
+/// Captures what belongs to a process alone, and makes its memory hold still.
+fn freeze(
+    member: Member,
+    threads: Threads,
+    table: Table,
+    about: About<'_>,
+    memory: &mut SharedMemory,
+    known: &mut ProcessLineages,
+    stop_began: Instant,
+) -> Result<Held> {
+    let Member { program, control, threads: mut stopped, family, job_stopped } = member;
+    let pid = program.pid;
+    let _pinned = Pinned::to(task::last_cpu(pid)?);
+    let known = known.of(pid, &control, family.parent.is_none());
+    // Until the new checkpoint is sealed there is nothing to build on: the scan forgets what had changed.
+    let base = std::mem::take(&mut known.base);
+    let terminal = terminal::capture(pid, program.pidfd.as_fd(), &table, about.files);
+
+    let way = &threads.ways[0];
+    let mut guest = Guest::enter(pid, &mut stopped[0], &control, way.home, &way.reissued)?;
     let own = process::own_facts(pid, &mut guest)?;
     let facts = process::facts(pid, own.brk)?;
-    let space = regions::sort(pid, maps::mappings(pid)?)?;
+    let space = regions::sort(pid, maps::mappings(pid)?, memory)?;
     let mapping_defaults = mapping_defaults::capture(&mut guest, &space.drafts)?;
-    let chooser = lineage.series.as_mut().map(Series::begin).transpose()?;
-    let tracker = lineage.tracker.as_ref().map(|tracker| (tracker, &mut lineage.unseen));
-    for unlinked in &mut table.unlinked {
-        let is_mapped = |(name, inode): &(Vec<u8>, u64)| (name, *inode) == (&unlinked.target, unlinked.place.1);
-        unlinked.file.object = space.object_places.iter().position(is_mapped).map(|object| object as u32);
-    }
-    let parts = take_census(pid, space.drafts, tracker, &base.memory, chooser)?;
-    let twin = if request.kill { None } else { Twin::create(&mut guest)? };
+    let tracker = known.tracker.as_ref().map(|tracker| (tracker, &mut known.unseen));
+    let parts = take_census(pid, space.drafts, tracker, &base, about.chooser)?;
+    let twin = if about.request.kill { None } else { Twin::create(&mut guest)? };
     let signal_actions = match twin {
         Some(_) => Vec::new(),
         None => process::signal_actions(pid, control.scratch, |number, arguments| guest.try_call(number, arguments))?,
     };
     guest.leave()?;
-    let wishes = Wishes::of(control, &request.with_dirs);
-    let drafts: Vec<&Draft> = parts.iter().map(|part| &part.draft).collect();
-    let files = files::hold(pid, &table, &drafts, &wishes, &base.files, twin.is_some())?;
 
-    let mut image = ProcessImage {
+    let image = ProcessImage {
         pid,
         executable: without_deleted(task::link(pid, "exe")?),
         command_line: task::bytes(pid, "cmdline")?,
@@ -163,10 +259,10 @@ pub fn capture(
         capabilities: task::capabilities(pid)?,
         parent_death_signal: own.parent_death_signal,
         dumpable: own.dumpable,
-        role: facts.role,
+        family,
         limits: process::limits(pid)?,
         signal_actions,
-        queued_signals: threads::stored(&process_signals),
+        queued_signals: threads::stored(&threads.process_signals),
         interval_timers: own.interval_timers,
         posix_timers: own.posix_timers,
         clocks: Some(own.clocks),
@@ -181,39 +277,46 @@ pub fn capture(
         descriptors: table.descriptors,
         terminal,
         locks: table.locks,
-        threads,
+        threads: threads.images,
+        instance: control.job,
         control: program.control_address,
     };
-    drop(pinned);
-    let mut still = Still::Program(stopped, stop_began);
-    let still = match twin {
-        Some(mut twin) => {
-            still.resume(id, events)?;
-            let twin_pid = twin.pid();
-            let (caller, site) = twin.caller();
-            image.signal_actions = process::signal_actions(twin_pid, control.scratch, |number, arguments| {
-                Ok(remote_call(caller, site, number, arguments)?.result)
-            })?;
-            Still::Twin(Box::new(twin))
+    let still = Still::Program(stopped, stop_began);
+    Ok(Held { process: Frozen { image, parts, still }, twin, control })
+}
+
+/// Lets the processes run on whose memory a clone holds, and asks the clones for what they have of them.
+fn let_run(held: Vec<Held>, id: u64, events: &mut dyn FnMut(Event)) -> Result<Vec<Frozen>> {
+    let (mut run_on, mut processes) = (Vec::new(), Vec::with_capacity(held.len()));
+    for Held { mut process, twin, control } in held {
+        if let Some(twin) = twin {
+            run_on.push(std::mem::replace(&mut process.still, Still::Twin(Box::new(twin))));
         }
-        None => still,
-    };
+        processes.push((process, control));
+    }
+    resume(&mut run_on, id, events)?;
+    processes.into_iter().map(|(process, control)| about_held_memory(process, &control)).collect()
+}
+
+/// Adds what can be asked of a process as well when its program runs on, of whoever holds its memory.
+fn about_held_memory(mut process: Frozen, control: &Control) -> Result<Frozen> {
+    let Frozen { image, still, .. } = &mut process;
+    if let Still::Twin(twin) = still {
+        let twin_pid = twin.pid();
+        let (caller, site) = twin.caller();
+        image.signal_actions = process::signal_actions(twin_pid, control.scratch, |number, arguments| {
+            Ok(remote_call(caller, site, number, arguments)?.result)
+        })?;
+    }
     image.allocations = match allocations::allocations(still.holder(), control) {
         Ok(allocations) => allocations.known,
         // The records are for people; a program that has written over them is still whole without.
         Err(error) => {
-            log::warn!("the allocations of process {pid} are not known: {error}");
+            log::warn!("the allocations of process {} are not known: {error}", image.pid);
             Vec::new()
         }
     };
-    let objects = Objects {
-        files: table.files,
-        pipes: table.pipes,
-        memory: space.objects,
-        unlinked_files: table.unlinked.into_iter().map(|unlinked| unlinked.file).collect(),
-        ..Objects::default()
-    };
-    Ok(Snapshot { image, objects, parts, files, still })
+    Ok(process)
 }
 
 /// Finds out what each region holds and what must be read of it; copies what a clone would not freeze.

@@ -50,13 +50,33 @@ pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, number: i32) -> Result<OwnedFd> {
     }
 }
 
-/// Whether descriptors `a` and `b` of `pid` are one open file description.
-pub fn same_open_file(pid: i32, a: i32, b: i32) -> Result<bool> {
+/// Whether two descriptors, each a process and a number, are one open file description.
+pub fn same_open_file(a: (i32, i32), b: (i32, i32)) -> Result<bool> {
     // SAFETY: takes numbers only.
-    let order = unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, a, b) };
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, a.0, b.0, KCMP_FILE, a.1, b.1) };
     Errno::result(order)
         .map(|order| order == 0)
-        .map_err(|source| Error::io("compare (kcmp) descriptors of", format!("/proc/{pid}/fd/{a}"), source))
+        .map_err(|source| Error::io("compare (kcmp) descriptors of", format!("/proc/{}/fd/{}", a.0, a.1), source))
+}
+
+/// Whether two processes have the same `what`, one of [`Shared`].
+pub fn share(a: i32, b: i32, what: Shared) -> Result<bool> {
+    // SAFETY: takes numbers only.
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, a, b, what as i32, 0, 0) };
+    Errno::result(order)
+        .map(|order| order == 0)
+        .map_err(|source| Error::io("compare (kcmp)", format!("processes {a} and {b}"), source))
+}
+
+/// What two processes may have together, by the kernel's numbers.
+#[derive(Clone, Copy, Debug)]
+pub enum Shared {
+    /// Their memory.
+    Memory = 1,
+    /// Their descriptor table.
+    Descriptors = 2,
+    /// Working directory, root and umask.
+    FileSystem = 3,
 }
 
 /// The robust-futex list of thread `tid`.

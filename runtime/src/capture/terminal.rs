@@ -12,16 +12,16 @@ use nix::sys::stat::{fstat, major, makedev, minor};
 
 use super::descriptors::Table;
 use super::syscalls::pidfd_getfd;
-use crate::image::{Descriptor, FileKind, TerminalImage, TerminalModes};
+use crate::image::{Descriptor, FileKind, OpenFile, TerminalImage, TerminalModes};
 use crate::proc::task::{self, stat_number};
 use crate::tty;
 
 /// `/dev/tty`: whichever terminal controls the process that opens it.
 const OWN: (u64, u64) = (5, 0);
 
-/// The terminal of the stopped process `pid`, whose descriptors are `table`.
-pub fn capture(pid: i32, pidfd: BorrowedFd<'_>, table: &Table) -> Option<TerminalImage> {
-    let outside = leading_outside(table);
+/// The terminal of the stopped process `pid`, whose descriptors are `table` and lead to `files`.
+pub fn capture(pid: i32, pidfd: BorrowedFd<'_>, table: &Table, files: &[OpenFile]) -> Option<TerminalImage> {
+    let outside = leading_outside(table, files);
     if outside.is_empty() {
         return None;
     }
@@ -39,10 +39,10 @@ pub fn capture(pid: i32, pidfd: BorrowedFd<'_>, table: &Table) -> Option<Termina
 }
 
 /// The numbers of all descriptors that lead outside, by where they lead.
-fn leading_outside(table: &Table) -> BTreeMap<&[u8], Vec<i32>> {
+fn leading_outside<'a>(table: &Table, files: &'a [OpenFile]) -> BTreeMap<&'a [u8], Vec<i32>> {
     let mut outside: BTreeMap<&[u8], Vec<i32>> = BTreeMap::new();
     for Descriptor { number, file, .. } in &table.descriptors {
-        if let Some(FileKind::Standard { was, .. }) = table.files.get(*file as usize).map(|file| &file.kind) {
+        if let Some(FileKind::Standard { was, .. }) = files.get(*file as usize).map(|file| &file.kind) {
             outside.entry(was.as_slice()).or_default().push(*number);
         }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::absolute;
 use crate::agent::Address;
-use crate::capture::Program;
+use crate::capture::{Program, root_of};
 use crate::error::{Error, Result};
 use crate::location::Location;
 use crate::proc::task;
@@ -50,22 +50,24 @@ pub fn select(named: &Path) -> Result<i32> {
     }
 }
 
-/// The process that is a life of a program of `job` which knows itself as `pid`, here or in a pid namespace below ours, of
-/// those that we may look at.
-pub fn life_of(job: &str, pid: i32) -> Result<Option<i32>> {
+/// The process that is a life of the program with libckpt.so `instance` which knows itself as `pid`, here or in a pid namespace
+/// below ours, of those that we may look at.
+pub fn life_of(instance: u64, pid: i32) -> Result<Option<i32>> {
     let knows_itself_so = |other: i32| task::ids_in_namespaces(other).is_ok_and(|ids| ids.last() == Some(&pid));
-    let is_of_job = |other: &i32| {
+    let is_it = |other: &i32| {
         let control = Program::find(*other).and_then(|program| program.control());
-        control.is_ok_and(|control| format!("{:016x}", control.job) == job)
+        control.is_ok_and(|control| control.job == instance)
     };
-    Ok(processes(knows_itself_so)?.into_iter().find(is_of_job))
+    Ok(processes(knows_itself_so)?.into_iter().find(is_it))
 }
 
 /// Pids and names of the programs whose checkpoints go to `dir`, of those that we may look at.
 fn programs_of(dir: &Path) -> Result<Vec<(i32, String)>> {
     let path = absolute(dir)?;
     let named = |pid| Some((pid, name_if_it_stores_in(&path, pid)?));
-    Ok(processes(|_| true)?.into_iter().filter_map(named).collect())
+    let found: Vec<(i32, String)> = processes(|_| true)?.into_iter().filter_map(named).collect();
+    // What descends from another of them is part of its job.
+    Ok(found.into_iter().filter(|(pid, _)| root_of(*pid) == *pid).collect())
 }
 
 /// Pids of all processes that are `likely`.
@@ -123,7 +125,7 @@ mod tests {
         let message = select(dir.path()).unwrap_err().to_string();
         assert!(message.contains("no program runs"), "{message}");
         assert!(matches!(select(&dir.path().join("none")), Err(Error::Usage(_))));
-        assert_eq!(life_of("0123456789abcdef", std::process::id() as i32).unwrap(), None, "not a program of ours");
+        assert_eq!(life_of(0x0123_4567_89ab_cdef, std::process::id() as i32).unwrap(), None, "not a program of ours");
         assert!(is_same(dir.path(), &dir.path().join(".")) && !is_same(dir.path(), Path::new("/")));
     }
 }

@@ -26,6 +26,13 @@ impl JobImage {
     pub fn root(&self) -> &ProcessImage {
         &self.processes[0]
     }
+
+    /// The ids of all threads, and of processes that have ended.
+    pub fn ids(&self) -> impl Iterator<Item = i32> {
+        let threads = self.processes.iter().flat_map(|process| &process.threads).map(|thread| thread.tid);
+        let ended = self.processes.iter().flat_map(|process| &process.family.ended_children).map(|ended| ended.pid);
+        threads.chain(ended)
+    }
 }
 
 /// What processes share. Records of processes name it by its index here.

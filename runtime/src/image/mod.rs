@@ -9,6 +9,7 @@ mod allocation;
 mod clocks;
 mod data;
 mod descriptor;
+mod family;
 mod file;
 mod job;
 mod lock;
@@ -24,6 +25,7 @@ pub use allocation::{Allocation, AllocationKind};
 pub use clocks::{ClockOffsets, Clocks};
 pub use data::{CodeMapping, DataImage, LeftOut, Moved};
 pub use descriptor::{Descriptor, EpollTarget, FileKind, OpenFile, PipeContent};
+pub use family::{EndedChild, Family, Role};
 pub use file::{CapturedFile, CapturedKind, FileContent, UnlinkedFile};
 pub use job::{Host, JobImage, Objects};
 pub use lock::{FileLock, LockKind};
@@ -34,7 +36,7 @@ pub use memory::{
 };
 pub use path::{PathMap, path_of};
 pub use posix_timer::PosixTimer;
-pub use process::{Capabilities, IntervalTimer, Layout, Limit, ProcessImage, Role, SignalAction};
+pub use process::{Capabilities, IntervalTimer, Layout, Limit, ProcessImage, SignalAction};
 pub use terminal::{TerminalImage, TerminalModes};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};
 

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Allocation, Clocks, Descriptor, FileLock, MappingDefaults, PosixTimer, Region, SpecialMapping, StoredDifference,
-    TerminalImage, ThreadImage,
+    Allocation, Clocks, Descriptor, Family, FileLock, MappingDefaults, PosixTimer, Region, SpecialMapping,
+    StoredDifference, TerminalImage, ThreadImage,
 };
 
 /// One process at one moment.
@@ -41,8 +41,8 @@ pub struct ProcessImage {
     pub parent_death_signal: i32,
     /// Whether it may dump core and be traced by its own user (`PR_SET_DUMPABLE`).
     pub dumpable: bool,
-    /// Its place in its session.
-    pub role: Role,
+    /// Its place among others.
+    pub family: Family,
     /// Resource limits.
     pub limits: Vec<Limit>,
     /// Actions of signals 1 to 64 that are not the default.
@@ -87,6 +87,8 @@ pub struct ProcessImage {
     pub locks: Vec<FileLock>,
     /// Threads; the first is the main thread.
     pub threads: Vec<ThreadImage>,
+    /// Random number of the libckpt.so in it, which its first life and all others have.
+    pub instance: u64,
     /// Address of libckpt's control block.
     pub control: u64,
 }
@@ -100,18 +102,6 @@ pub struct Capabilities {
     pub effective: u64,
     pub bounding: u64,
     pub ambient: u64,
-}
-
-/// Place of a process in its session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// Leads its session.
-    SessionLeader,
-    /// Leads a process group of somebody else's session.
-    GroupLeader,
-    /// Neither.
-    Member,
 }
 
 /// A resource limit.

@@ -25,6 +25,8 @@ impl Options {
         Options(libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEFORK);
     /// For the twin and for a process being rebuilt: it dies with us.
     pub const EXPENDABLE: Options = Options(Options::CLONING.0 | libc::PTRACE_O_EXITKILL);
+    /// The same, without its children.
+    pub const EXPENDABLE_ALONE: Options = Options(Options::PROGRAM.0 | libc::PTRACE_O_EXITKILL);
 }
 
 /// Why a thread reported a stop.

@@ -1,4 +1,4 @@
-//! Rebuilds a process from its image.
+//! Rebuilds the processes of a job from their image.
 //!
 //! The story is the order of [`rebuild`]: everything that can be refused is refused before anything is built; the
 //! files for the mappings are opened and compared; a child with the program's own pid is forked, does by itself what
@@ -20,6 +20,7 @@ mod control;
 mod credentials;
 mod file_comparison;
 mod file_mappings;
+mod groups;
 mod grown_files;
 mod host;
 mod limits;
@@ -131,21 +132,21 @@ pub enum Stage {
 /// Is told the stage, the bytes done and the bytes in all.
 pub type Progress<'a> = dyn FnMut(Stage, u64, u64) + 'a;
 
-/// A process that is complete and stands still. Dropping it ends the process.
+/// Processes that are complete and stand still. Dropping it ends them.
 #[derive(Debug)]
 pub struct Rebuilt {
-    process: HalfBuilt,
+    processes: Vec<HalfBuilt>,
     job: JobImage,
     terminal: Regained,
 }
 
 impl Rebuilt {
-    /// Its pid, which is the program's. It is a child of the caller.
+    /// The pid of the first process, which is the program's. It is a child of the caller.
     pub fn pid(&self) -> i32 {
         self.image().pid
     }
 
-    /// What it was built from.
+    /// What that was built from.
     pub fn image(&self) -> &ProcessImage {
         self.job.root()
     }
@@ -160,12 +161,12 @@ impl Rebuilt {
     /// told by SIGWINCH if its terminal is another one.
     pub fn release(self) -> Result<()> {
         let pid = self.pid();
-        if self.image().job_stopped {
-            kill(Pid::from_raw(pid), Signal::SIGSTOP)
-                .map_err(|source| Error::io("stop", format!("process {pid}"), source))?;
+        for stopped in self.job.processes.iter().filter(|process| process.job_stopped).map(|process| process.pid) {
+            kill(Pid::from_raw(stopped), Signal::SIGSTOP)
+                .map_err(|source| Error::io("stop", format!("process {stopped}"), source))?;
         }
         let is_news = self.terminal.is_news_for(self.image());
-        self.process.release()?;
+        HalfBuilt::release_all(self.processes)?;
         if is_news && let Err(error) = kill(Pid::from_raw(pid), Signal::SIGWINCH) {
             log::warn!("telling process {pid} the size of its terminal: {error}");
         }
@@ -196,39 +197,43 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
 
     let machine = Machine::this()?;
     if options.place.is_own_namespace() {
-        let threads = job.processes.iter().flat_map(|process| &process.threads);
-        let highest = threads.map(|thread| thread.tid).max().unwrap_or(job.root().pid);
+        let highest = job.ids().max().unwrap_or(job.root().pid);
         namespace::let_new_ids_begin_after(highest)?;
     }
     preflight::check(id, &job, &machine, options)?;
-    let image = job.root();
-    let clocks = ClockPlan::new(image, options.clocks)?;
-    let vdso = VdsoPlan::new(image, &job.host, &machine)?;
-    let differences = Differences::of(image, store)?;
+    let clocks = ClockPlan::new(job.root(), options.clocks)?;
+    let of_each = || job.processes.iter();
+    let vdsos: Vec<_> = of_each().map(|image| VdsoPlan::new(image, &job.host, &machine)).collect::<Result<_>>()?;
+    let differences: Vec<_> = of_each().map(|image| Differences::of(image, store)).collect::<Result<_>>()?;
     let plan = plan_mappings(&job, store, &options.store_dir, progress)?;
     let changes = Changes::find(&job, &plan, store)?;
     let outside = Outside::of(&job, &options.stdio)?;
     let prepared = changes.prepare(&job)?;
 
     let pinned = Pinned::here();
-    let Spawned { mut process, first_kept, first_file } =
+    let Spawned { mut processes, first_kept, first_file } =
         spawn::spawn(&job, &outside, &plan, &clocks, machine.syscall())?;
-    mapping_defaults::set_for_pages(&mut process, image)?;
-    let mappings = (plan.sources[0].as_slice(), plan.executables[0]);
-    address_space::exchange(&mut process, image, (&machine, &vdso), mappings, first_file)?;
-    address_space::close_kept(&mut process, first_kept)?;
+    groups::join(&mut processes, &job)?;
+    for (index, (process, image)) in processes.iter_mut().zip(&job.processes).enumerate() {
+        mapping_defaults::set_for_pages(process, image)?;
+        let mappings = (plan.sources[index].as_slice(), plan.executables[index]);
+        address_space::exchange(process, image, (&machine, &vdsos[index]), mappings, first_file)?;
+        address_space::close_kept(process, first_kept)?;
+    }
     drop(pinned);
-    fill(&process, image, &plan, (store, &differences), progress)?;
+    fill(&processes, &job, &plan, (store, &differences), progress)?;
     drop(differences);
-    control::update(&process, image, options)?;
 
     let _pinned = Pinned::here();
     progress(Stage::Threads, 0, 0);
-    address_space::complete(&mut process, image)?;
-    make_threads(&mut process, (image, &job.objects), id, &options.place)?;
+    for (process, image) in processes.iter_mut().zip(&job.processes) {
+        control::update(process, image, options)?;
+        address_space::complete(process, image)?;
+        make_threads(process, (image, &job.objects), id, &options.place)?;
+    }
     prepared.keep();
     changes.settle(id, &job, &plan, store)?;
-    Ok(Rebuilt { process, job, terminal: outside.regained })
+    Ok(Rebuilt { processes, job, terminal: outside.regained })
 }
 
 fn plan_mappings(
@@ -247,18 +252,19 @@ fn plan_mappings(
 }
 
 fn fill(
-    process: &HalfBuilt,
-    image: &ProcessImage,
+    processes: &[HalfBuilt],
+    job: &JobImage,
     plan: &MappingPlan,
-    content: (&Store, &Differences),
+    (store, differences): (&Store, &[Differences]),
     progress: &mut Progress,
 ) -> Result<()> {
-    let sources = || image.regions.iter().zip(plan.sources[0].iter().copied());
-    let total = sources().map(|(region, source)| content::bytes_to_fill(region, source)).sum();
+    let regions = |index: usize| job.processes[index].regions.iter().zip(plan.sources[index].iter().copied());
+    let all = || (0..processes.len()).flat_map(|index| regions(index).map(move |part| (index, part)));
+    let total = all().map(|(_, (region, source))| content::bytes_to_fill(region, source)).sum();
     let mut finished = 0;
-    for (region, source) in sources() {
+    for (index, (region, source)) in all() {
         let mut done = finished;
-        content::fill(process, region, source, plan, content, &mut |bytes| {
+        content::fill(&processes[index], region, source, plan, (store, &differences[index]), &mut |bytes| {
             done += bytes;
             progress(Stage::Mapping, done.min(total), total);
         })?;

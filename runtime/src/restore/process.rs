@@ -1,7 +1,7 @@
 //! The half-built process: its stopped threads and the remote calls they make.
 //!
 //! While it exists it is expendable: dropping it kills and reaps the process, and the kernel does the same when the
-//! restarter dies (`PTRACE_O_EXITKILL`). Only [`HalfBuilt::release`] makes a program of it.
+//! restarter dies (`PTRACE_O_EXITKILL`). Only [`HalfBuilt::release_all`] makes a program of it.
 //!
 //! Remote calls are made at a `syscall` instruction of the process's own vdso, the one piece of code that is there
 //! before, during and after the exchange of the address space. Arguments in memory lie in a scratch area at an
@@ -161,18 +161,20 @@ impl HalfBuilt {
         Ok(scratch.start)
     }
 
-    /// Makes a program of it: from here on it survives the restarter, and all its threads run.
-    pub fn release(mut self) -> Result<()> {
-        for thread in &self.threads {
+    /// Makes programs of them: from here on they survive the restarter, and all their threads run.
+    pub fn release_all(mut all: Vec<HalfBuilt>) -> Result<()> {
+        for thread in all.iter().flat_map(|process| &process.threads) {
             thread.set_options(Options::PROGRAM)?;
         }
-        self.released = true;
-        // The main thread last. A program may end as soon as one thread of it runs; its end is reported when we have waited for
-        // all others that we still traced.
-        for (index, thread) in std::mem::take(&mut self.threads).into_iter().enumerate().rev() {
-            let tid = thread.tid();
-            if !thread.detach_if_alive()? && index > 0 {
-                reap(tid);
+        all.iter_mut().for_each(|process| process.released = true);
+        for mut process in all {
+            // The main thread last. A program may end as soon as one thread of it runs; its end is reported when we have waited
+            // for all others that we still traced.
+            for (index, thread) in std::mem::take(&mut process.threads).into_iter().enumerate().rev() {
+                let tid = thread.tid();
+                if !thread.detach_if_alive()? && index > 0 {
+                    reap(tid);
+                }
             }
         }
         Ok(())

@@ -30,7 +30,7 @@ pub fn process(machine: &Machine) -> ProcessImage {
         capabilities: crate::proc::task::capabilities(std::process::id() as i32).unwrap_or_default(),
         parent_death_signal: 0,
         dumpable: true,
-        role: Role::Member,
+        family: Family { exit_signal: libc::SIGCHLD, ..Family::default() },
         limits: Vec::new(),
         signal_actions: Vec::new(),
         queued_signals: Vec::new(),
@@ -49,6 +49,7 @@ pub fn process(machine: &Machine) -> ProcessImage {
         terminal: None,
         locks: Vec::new(),
         threads: vec![thread(300_000)],
+        instance: 0,
         control: 0,
     }
 }

@@ -1,4 +1,5 @@
-//! Brings the child into the world: a fork with the program's own pid, seized before it does anything.
+//! Brings the children into the world: a fork with the first process's own pid, seized before it does anything, which forks
+//! the others.
 //!
 //! The fork is a plain `clone3` with `set_tid`, behind the C library's back, with all signals blocked. The two sides
 //! speak over a socket pair of packets: one byte starts the child, reports come back ([`super::child`]). If the
@@ -31,18 +32,18 @@ pub const REAPING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time from the interrupt to the stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A child that has done its own part and is stopped.
+/// Children that have done their own part and are stopped.
 pub struct Spawned {
-    /// The process.
-    pub process: HalfBuilt,
-    /// Number in the child of its first descriptor that is not the program's.
+    /// The processes, in the order of the job.
+    pub processes: Vec<HalfBuilt>,
+    /// Number in each of its first descriptor that is not the program's.
     pub first_kept: RawFd,
-    /// Number in the child of the first of the mappings' files, the others following.
+    /// Number in each of the first of the mappings' files, the others following.
     pub first_file: RawFd,
 }
 
-/// Makes the child and lets it do its own part. `syscall` is the address of a `syscall` instruction in the vdso; the files of
-/// `mappings` are open in the child.
+/// Makes the children and lets them do their own part. `syscall` is the address of a `syscall` instruction in the vdso; the files of
+/// `mappings` are open in them.
 pub fn spawn(
     job: &JobImage,
     outside: &Outside,
@@ -64,14 +65,28 @@ pub fn spawn(
     if let Some(error) = without_clocks {
         clocks.say_given_up(&error);
     }
-    let running = Running::seize(pid, Options::EXPENDABLE)?;
+    // Its own children are not traced before they have done their part.
+    let running = Running::seize(pid, Options::EXPENDABLE_ALONE)?;
     let mut process = HalfBuilt::new(pid)?;
     std::mem::forget(guard);
     start(&parent_end, job)?;
+    stop(running, &mut process, syscall)?;
+    let mut processes = vec![process];
+    for image in &job.processes[1..] {
+        // They are waiting for the channel to be closed, so none of them gets lost.
+        let running = Running::seize(image.pid, Options::EXPENDABLE_ALONE)?;
+        let mut process = HalfBuilt::new(image.pid)?;
+        stop(running, &mut process, syscall)?;
+        processes.push(process);
+    }
+    Ok(Spawned { processes, first_kept: plan.number_of(CHANNEL), first_file: plan.number_of(FILES) })
+}
+
+fn stop(running: Running, process: &mut HalfBuilt, syscall: u64) -> Result<()> {
     running.interrupt()?;
     let main = running.wait_for_trap(Instant::now() + STOP_TIMEOUT)?;
-    process.stopped_at(main, syscall)?;
-    Ok(Spawned { process, first_kept: plan.number_of(CHANNEL), first_file: plan.number_of(FILES) })
+    main.set_options(Options::EXPENDABLE)?;
+    process.stopped_at(main, syscall)
 }
 
 /// `clone3` with a wish for the pid; in the child it does not return. Gives why the program's clocks do not go on, if
@@ -201,20 +216,22 @@ impl CloneArguments {
     }
 }
 
-/// Gives the word and listens until the child is ready.
+/// Gives the word and listens until all children are ready.
 fn start(channel: &OwnedFd, job: &JobImage) -> Result<()> {
     let failed = |source: Errno| Error::io("talk to", "the rebuilt process", source);
     fcntl(channel, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(failed)?;
     send(channel.as_raw_fd(), b"g", MsgFlags::MSG_NOSIGNAL).map_err(failed)?;
     let deadline = Instant::now() + PREPARATION_TIMEOUT;
-    loop {
+    let mut unready = job.processes.len();
+    while unready > 0 {
         let report = receive(channel, deadline, job.root().pid)?;
         match report.verdict {
-            Verdict::Done => return Ok(()),
-            Verdict::Failed => return Err(report.error(job.root(), &job.objects)),
-            Verdict::Warning => log::warn!("{}", report.error(job.root(), &job.objects)),
+            Verdict::Done => unready -= 1,
+            Verdict::Failed => return Err(report.error(job)),
+            Verdict::Warning => log::warn!("{}", report.error(job)),
         }
     }
+    Ok(())
 }
 
 fn receive(channel: &OwnedFd, deadline: Instant, pid: i32) -> Result<Report> {

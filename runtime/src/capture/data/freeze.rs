@@ -50,24 +50,26 @@ pub fn freeze(
     events: &mut dyn FnMut(Event),
 ) -> Result<Frozen> {
     let pid = program.pid;
-    lineage.calls.look(pid);
+    let Lineage { processes, data, .. } = lineage;
+    let known = &mut processes.first;
+    known.calls.look(pid);
     let began = Instant::now();
     let mut stopped = stop::stop(pid)?;
     let pinned = Pinned::to(task::last_cpu(pid)?);
     stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
     let process_signals = threads::mask_of(&stopped[0].queued_process_signals()?);
-    let way_home = |thread| threads::way_home(pid, thread, control, process_signals, &mut lineage.calls);
+    let way_home = |thread| threads::way_home(pid, thread, control, process_signals, &mut known.calls);
     let homes: Vec<_> = stopped.iter().map(way_home).collect::<Result<_>>()?;
-    lineage.begin_tracking(program, control, &mut stopped[0], &homes[0])?;
+    known.begin_tracking(program, control, &mut stopped[0], &homes[0])?;
     let allocations = allocations(pid, control)?;
     let mappings = maps::outline(pid)?;
     let (mut parts, mut left_out) = parts::of(&allocations.known, &mappings);
-    let kept_back = &lineage.data.host.kept_from_clones;
+    let kept_back = &data.host.kept_from_clones;
     parts::leave_out_kept_back(&mut parts, &mut left_out, |part| kept_back.contains(&part.id));
-    let seen = look(pid, &parts, &mappings, lineage.tracker.as_ref().map(|tracker| (tracker, &mut lineage.unseen)))?;
-    lineage.data.host.note_changes(&mut parts, &seen);
+    let seen = look(pid, &parts, &mappings, known.tracker.as_ref().map(|tracker| (tracker, &mut known.unseen)))?;
+    data.host.note_changes(&mut parts, &seen);
     parts::copy_shared(pid, &mut parts, &mut left_out)?;
-    let is_copied = match lineage.data.host.to_copy(&parts, options) {
+    let is_copied = match data.host.to_copy(&parts, options) {
         Some(wanted) => parts::copy(pid, &mut parts, wanted)?,
         None => false,
     };
@@ -91,7 +93,7 @@ pub fn freeze(
         still.resume(id, events)?;
         let cloned = maps::outline(twin.pid())?;
         let kept_back = parts::leave_out_kept_back(&mut parts, &mut left_out, |part| !part.is_in(&cloned));
-        lineage.data.host.kept_from_clones.extend(kept_back);
+        data.host.kept_from_clones.extend(kept_back);
         still = Still::Twin(Box::new(twin));
     }
     Ok(Frozen { allocations, mappings, parts, left_out, present: seen.present, still })

@@ -9,36 +9,29 @@ use nix::sys::stat::{major, minor};
 
 use super::hold::{Holder, bytes_there};
 use super::{Held, HeldFiles, Known, Wishes, trees};
-use crate::capture::descriptors::Table;
+use crate::capture::descriptors::Tables;
 use crate::capture::regions::Draft;
 use crate::error::{Error, Result};
 use crate::image::{Backing, CapturedFile, CapturedKind, FileContent, FileKind, path_of};
 use crate::proc::is_the_kernels;
 
-/// Makes the content of all files that are to be captured hold still. The program `pid` stands still, and `runs_on` before the
-/// content is read, or does not.
+/// Makes the content of all files that are to be captured hold still. The job, whose descriptors are `tables` and mappings
+/// `drafts`, stands still, and `runs_on` before the content is read, or does not.
 ///
 /// # Errors
 /// When a file that no path leads to cannot be captured, or a directory that the user has named.
-pub fn hold(
-    pid: i32,
-    table: &Table,
-    drafts: &[&Draft],
-    wishes: &Wishes,
-    known: &Known,
-    runs_on: bool,
-) -> Result<HeldFiles> {
+pub fn hold(tables: &Tables, drafts: &[&Draft], wishes: &Wishes, known: &Known, runs_on: bool) -> Result<HeldFiles> {
     let mut held = HeldFiles::default();
     let mut holder = Holder::new(known, runs_on, &wishes.store);
     if let Some(max_bytes) = wishes.max_bytes {
-        for written in written_files(pid, table, drafts) {
+        for written in written_files(tables, drafts) {
             hold_written(&written, drafts, max_bytes, &mut holder, &mut held);
         }
     }
-    for unlinked in &table.unlinked {
-        let shown = || format!("descriptor {} ({})", unlinked.number, path_of(&unlinked.file.path).display());
+    for unlinked in &tables.unlinked {
+        let shown = || format!("descriptor {} ({})", unlinked.opened.1, path_of(&unlinked.file.path).display());
         let mut hold = || {
-            let file = open(&descriptor(pid, unlinked.number))?;
+            let file = open(&descriptor(unlinked.opened))?;
             within(&file, wishes.max_bytes)?;
             holder.hold(file, unlinked.file.object.is_some())
         };
@@ -59,11 +52,11 @@ struct Written<'a> {
     place: String,
 }
 
-fn descriptor(pid: i32, number: i32) -> String {
+fn descriptor((pid, number): (i32, i32)) -> String {
     format!("/proc/{pid}/fd/{number}")
 }
 
-fn written_files<'a>(pid: i32, table: &'a Table, drafts: &'a [&'a Draft]) -> Vec<Written<'a>> {
+fn written_files<'a>(tables: &'a Tables, drafts: &'a [&'a Draft]) -> Vec<Written<'a>> {
     let mut found: Vec<Written<'a>> = Vec::new();
     let mut add = |written: Written<'a>| {
         let is_known = found.iter().any(|other| other.path == written.path);
@@ -71,10 +64,9 @@ fn written_files<'a>(pid: i32, table: &'a Table, drafts: &'a [&'a Draft]) -> Vec
             found.push(written);
         }
     };
-    for (index, file) in (0..).zip(&table.files) {
-        let number = table.descriptors.iter().find(|descriptor| descriptor.file == index);
-        if let (FileKind::Regular { path, inode, .. }, true, Some(number)) = (&file.kind, file.is_writable(), number) {
-            add(Written { path, inode: *inode, place: descriptor(pid, number.number) });
+    for (file, place) in tables.files.iter().zip(&tables.places) {
+        if let (FileKind::Regular { path, inode, .. }, true) = (&file.kind, file.is_writable()) {
+            add(Written { path, inode: *inode, place: descriptor(*place) });
         }
     }
     for draft in drafts {

@@ -221,14 +221,14 @@ fn build(arguments: &Arguments, stdio: Stdio) -> Result<Built> {
 fn refuse_second_life(arguments: &Arguments) -> Result<()> {
     let Selected { store, id, .. } = Selected::by(arguments)?;
     let manifest = store.manifest(id).map_err(|error| which_checkpoint::or_dropped(&store, id, error.into()))?;
-    let pid = image::job_of(&manifest)?.root().pid;
-    match which_program::life_of(&manifest.row.job, pid)? {
-        None => Ok(()),
-        Some(life) => {
+    for process in &image::job_of(&manifest)?.processes {
+        let pid = process.pid;
+        if let Some(life) = which_program::life_of(process.instance, pid)? {
             let why = format!("pid {pid} is in use by a life of the same program that runs already, process {life}");
-            Err(Error::environment("restart", why, "end that first"))
+            return Err(Error::environment("restart", why, "end that first"));
         }
     }
+    Ok(())
 }
 
 /// What the user has chosen.

@@ -2,6 +2,7 @@
 
 pub(super) mod allocations;
 pub(super) mod call_site;
+mod family;
 mod live;
 mod names;
 mod text;

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use ckpt_store::Depth;
 
-use super::allocations;
 use super::view::{BytesView, CheckpointView};
+use super::{allocations, family};
 use crate::commands::table::{Align, Table};
 use crate::image::Moved;
 use crate::units::{self, printable};
@@ -60,6 +60,9 @@ fn heading(view: &CheckpointView) -> String {
 
 fn processes(view: &CheckpointView) -> String {
     let mut text = String::new();
+    if view.processes.len() > 1 || view.processes.iter().any(|process| !process.ended.is_empty()) {
+        text.push_str(&family::drawn(&view.processes));
+    }
     for process in &view.processes {
         let line = process.command_line.join(" ");
         let _ = write!(text, "pid       {}", process.pid);

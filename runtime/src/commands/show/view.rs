@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::allocations::{self, AllocationView};
 use super::names;
 use crate::image::{
-    Allocation, AllocationKind, Backing, CapturedKind, FileKind, Image, JobImage, Moved, Objects, OpenFile,
+    Allocation, AllocationKind, Backing, CapturedKind, EndedChild, FileKind, Image, JobImage, Moved, Objects, OpenFile,
     ProcessImage, Region, ThreadImage,
 };
 
@@ -59,14 +59,27 @@ pub struct HostView {
 #[derive(Serialize)]
 pub struct ProcessView {
     pub pid: i32,
+    /// Its parent, if that is a process of the job.
+    pub parent: Option<i32>,
     pub executable: String,
     /// The arguments.
     pub command_line: Vec<String>,
+    /// Its children that have ended and were not waited for.
+    pub ended: Vec<EndedView>,
     /// What follows is null in a checkpoint of data.
     pub cwd: Option<String>,
     pub threads: Option<usize>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
+}
+
+/// A process that has ended.
+#[derive(Clone, Serialize)]
+pub struct EndedView {
+    pub pid: i32,
+    pub name: String,
+    /// `exit status 1`, `signal 9`.
+    pub how: String,
 }
 
 /// A thread.
@@ -186,12 +199,14 @@ fn left_out(image: &Image, allocation: &Allocation) -> Option<String> {
 }
 
 fn processes(image: &Image) -> Vec<ProcessView> {
-    let view = |pid, executable: &[u8], command_line: &[u8], whole: Option<&ProcessImage>| {
+    let view = |pid, parent, executable: &[u8], command_line: &[u8], whole: Option<&ProcessImage>| {
         let line = command_line.strip_suffix(&[0]).unwrap_or(command_line);
         ProcessView {
             pid,
+            parent,
             executable: lossy(executable),
             command_line: line.split(|&byte| byte == 0).map(lossy).collect(),
+            ended: whole.map(|image| image.family.ended_children.iter().map(ended).collect()).unwrap_or_default(),
             cwd: whole.map(|image| lossy(&image.working_directory)),
             threads: whole.map(|image| image.threads.len()),
             uid: whole.map(|image| image.uids[0]),
@@ -200,11 +215,20 @@ fn processes(image: &Image) -> Vec<ProcessView> {
     };
     match image {
         Image::Job(image) => {
-            let whole = |it: &ProcessImage| view(it.pid, &it.executable, &it.command_line, Some(it));
+            let parent = |it: &ProcessImage| Some(image.processes.get(it.family.parent? as usize)?.pid);
+            let whole = |it: &ProcessImage| view(it.pid, parent(it), &it.executable, &it.command_line, Some(it));
             image.processes.iter().map(whole).collect()
         }
-        Image::Data(image) => vec![view(image.pid, &image.executable, &image.command_line, None)],
+        Image::Data(image) => vec![view(image.pid, None, &image.executable, &image.command_line, None)],
     }
+}
+
+fn ended(child: &EndedChild) -> EndedView {
+    let how = match libc::WIFSIGNALED(child.status) {
+        true => format!("signal {}", libc::WTERMSIG(child.status)),
+        false => format!("exit status {}", libc::WEXITSTATUS(child.status)),
+    };
+    EndedView { pid: child.pid, name: lossy(&child.name), how }
 }
 
 fn regions(image: &ProcessImage) -> Vec<RegionView> {

@@ -7,6 +7,7 @@ use std::ptr;
 use nix::errno::Errno;
 
 use crate::image::SignalAction;
+use crate::restore::spawn::CloneArguments;
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -210,6 +211,90 @@ pub fn chdir(path: &CStr) -> Result<()> {
 pub fn take_ordinary_personality() {
     // SAFETY: takes a number.
     unsafe { libc::personality(0) };
+}
+
+/// Makes a child with process id `pid`, whose parent gets `exit_signal` when it ends; 0 in the child.
+///
+/// # Errors
+/// EEXIST after a while if the id stays in use.
+pub fn clone_with_pid(pid: i32, exit_signal: i32) -> Result<i32> {
+    const ATTEMPTS: u32 = 300;
+    const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+    let wanted = [pid];
+    let arguments = CloneArguments {
+        exit_signal: exit_signal as u64,
+        set_tid: wanted.as_ptr() as u64,
+        set_tid_size: 1,
+        ..CloneArguments::default()
+    };
+    for _ in 0..ATTEMPTS {
+        // SAFETY: without CLONE_VM the child has its own copy of everything, and both sides go on as this module demands.
+        let cloned = unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of::<CloneArguments>()) };
+        match Errno::result(cloned) {
+            // One that has ended and that nobody has waited for yet has the id as its session or group.
+            Err(Errno::EEXIST) => {}
+            outcome => return outcome.map(|pid| pid as i32),
+        }
+        // SAFETY: nanosleep reads one timespec.
+        unsafe { libc::nanosleep(&PAUSE, ptr::null_mut()) };
+    }
+    Err(Errno::EEXIST)
+}
+
+/// Waits until child `pid` has ended, and leaves what is left of it.
+pub fn wait_for_end(pid: i32) -> Result<()> {
+    // SAFETY: siginfo_t is integers and pointers, for which zero is a value.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    loop {
+        let flags = libc::WEXITED | libc::WNOWAIT | libc::__WALL;
+        // SAFETY: waitid writes one siginfo_t to `info`.
+        match done(unsafe { libc::waitid(libc::P_PID, pid as u32, &mut info, flags) }) {
+            Err(Errno::EINTR) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Ends this process so that `waitpid` says `status` of it.
+pub fn end_with(status: i32) -> ! {
+    if libc::WIFSIGNALED(status) {
+        let signal = libc::WTERMSIG(status);
+        let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: setrlimit reads one rlimit.
+        unsafe { libc::setrlimit(libc::RLIMIT_CORE, &no_core) };
+        let _ = set_action(signal, &KernelAction::default());
+        let blocked: u64 = !(1 << (signal - 1));
+        // SAFETY: rt_sigprocmask reads one set of signals; kill takes numbers.
+        unsafe {
+            libc::syscall(libc::SYS_kill, libc::getpid(), signal);
+            libc::syscall(
+                libc::SYS_rt_sigprocmask,
+                libc::SIG_SETMASK,
+                &raw const blocked,
+                ptr::null_mut::<u64>(),
+                SIGNAL_SET_BYTES,
+            );
+        }
+    }
+    // SAFETY: ends the process without running anything of the restarter's.
+    unsafe { libc::_exit(libc::WEXITSTATUS(status)) }
+}
+
+/// Forgets a signal that is queued for this process. It has the default action afterwards.
+pub fn forget(signal: i32) -> Result<()> {
+    set_action(signal, &KernelAction { handler: libc::SIG_IGN as u64, ..KernelAction::default() })?;
+    set_action(signal, &KernelAction::default())
+}
+
+/// Sets the name that /proc shows.
+pub fn name(name: &CStr) {
+    // SAFETY: `name` ends with a zero and outlives the call, which cannot fail.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
+pub fn join_group(pid: i32, group: i32) -> Result<()> {
+    // SAFETY: takes numbers.
+    done(unsafe { libc::setpgid(pid, group) })
 }
 
 pub fn lead_session() -> Result<()> {

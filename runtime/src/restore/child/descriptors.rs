@@ -1,7 +1,7 @@
-//! Rebuilds the descriptor table.
+//! Rebuilds the descriptor tables.
 //!
-//! Every open file description is made once, at a number above all of the program's, and then duplicated to its
-//! numbers, so that two numbers of one description share its offset and flags again. Epoll instances are filled
+//! Every open file description is made once, by the first process, at a number above all of the program's, and then duplicated
+//! in each process to its numbers, so that two numbers of one description share its offset and flags again. Epoll instances are filled
 //! last: the kernel remembers the number under which a descriptor was added.
 //!
 //! What led outside has an outlet ([`crate::restore::outside`]), chosen for each number. The streams' status flags belong
@@ -17,7 +17,7 @@ use super::calls;
 use super::report::{At, Failed, Report, Step};
 use super::{CHANNEL, FILES, Plan, STANDARD};
 use crate::error::Result as CkptResult;
-use crate::image::{FileKind, Objects, OpenFile};
+use crate::image::{FileKind, JobImage, OpenFile, ProcessImage};
 use crate::restore::outside::Outlet;
 use crate::restore::paths::{c_path, reopened_path, reopening_flags};
 
@@ -40,11 +40,18 @@ pub struct Workspace {
     pipes: Vec<[RawFd; 2]>,
     /// Whether an end has been given to a description.
     given: Vec<[bool; 2]>,
+    /// The process that fills each epoll instance: the first that has it.
+    fillers: Vec<Option<usize>>,
 }
 
 impl Workspace {
-    /// Room for `objects`.
-    pub fn new(objects: &Objects) -> CkptResult<Workspace> {
+    /// Room for the files of `job`.
+    pub fn new(job: &JobImage) -> CkptResult<Workspace> {
+        let objects = &job.objects;
+        let has = |process: &ProcessImage, file: usize| {
+            process.descriptors.iter().any(|descriptor| descriptor.file as usize == file)
+        };
+        let filler = |file| job.processes.iter().position(|process| has(process, file));
         let paths = objects.files.iter().map(|file| c_path(reopened_path(file).unwrap_or_default()));
         Ok(Workspace {
             paths: paths.collect::<CkptResult<_>>()?,
@@ -53,6 +60,7 @@ impl Workspace {
             outlets: vec![[-1; Outlet::COUNT]; objects.files.len()],
             pipes: vec![[-1; 2]; objects.pipes.len()],
             given: vec![[false; 2]; objects.pipes.len()],
+            fillers: (0..objects.files.len()).map(filler).collect(),
         })
     }
 
@@ -62,17 +70,22 @@ impl Workspace {
     }
 }
 
-/// Makes all descriptions, gives them their numbers and closes the rest above what is kept.
-pub fn build(plan: &mut Plan) -> Result<()> {
+/// Makes all descriptions.
+pub fn make(plan: &mut Plan) -> Result<()> {
     for pipe in 0..plan.objects.pipes.len() {
         make_pipe(plan, pipe).at(Step::Pipe, pipe as u32)?;
     }
     for index in 0..plan.objects.files.len() {
         plan.files.opened[index] = open(plan, index).at(Step::Open, index as u32)?;
     }
-    for place in 0..plan.image.descriptors.len() {
-        let descriptor = plan.image.descriptors[place];
-        let from = match plan.outlets[place] {
+    Ok(())
+}
+
+/// Gives the descriptions of this process their numbers, and closes the rest above what is kept.
+pub fn give_numbers(plan: &mut Plan) -> Result<()> {
+    for place in 0..plan.own().image.descriptors.len() {
+        let descriptor = plan.own().image.descriptors[place];
+        let from = match plan.own().outlets[place] {
             Some(outlet) => lead_outside(plan, descriptor.file as usize, outlet).at(Step::Open, descriptor.file)?,
             None => plan.files.opened[descriptor.file as usize],
         };
@@ -80,7 +93,9 @@ pub fn build(plan: &mut Plan) -> Result<()> {
             .at(Step::Number, descriptor.number as u32)?;
     }
     for index in 0..plan.objects.files.len() {
-        watch(plan, index)?;
+        if plan.files.fillers[index] == Some(plan.own) {
+            watch(plan, index)?;
+        }
     }
     calls::close_range(plan.kept_end() as u32, u32::MAX).at(Step::Keep, 0)
 }
@@ -214,7 +229,7 @@ fn watch(plan: &Plan, index: usize) -> Result<()> {
             .at(Step::Watch, target.number as u32);
         match added {
             Err(failed) if is_standard(plan, target.number) => {
-                calls::send(plan.number_of(CHANNEL), &Report::warning(failed).to_bytes());
+                calls::send(plan.number_of(CHANNEL), &Report::warning(plan.own, failed).to_bytes());
             }
             added => added?,
         }
@@ -223,7 +238,7 @@ fn watch(plan: &Plan, index: usize) -> Result<()> {
 }
 
 fn is_standard(plan: &Plan, number: i32) -> bool {
-    let descriptor = plan.image.descriptors.iter().find(|descriptor| descriptor.number == number);
+    let descriptor = plan.own().image.descriptors.iter().find(|descriptor| descriptor.number == number);
     let file = descriptor.and_then(|descriptor| plan.objects.files.get(descriptor.file as usize));
     matches!(file, Some(OpenFile { kind: FileKind::Standard { .. }, .. }))
 }

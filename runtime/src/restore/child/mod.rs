@@ -1,4 +1,7 @@
-//! What the half-built process does by itself, before it is driven from outside.
+//! What the half-built processes do by themselves, before they are driven from outside.
+//!
+//! The first one opens all files of the job, and forks; each forks its own children before it gives the files the numbers that
+//! they have in it, so what several processes have open is one open file again.
 //!
 //! Everything here is a property of the process that survives the exchange of its memory: descriptors, session,
 //! working directory, signal actions (addresses are just numbers). It runs in a fork of the restarter, made without
@@ -8,6 +11,7 @@
 //! All signals are blocked from before the fork, so nothing can run a handler in between.
 
 mod calls;
+mod descendants;
 mod descriptors;
 mod report;
 
@@ -27,13 +31,12 @@ const SIGNALS: usize = 64;
 /// Numbers beyond those of the plan that are needed at one time (a file being opened).
 const SPARE_NUMBERS: i32 = 16;
 
-/// What the child is told, and room for what it finds out.
+/// What the children are told, and room for what they find out. Each has a copy.
 pub struct Plan<'a> {
-    image: &'a ProcessImage,
     objects: &'a Objects,
-    /// What descriptors lead to that led outside.
-    outlets: &'a [Option<Outlet>],
-    role: Role,
+    members: Vec<Member<'a>>,
+    /// Which of the members this process is.
+    own: usize,
     /// The restarter's end of the channel, to be closed.
     parent_end: RawFd,
     /// Descriptors to keep; number `i` is moved to `base + i`. First the channel, then the standard streams.
@@ -42,11 +45,48 @@ pub struct Plan<'a> {
     unlinked: &'a [usize],
     /// Above every number of the program and every number in `kept`.
     base: RawFd,
+    files: descriptors::Workspace,
+}
+
+/// What one process is told.
+struct Member<'a> {
+    image: &'a ProcessImage,
+    /// What descriptors lead to that led outside.
+    outlets: &'a [Option<Outlet>],
+    role: Role,
     working_directory: CString,
     oom_score_adj: String,
     actions: Vec<KernelAction>,
     uses_tiles: bool,
-    files: descriptors::Workspace,
+    /// Its children among the members.
+    children: Vec<usize>,
+    /// Names of its children that have ended.
+    ended_names: Vec<CString>,
+}
+
+impl<'a> Member<'a> {
+    fn new(job: &'a JobImage, index: usize, outside: &'a Outside) -> crate::error::Result<Member<'a>> {
+        let image = &job.processes[index];
+        let mut actions = vec![KernelAction::default(); SIGNALS];
+        for action in &image.signal_actions {
+            if let Some(slot) = actions.get_mut(action.signal as usize - 1) {
+                *slot = KernelAction::from(action);
+            }
+        }
+        let is_child = |&other: &usize| job.processes[other].family.parent == Some(index as u32);
+        let ended = image.family.ended_children.iter();
+        Ok(Member {
+            image,
+            outlets: &outside.outlets[index],
+            role: if index == 0 { outside.role } else { image.family.role(image.pid) },
+            working_directory: super::paths::c_path(&image.working_directory)?,
+            oom_score_adj: image.oom_score_adj.to_string(),
+            actions,
+            uses_tiles: super::tiles::are_used(image),
+            children: (0..job.processes.len()).filter(is_child).collect(),
+            ended_names: ended.map(|ended| super::paths::c_path(&ended.name)).collect::<crate::error::Result<_>>()?,
+        })
+    }
 }
 
 /// Places in `kept`.
@@ -57,8 +97,8 @@ pub const STANDARD: i32 = 1;
 pub const FILES: i32 = STANDARD + 3;
 
 impl<'a> Plan<'a> {
-    /// A plan for the first process of `job`. `kept` begins with the channel and the three standard streams; what follows is for the
-    /// mappings.
+    /// A plan for all processes of `job`. `kept` begins with the channel and the three standard streams; what follows is for
+    /// the mappings.
     pub fn new(
         job: &'a JobImage,
         outside: &'a Outside,
@@ -66,31 +106,20 @@ impl<'a> Plan<'a> {
         kept: Vec<RawFd>,
         unlinked: &'a [usize],
     ) -> crate::error::Result<Plan<'a>> {
-        let (image, objects) = (job.root(), &job.objects);
-        let mut actions = vec![KernelAction::default(); SIGNALS];
-        for action in &image.signal_actions {
-            if let Some(slot) = actions.get_mut(action.signal as usize - 1) {
-                *slot = KernelAction::from(action);
-            }
-        }
+        let members = (0..job.processes.len()).map(|index| Member::new(job, index, outside));
         Ok(Plan {
-            image,
-            objects,
-            outlets: &outside.outlets[0],
-            role: outside.role,
+            objects: &job.objects,
+            members: members.collect::<crate::error::Result<_>>()?,
+            own: 0,
             parent_end,
-            base: base(image, &kept),
+            base: base(job, &kept),
             kept,
             unlinked,
-            working_directory: super::paths::c_path(&image.working_directory)?,
-            oom_score_adj: image.oom_score_adj.to_string(),
-            actions,
-            uses_tiles: super::tiles::are_used(image),
-            files: descriptors::Workspace::new(objects)?,
+            files: descriptors::Workspace::new(job)?,
         })
     }
 
-    /// The number that place `place` of `kept` has in the child.
+    /// The number that place `place` of `kept` has in the children.
     pub fn number_of(&self, place: i32) -> RawFd {
         self.base + place
     }
@@ -98,49 +127,66 @@ impl<'a> Plan<'a> {
     fn kept_end(&self) -> RawFd {
         self.base + self.kept.len() as i32
     }
+
+    /// What this process is told.
+    fn own(&self) -> &Member<'a> {
+        &self.members[self.own]
+    }
 }
 
-/// The first number for what is kept: above the program's own and above where the kept ones come from, so that
+/// The first number for what is kept: above those of all processes and above where the kept ones come from, so that
 /// moving one never lands on another.
-fn base(image: &ProcessImage, kept: &[RawFd]) -> RawFd {
-    let used = image.descriptors.iter().map(|descriptor| descriptor.number);
+fn base(job: &JobImage, kept: &[RawFd]) -> RawFd {
+    let descriptors = job.processes.iter().flat_map(|process| &process.descriptors);
+    let used = descriptors.map(|descriptor| descriptor.number);
     used.chain(kept.iter().copied()).max().unwrap_or(2).saturating_add(1)
 }
 
-/// The child's life: waits for the word to start, works, reports, and waits to be stopped. Does not return. The C
+/// The first child's life: waits for the word to start, works, reports, and waits to be stopped. Does not return. The C
 /// calling convention turns a panic into an abort instead of a second copy of the restarter.
 #[allow(improper_ctypes_definitions, reason = "called from Rust only")]
 pub extern "C" fn run(plan: &mut Plan) -> ! {
     calls::close(plan.parent_end);
-    if calls::wait_for_byte(plan.kept[0]) {
-        let mut channel = plan.kept[0];
-        let report = match prepare(plan, &mut channel) {
-            Ok(()) => Report::done(),
-            Err(failed) => failed.into(),
-        };
-        calls::send(channel, &report.to_bytes());
-        // The restarter stops this process here. End of file: it is gone, and so are we.
-        calls::wait_for_byte(channel);
+    if !calls::wait_for_byte(plan.kept[0]) {
+        calls::exit();
     }
+    let mut channel = plan.kept[0];
+    let begun = move_descriptors(plan).and_then(|()| {
+        channel = plan.number_of(CHANNEL);
+        take_role(plan.own().role).at(Step::Role, 0)?;
+        descriptors::make(plan)
+    });
+    live(plan, channel, begun)
+}
+
+/// The life of any of the children, from where all open files of the job are there.
+fn live(plan: &mut Plan, channel: RawFd, begun: Result<(), Failed>) -> ! {
+    let report = match begun.and_then(|()| prepare(plan, channel)) {
+        Ok(()) => Report::done(plan.own),
+        Err(failed) => Report::failed(plan.own, failed),
+    };
+    calls::send(channel, &report.to_bytes());
+    // The restarter stops this process here. End of file: it is gone, and so are we.
+    calls::wait_for_byte(channel);
     calls::exit()
 }
 
-fn prepare(plan: &mut Plan, channel: &mut RawFd) -> Result<(), Failed> {
-    move_descriptors(plan)?;
-    *channel = plan.number_of(CHANNEL);
-    take_role(plan.role).at(Step::Role, 0)?;
-    calls::umask(plan.image.umask);
+fn prepare(plan: &mut Plan, channel: RawFd) -> Result<(), Failed> {
+    descendants::make(plan, channel)?;
+    let image = plan.own().image;
+    calls::umask(image.umask);
     calls::take_ordinary_personality();
-    descriptors::build(plan)?;
-    calls::chdir(&plan.working_directory).at(Step::WorkingDirectory, 0)?;
-    calls::write_file(c"/proc/self/oom_score_adj", plan.oom_score_adj.as_bytes()).at(Step::OomScore, 0)?;
-    if plan.image.no_new_privs {
+    descriptors::give_numbers(plan)?;
+    let own = plan.own();
+    calls::chdir(&own.working_directory).at(Step::WorkingDirectory, 0)?;
+    calls::write_file(c"/proc/self/oom_score_adj", own.oom_score_adj.as_bytes()).at(Step::OomScore, 0)?;
+    if image.no_new_privs {
         calls::set_no_new_privs().at(Step::NoNewPrivs, 0)?;
     }
-    if plan.uses_tiles {
+    if own.uses_tiles {
         calls::request_tiles().at(Step::Tiles, 0)?;
     }
-    set_signal_actions(&plan.actions)
+    set_signal_actions(&own.actions)
 }
 
 /// Leaves open exactly what is kept, at its new numbers.

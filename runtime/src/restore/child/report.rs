@@ -1,13 +1,14 @@
-//! What the child tells the restarter: which step of which object gave which error.
+//! What the children tell the restarter: which step of which object gave which error, in which process.
 
 use nix::errno::Errno;
 
 use crate::error::Error;
-use crate::image::{FileKind, Objects, ProcessImage, path_of};
+use crate::image::{FileKind, JobImage, path_of};
 use crate::restore::paths::reopened_path;
+use crate::restore::spawn::clone_refused;
 
 /// Bytes of a report on the channel.
-pub const REPORT_BYTES: usize = 16;
+pub const REPORT_BYTES: usize = 20;
 
 /// What a report says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,7 @@ pub enum Step {
     DescriptorLimit,
     Keep,
     Role,
+    Child,
     Open,
     Number,
     Pipe,
@@ -39,10 +41,11 @@ pub enum Step {
     SignalAction,
 }
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     Step::DescriptorLimit,
     Step::Keep,
     Step::Role,
+    Step::Child,
     Step::Open,
     Step::Number,
     Step::Pipe,
@@ -79,28 +82,29 @@ impl<T> At<T> for Result<T, Errno> {
 pub struct Report {
     /// What it says.
     pub verdict: Verdict,
+    /// Which process of the job it comes from.
+    process: u32,
     step: Step,
-    /// Of which file, descriptor or signal.
+    /// Of which process, file, descriptor or signal.
     index: u32,
     errno: i32,
 }
 
-impl From<Failed> for Report {
-    fn from(failed: Failed) -> Report {
-        let Failed { step, index, errno } = failed;
-        Report { verdict: Verdict::Failed, step, index, errno: errno as i32 }
-    }
-}
-
 impl Report {
-    /// Everything is in place.
-    pub fn done() -> Report {
-        Report { verdict: Verdict::Done, step: Step::Keep, index: 0, errno: 0 }
+    /// Everything is in place in `process`.
+    pub fn done(process: usize) -> Report {
+        Report { verdict: Verdict::Done, process: process as u32, step: Step::Keep, index: 0, errno: 0 }
+    }
+
+    /// `process` cannot go on.
+    pub fn failed(process: usize, failed: Failed) -> Report {
+        let Failed { step, index, errno } = failed;
+        Report { verdict: Verdict::Failed, process: process as u32, step, index, errno: errno as i32 }
     }
 
     /// `failed`, which is no reason to stop.
-    pub fn warning(failed: Failed) -> Report {
-        Report { verdict: Verdict::Warning, ..failed.into() }
+    pub fn warning(process: usize, failed: Failed) -> Report {
+        Report { verdict: Verdict::Warning, ..Report::failed(process, failed) }
     }
 
     /// As on the channel.
@@ -109,13 +113,14 @@ impl Report {
         bytes[..4].copy_from_slice(&(self.verdict as u32).to_ne_bytes());
         bytes[4..8].copy_from_slice(&(self.step as u32).to_ne_bytes());
         bytes[8..12].copy_from_slice(&self.index.to_ne_bytes());
-        bytes[12..].copy_from_slice(&self.errno.to_ne_bytes());
+        bytes[12..16].copy_from_slice(&self.errno.to_ne_bytes());
+        bytes[16..].copy_from_slice(&self.process.to_ne_bytes());
         bytes
     }
 
     /// The opposite of [`Report::to_bytes`].
     pub fn from_bytes(bytes: [u8; REPORT_BYTES]) -> Option<Report> {
-        let mut words = [0u32; 4];
+        let mut words = [0u32; 5];
         for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(4)) {
             *word = u32::from_ne_bytes(chunk.try_into().ok()?);
         }
@@ -126,20 +131,25 @@ impl Report {
             _ => return None,
         };
         let step = *STEPS.get(words[1] as usize)?;
-        Some(Report { verdict, step, index: words[2], errno: words[3] as i32 })
+        Some(Report { verdict, process: words[4], step, index: words[2], errno: words[3] as i32 })
     }
 
     /// In words.
-    pub fn error(self, image: &ProcessImage, objects: &Objects) -> Error {
+    pub fn error(self, job: &JobImage) -> Error {
         let errno = Errno::from_raw(self.errno);
-        let file = objects.files.get(self.index as usize);
+        let image = job.processes.get(self.process as usize).unwrap_or(job.root());
+        let file = job.objects.files.get(self.index as usize);
         if let (Step::Open, Some(path)) = (self.step, file.and_then(reopened_path)) {
             return Error::io("reopen", path_of(path), errno);
         }
         let (call, purpose) = match self.step {
             Step::DescriptorLimit => ("setrlimit", format!("room for {} descriptors", self.index)),
             Step::Keep => ("dup3", "keep what the rebuild needs".into()),
-            Step::Role => ("setsid", format!("become {:?}", image.role)),
+            Step::Child if errno == Errno::EEXIST || errno == Errno::EPERM => {
+                return clone_refused(self.index as i32, errno);
+            }
+            Step::Child => ("clone3", format!("child {}", self.index)),
+            Step::Role => ("setsid", format!("become {:?}", image.family.role(image.pid))),
             Step::Open => ("open", file.map(|file| shown(&file.kind)).unwrap_or_default()),
             Step::Number => ("dup3", format!("descriptor {}", self.index)),
             Step::Pipe => ("pipe2", format!("pipe {} and its content", self.index)),
@@ -176,10 +186,10 @@ mod tests {
     #[test]
     fn a_report_survives_the_channel() {
         for step in STEPS {
-            let report = Report::from(Failed { step, index: 7, errno: Errno::EMFILE });
+            let report = Report::failed(3, Failed { step, index: 7, errno: Errno::EMFILE });
             assert_eq!(Report::from_bytes(report.to_bytes()), Some(report));
         }
-        assert_eq!(Report::from_bytes(Report::done().to_bytes()), Some(Report::done()));
+        assert_eq!(Report::from_bytes(Report::done(2).to_bytes()), Some(Report::done(2)));
         assert_eq!(Report::from_bytes([0xff; REPORT_BYTES]), None);
     }
 }

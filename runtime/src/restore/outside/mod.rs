@@ -69,7 +69,7 @@ impl Outside {
         let image = job.root();
         let regained = Regained::by(image, &streams, &outlets[0]);
         let keeps_its_terminal = regained.controls && image.terminal.as_ref().is_some_and(|it| it.controlling);
-        let role = match image.role {
+        let role = match image.family.role(image.pid) {
             Role::SessionLeader if keeps_its_terminal => Role::GroupLeader,
             role => role,
         };

@@ -22,7 +22,8 @@ pub fn check(image: &ProcessImage, place: &Place) -> Result<()> {
     if !namespace::may_choose_ids() {
         return Err(may_not_choose(image.pid));
     }
-    image.threads.iter().try_for_each(|thread| check_free(thread.tid))
+    let ended = image.family.ended_children.iter().map(|ended| ended.pid);
+    image.threads.iter().map(|thread| thread.tid).chain(ended).try_for_each(check_free)
 }
 
 fn check_user(image: &ProcessImage, user: Uid, group: u32, only_one_user: bool) -> Result<()> {

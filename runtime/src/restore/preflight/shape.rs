@@ -48,12 +48,22 @@ fn process_flaw(job: &JobImage, image: &ProcessImage) -> Option<String> {
         .or_else(|| image.regions.iter().find_map(|region| region_flaw(image, &job.objects, region, page)))
 }
 
-/// Ids belong to one thread of the job each.
+/// Ids belong to one thread of the job each, and parents come before their children.
 fn ids_flaw(job: &JobImage) -> Option<String> {
     let mut seen = HashSet::new();
-    let mut threads = job.processes.iter().flat_map(|process| &process.threads);
-    let twice = threads.find(|thread| !seen.insert(thread.tid))?;
-    Some(format!("there are two threads {}", twice.tid))
+    if let Some(twice) = job.ids().find(|id| !seen.insert(*id)) {
+        return Some(format!("there are two threads {twice}"));
+    }
+    if let Some(wrong) = job.ids().find(|id| !(1..=ID_MAX).contains(id)) {
+        return Some(format!("no thread has the id {wrong}"));
+    }
+    let mut places = job.processes.iter().zip(0..);
+    let is_wrong = |process: &ProcessImage, place: u32| match process.family.parent {
+        Some(parent) => parent >= place,
+        None => place > 0,
+    };
+    let (orphan, _) = places.find(|(process, place)| is_wrong(process, *place))?;
+    Some(format!("process {} has no parent before it", orphan.pid))
 }
 
 fn threads_flaw(image: &ProcessImage) -> Option<String> {
@@ -309,7 +319,15 @@ mod tests {
     fn what_makes_no_sense_is_refused_and_named() {
         check(1, &sound()).unwrap();
         type Change = fn(&mut JobImage);
-        let cases: [(&str, Change); 31] = [
+        let cases: [(&str, Change); 33] = [
+            ("has no parent before it", |job| job.processes[0].family.parent = Some(0)),
+            ("has no parent before it", |job| {
+                let mut other = job.processes[0].clone();
+                other.pid = 300_002;
+                other.threads.truncate(1);
+                other.threads[0].tid = 300_002;
+                job.processes.push(other);
+            }),
             ("no threads", |job| job.processes[0].threads.clear()),
             ("the first thread is", |job| job.processes[0].threads.swap(0, 1)),
             ("two threads 300000", |job| job.processes[0].threads[1].tid = 300_000),

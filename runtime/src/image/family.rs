@@ -1,0 +1,60 @@
+//! What processes are to each other.
+
+use serde::{Deserialize, Serialize};
+
+/// Place of a process among others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Family {
+    /// Its parent, by its index among the processes of the job; none for the first.
+    pub parent: Option<u32>,
+    /// The signal that the parent gets when it ends; 0 for none.
+    pub exit_signal: i32,
+    /// Its process group.
+    pub group: i32,
+    /// Its session.
+    pub session: i32,
+    /// Its children that have ended and have not been waited for.
+    pub ended_children: Vec<EndedChild>,
+}
+
+/// A process of which only its end is left, for its parent to wait for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedChild {
+    /// Its pid.
+    pub pid: i32,
+    /// Its name.
+    #[serde(with = "serde_bytes")]
+    pub name: Vec<u8>,
+    /// How many children of its parent that live are older: the order of children is the order in which they are waited for.
+    pub older_siblings: u32,
+    /// What `waitpid` will say of it.
+    pub status: i32,
+    /// The signal that its parent has got.
+    pub exit_signal: i32,
+    /// Its process group.
+    pub group: i32,
+    /// Its session.
+    pub session: i32,
+}
+
+/// What a process leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Its session.
+    SessionLeader,
+    /// A process group of somebody else's session.
+    GroupLeader,
+    /// Nothing.
+    Member,
+}
+
+impl Family {
+    /// What process `pid` leads.
+    pub fn role(&self, pid: i32) -> Role {
+        match pid {
+            pid if self.session == pid => Role::SessionLeader,
+            pid if self.group == pid => Role::GroupLeader,
+            _ => Role::Member,
+        }
+    }
+}
