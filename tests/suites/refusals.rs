@@ -118,6 +118,7 @@ refused! { is_refused_while_a_call_waits:
     mq_timedreceive_goes_on: "mq_timedreceive", "message queues are not captured yet";
     io_getevents_goes_on: "io_getevents", "asynchronous I/O (io_setup) is not captured yet";
     io_uring_enter_goes_on: "io_uring_enter", "this kind of object is not captured yet";
+    a_call_of_a_process_that_is_stopped_before_another_is_refused_goes_on: "sharing_child", "which shares its descriptor table";
     a_read_of_inotify_goes_on: "inotify_read", "this kind of object is not captured yet";
 }
 

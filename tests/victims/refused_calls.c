@@ -4,13 +4,17 @@
 #include "victim.h"
 #include <linux/aio_abi.h>
 #include <linux/io_uring.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 static int number = -1;
 static void *place;
@@ -290,6 +294,36 @@ static void delete_file(void)
 	CHECK(file >= 0 && close(file) == 0 && unlink("deleted") == 0);
 }
 
+static int events, wakes;
+static pid_t child;
+
+/* A child with our descriptor table, beside which a thread waits. */
+static void make_sharing_child(void)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	events = epoll_create1(0);
+	wakes = eventfd(0, 0);
+	CHECK(events >= 0 && wakes >= 0 && epoll_ctl(events, EPOLL_CTL_ADD, wakes, &event) == 0);
+	child = (pid_t)syscall(SYS_clone, CLONE_FILES | SIGCHLD, NULL, NULL, NULL, NULL);
+	CHECK(child >= 0);
+	while (child == 0)
+		pause();
+	number = child;
+}
+
+static int wait_beside_child(void)
+{
+	struct epoll_event event;
+	return epoll_wait(events, &event, 1, -1) == 1;
+}
+
+static void wake_and_end_child(void)
+{
+	uint64_t one = 1;
+	CHECK(write(wakes, &one, sizeof one) == sizeof one);
+	CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+}
+
 static const struct call {
 	const char *kind;
 	void (*prepare)(void);
@@ -317,6 +351,7 @@ static const struct call {
 	{ "mq_timedreceive", make_queue, receive_from_queue, SYS_mq_timedreceive, send_to_queue },
 	{ "io_getevents", make_context, wait_for_event, SYS_io_getevents, submit_read },
 	{ "io_uring_enter", make_ring, wait_for_completion, SYS_io_uring_enter, submit_nothing },
+	{ "sharing_child", make_sharing_child, wait_beside_child, SYS_epoll_wait, wake_and_end_child },
 	{ "inotify_read", watch_directory, read_event, SYS_read, delete_file },
 };
 

@@ -74,7 +74,22 @@ pub fn prepare(root: i32) -> Result<()> {
 /// # Errors
 /// When one of them cannot be stopped, or rebuilt in its place among the others. All go on.
 pub fn stop(root: &Program, known: &mut ProcessLineages) -> Result<Vec<Member>> {
-    let mut members: Vec<Member> = Vec::new();
+    let mut members = Vec::new();
+    match stop_into(root, known, &mut members).and_then(|()| refuse_places(&members)) {
+        Ok(()) => Ok(members),
+        Err(error) => {
+            let_go(members);
+            Err(error)
+        }
+    }
+}
+
+/// Lets all go on as if they had not been stopped.
+pub fn let_go(members: Vec<Member>) {
+    members.into_iter().flat_map(|member| member.threads).for_each(stop::let_go);
+}
+
+fn stop_into(root: &Program, known: &mut ProcessLineages, members: &mut Vec<Member>) -> Result<()> {
     let mut waiting = VecDeque::from([(root.pid, None)]);
     while let Some((pid, parent)) = waiting.pop_front() {
         let member = match parent {
@@ -88,9 +103,7 @@ pub fn stop(root: &Program, known: &mut ProcessLineages) -> Result<Vec<Member>> 
             }
             continue;
         };
-        if let Some(parent) = parent {
-            refuse_shared(members[parent as usize].program.pid, pid)?;
-        }
+        let shared = parent.map_or(Ok(()), |parent| refuse_shared(members[parent as usize].program.pid, pid));
         let index = members.len() as u32;
         let mut living = 0;
         for child in task::children(pid)?.into_iter().filter(|&child| !is_our_own(child)) {
@@ -103,9 +116,9 @@ pub fn stop(root: &Program, known: &mut ProcessLineages) -> Result<Vec<Member>> 
             }
         }
         members.push(member);
+        shared?;
     }
-    refuse_places(&members)?;
-    Ok(members)
+    Ok(())
 }
 
 /// Stops a child; none if it has ended.

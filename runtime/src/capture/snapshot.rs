@@ -136,8 +136,14 @@ pub fn capture(
     let stop_began = Instant::now();
     let mut members = descent::stop(program, &mut lineage.processes)?;
 
-    let states =
-        members.iter_mut().map(|member| threads_of(member, &mut lineage.processes)).collect::<Result<Vec<_>>>()?;
+    let states: Result<Vec<_>> = members.iter_mut().map(|member| threads_of(member, &mut lineage.processes)).collect();
+    let states = match states {
+        Ok(states) => states,
+        Err(error) => {
+            descent::let_go(members);
+            return Err(error);
+        }
+    };
     // Behind the threads: an agent that died may have left a descriptor of its own, which was closed there.
     let owners: Vec<Owner<'_>> =
         members.iter().map(|member| Owner { pid: member.program.pid, pidfd: member.program.pidfd.as_fd() }).collect();

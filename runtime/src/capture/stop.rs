@@ -105,7 +105,8 @@ fn stop_into(pid: i32, deadline: Instant, stopped: &mut Vec<Stopped>) -> Result<
 }
 
 /// Lets a thread go on as if it had not been stopped, but that a time-out begins anew where the stop has broken off its call.
-fn let_go(thread: Stopped) {
+/// One that has been led home goes on there.
+pub fn let_go(thread: Stopped) {
     let repaired = || {
         let now = thread.registers()?;
         let is_due = |signals: Vec<_>| threads::mask_of(&signals) & !thread.signal_mask().unwrap_or(0) != 0;
