@@ -1,8 +1,11 @@
 //! Jobs of several processes: stopped together, and together again after a restart.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use ckpt_tests::exact::survives_once;
 use ckpt_tests::program::source;
-use ckpt_tests::{Ckpt, Life, Program, Restart, Scene, checkpoint, code_of, processes};
+use ckpt_tests::{Ckpt, Life, Program, Restart, Scene, checkpoint, code_of, fault, processes};
 use nix::sys::signal::Signal;
 
 /// A doubler, a leader of a session with a child of its own, and two that have ended.
@@ -49,7 +52,7 @@ fn all_end_with_the_checkpoint_that_ends_the_job_and_are_back_after_a_restart() 
     Ckpt::new(&scene, ["checkpoint", "--kill", &life.pid.to_string()]).call().succeeded();
     life.wait();
     let are_gone = || family.iter().all(|&pid| !processes::is_alive(pid));
-    processes::wait_until("all have ended", std::time::Duration::from_secs(5), are_gone);
+    processes::wait_until("all have ended", Duration::from_secs(5), are_gone);
     let (store, directory, pid) = (life.store(), life.directory.clone(), life.pid);
     drop(life);
     let back = Restart::of(store).begin(&scene, &directory, pid);
@@ -88,6 +91,62 @@ fn show_draws_the_tree() {
     assert!(line(grandchild).starts_with("│  └─ "), "{text}");
     assert!(text.contains("(exit status 5, not waited for)") && text.contains("(signal 9, not waited for)"), "{text}");
     lets_it_end(&scene, life);
+}
+
+/// Kills the agent at each of `faults`; no process may be lost, doubled or left stopped, and what they do together must be right.
+fn outlive(faults: &[String]) {
+    let scene = Scene::of_at_most(Duration::from_secs(300));
+    let over = scene.path().join("over");
+    let program = Program::victim("family").argument("2000").waiting(1900, &over);
+    let life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_line("step 5:");
+    let family = processes::descendants(life.pid);
+    let all: BTreeSet<i32> = family.iter().copied().chain([life.pid]).collect();
+    let alive = || all.iter().filter(|&&pid| processes::is_alive(pid)).copied().collect::<BTreeSet<i32>>();
+    let before = alive();
+    checkpoint(&scene, life.pid);
+    for name in faults {
+        processes::end_agents(life.pid);
+        let answer = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).variable(fault::KILL, name).call();
+        let story = format!("agent killed at {name}; ckpt checkpoint said {answer:?}");
+        let limit = Duration::from_secs(10);
+        let copies = || processes::copies(&program.executable, &life.directory).into_iter().collect::<BTreeSet<i32>>();
+        processes::wait_until(&format!("the same processes are left; {story}"), limit, || copies() == before);
+        let goes = || before.iter().all(|&pid| !processes::is_stopped(pid));
+        processes::wait_until(&format!("nothing is stopped; {story}"), limit, goes);
+        life.output.wait_for_more_lines(2);
+        assert_eq!(processes::descendants(life.pid), family, "{story}");
+    }
+    processes::end_agents(life.pid);
+    checkpoint(&scene, life.pid);
+    lets_it_end(&scene, life);
+}
+
+/// Where the agent can die in a second checkpoint: the first and last passage of each point, and so many in between.
+fn faults(in_between: u64) -> Vec<String> {
+    let scene = Scene::new();
+    let trace = scene.path().join("trace");
+    let (life, _) = at_step(&scene, 5);
+    checkpoint(&scene, life.pid);
+    processes::end_agents(life.pid);
+    Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).variable(fault::TRACE, &trace).call().succeeded();
+    lets_it_end(&scene, life);
+    fault::plan(&fault::passages(&trace), in_between)
+}
+
+#[test]
+fn all_processes_outlive_their_agent() {
+    let all = faults(1);
+    let some: Vec<String> = all.iter().step_by(all.len().div_ceil(30)).cloned().collect();
+    outlive(&some);
+}
+
+#[test]
+#[ignore = "ten passages of each fault point; scripts/test --all"]
+fn all_processes_outlive_their_agent_at_ten_passages_of_each_point() {
+    for some in faults(10).chunks(40) {
+        outlive(some);
+    }
 }
 
 #[test]
