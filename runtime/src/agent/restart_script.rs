@@ -73,13 +73,30 @@ fn quote(text: &[u8], script: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
     use std::os::unix::fs::MetadataExt;
-    use std::process::Command;
+    use std::process::{Command, Output};
+    use std::time::{Duration, Instant};
 
     use super::*;
 
     fn write_executable(path: &Path, content: &[u8]) {
         write(path, content).unwrap();
+    }
+
+    /// Another test may be forking at the moment, and its child have what was written still open: then it cannot be executed, by
+    /// us or by the shell.
+    fn output(command: &mut Command) -> Output {
+        const NOT_EXECUTABLE: i32 = 126;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            match command.output() {
+                Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < deadline => {}
+                Ok(output) if output.status.code() == Some(NOT_EXECUTABLE) && Instant::now() < deadline => {}
+                outcome => return outcome.unwrap(),
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     #[test]
@@ -88,7 +105,7 @@ mod tests {
         let ckpt = dir.path().join("it's a $(ckpt)");
         write_executable(&ckpt, b"#!/bin/sh\nprintf '<%s>' \"$@\"\n");
         write_restart_script(dir.path(), &ckpt).unwrap();
-        let output = Command::new(dir.path().join(NAME)).args(["--id", "3 4"]).env_remove("CKPT").output().unwrap();
+        let output = output(Command::new(dir.path().join(NAME)).args(["--id", "3 4"]).env_remove("CKPT"));
         let expected = format!("<restart><{}><--id><3 4>", dir.path().display());
         assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
     }
@@ -98,11 +115,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         write_restart_script(dir.path(), Path::new("/nonexistent/ckpt")).unwrap();
         let script = dir.path().join(NAME);
-        let output = Command::new(&script).env_remove("CKPT").output().unwrap();
-        assert_eq!(output.status.code(), Some(125));
-        assert!(String::from_utf8_lossy(&output.stderr).contains("/nonexistent/ckpt is not there"));
-        let output = Command::new(&script).env("CKPT", "echo").output().unwrap();
-        assert!(output.stdout.starts_with(b"restart "));
+        let missing = output(Command::new(&script).env_remove("CKPT"));
+        assert_eq!(missing.status.code(), Some(125));
+        assert!(String::from_utf8_lossy(&missing.stderr).contains("/nonexistent/ckpt is not there"));
+        let replaced = output(Command::new(&script).env("CKPT", "echo"));
+        assert!(replaced.stdout.starts_with(b"restart "));
     }
 
     #[test]
