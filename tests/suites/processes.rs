@@ -101,9 +101,8 @@ fn outlive(faults: &[String]) {
     let life = Life::preloaded(&scene, "life", &program);
     life.output.wait_for_line("step 5:");
     let family = processes::descendants(life.pid);
-    let all: BTreeSet<i32> = family.iter().copied().chain([life.pid]).collect();
-    let alive = || all.iter().filter(|&&pid| processes::is_alive(pid)).copied().collect::<BTreeSet<i32>>();
-    let before = alive();
+    let all = family.iter().copied().chain([life.pid]);
+    let before: BTreeSet<i32> = all.filter(|&pid| processes::is_alive(pid)).collect();
     checkpoint(&scene, life.pid);
     for name in faults {
         processes::end_agents(life.pid);

@@ -49,7 +49,8 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     let mut calls = WaitingCalls::default();
     let pid = capture::root_of(options.pid);
     let program = match options.is_starting {
-        true => wait_for(pid, &mut calls)?,
+        // There may be nobody to run the constructor of libckpt.so.
+        true => capture::wait_until_ready(pid, &mut calls, Instant::now() + LOADING_TIMEOUT)?.0,
         false => find_or_adopt(pid, &mut calls)?,
     };
     capture::refuse_other_pid_namespace(pid)?;
@@ -104,22 +105,6 @@ fn lineage_of(method: Method, tree: &TreeOptions) -> Result<Lineage> {
     let mut lineage = Lineage::default();
     lineage.store_finer((method == Method::Tree).then(|| tree.clone()))?;
     Ok(lineage)
-}
-
-/// Waits until the constructor of libckpt.so has run in process `pid`, unless there is nobody to run it.
-fn wait_for(pid: i32, calls: &mut WaitingCalls) -> Result<Program> {
-    let deadline = Instant::now() + LOADING_TIMEOUT;
-    loop {
-        let found = find_or_adopt(pid, calls).and_then(|program| program.control().map(|_| program));
-        match found {
-            Err(Error::NotPreloaded { .. } | Error::Environment { .. } | Error::Io { .. })
-                if Instant::now() < deadline =>
-            {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            found => return found,
-        }
-    }
 }
 
 /// The log goes to the file that the program's environment named, or to `log` in the store.

@@ -5,13 +5,12 @@
 //! libckpt.so is in it.
 
 use std::collections::VecDeque;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use ckpt_wire::Control;
 
 use super::syscalls::{Shared, share};
-use super::{ProcessLineages, Program, WaitingCalls, find_or_adopt, stop};
+use super::{ProcessLineages, Program, WaitingCalls, stop, wait_until_ready};
 use crate::error::{Error, Result};
 use crate::image::{EndedChild, Family};
 use crate::proc::task::{self, stat_number};
@@ -39,12 +38,11 @@ pub struct Member {
 /// The first process of the job that process `pid` belongs to: the highest of its ancestors that it has an unbroken line of
 /// programs of ours to. Our own commands, which may be among its ancestors, are none.
 pub fn root_of(pid: i32) -> i32 {
-    let own = task::link(std::process::id() as i32, "exe").ok();
     let mut root = pid;
     loop {
         let parent = task::stat_fields(root, "stat").map_or(0, |stat| stat_number(&stat, 4) as i32);
         let is_a_program = || Program::find(parent).and_then(|program| program.control()).is_ok();
-        if parent <= 1 || task::link(parent, "exe").ok() == own || !is_a_program() {
+        if parent <= 1 || task::executes_what_we_do(parent) || !is_a_program() {
             return root;
         }
         root = parent;
@@ -59,8 +57,7 @@ pub fn prepare(root: i32) -> Result<()> {
     let deadline = Instant::now() + LOADING_TIMEOUT;
     let mut unseen = VecDeque::from([root]);
     while let Some(pid) = unseen.pop_front() {
-        let Ok(children) = task::children(pid) else { continue };
-        for child in children.into_iter().filter(|&child| !is_our_own(child)) {
+        for (child, _) in children(pid).unwrap_or_default() {
             if ready(child, deadline)?.is_some() {
                 unseen.push_back(child);
             }
@@ -90,43 +87,46 @@ pub fn let_go(members: Vec<Member>) {
 }
 
 fn stop_into(root: &Program, known: &mut ProcessLineages, members: &mut Vec<Member>) -> Result<()> {
-    let mut waiting = VecDeque::from([(root.pid, None)]);
+    let root = stop_one((root.try_clone()?, root.control()?), known, None)?;
+    let mut waiting = add(root, members)?;
     while let Some((pid, parent)) = waiting.pop_front() {
-        let member = match parent {
-            None => Some(stop_one(root.try_clone()?, known, None)?),
-            Some(_) => stop_child(pid, known, parent)?,
-        };
-        let Some(mut member) = member else {
-            // It has ended since its parent was stopped.
-            if let Some((parent, ended)) = parent.and_then(|parent| Some((parent, ended_child(pid, u32::MAX)?))) {
-                members[parent as usize].family.ended_children.push(ended);
+        match stop_child(pid, known, parent)? {
+            Some(member) => {
+                let shared = refuse_shared(members[parent as usize].program.pid, pid);
+                waiting.extend(add(member, members)?);
+                shared?;
             }
-            continue;
-        };
-        let shared = parent.map_or(Ok(()), |parent| refuse_shared(members[parent as usize].program.pid, pid));
-        let index = members.len() as u32;
-        let mut living = 0;
-        for child in task::children(pid)?.into_iter().filter(|&child| !is_our_own(child)) {
-            match ended_child(child, living) {
-                Some(ended) => member.family.ended_children.push(ended),
-                None => {
-                    living += 1;
-                    waiting.push_back((child, Some(index)));
-                }
+            // It has ended since its parent was stopped.
+            None => {
+                let ended = task::stat_fields(pid, "stat").ok().and_then(|stat| ended_child(pid, &stat, u32::MAX));
+                members[parent as usize].family.ended_children.extend(ended);
             }
         }
-        members.push(member);
-        shared?;
     }
     Ok(())
 }
 
+/// Adds a process that has been stopped, with its children that have ended; gives those that live, and whose they are.
+fn add(mut member: Member, members: &mut Vec<Member>) -> Result<VecDeque<(i32, u32)>> {
+    let mut living = VecDeque::new();
+    let children = children(member.program.pid);
+    for (child, stat) in children.as_deref().unwrap_or_default() {
+        match ended_child(*child, stat, living.len() as u32) {
+            Some(ended) => member.family.ended_children.push(ended),
+            None => living.push_back((*child, members.len() as u32)),
+        }
+    }
+    // In any case, so that it is let go with the others.
+    members.push(member);
+    children.map(|_| living)
+}
+
 /// Stops a child; none if it has ended.
-fn stop_child(pid: i32, known: &mut ProcessLineages, parent: Option<u32>) -> Result<Option<Member>> {
+fn stop_child(pid: i32, known: &mut ProcessLineages, parent: u32) -> Result<Option<Member>> {
     let deadline = Instant::now() + LOADING_TIMEOUT_IN_STOP;
     loop {
-        let Some(program) = ready(pid, deadline)? else { return Ok(None) };
-        match stop_one(program, known, parent) {
+        let Some(found) = ready(pid, deadline)? else { return Ok(None) };
+        match stop_one(found, known, Some(parent)) {
             // It may have executed another program just before.
             Ok(member) if member.program.control().is_ok_and(|now| now.job == member.control.job) => {
                 return Ok(Some(member));
@@ -138,9 +138,12 @@ fn stop_child(pid: i32, known: &mut ProcessLineages, parent: Option<u32>) -> Res
     }
 }
 
-fn stop_one(program: Program, known: &mut ProcessLineages, parent: Option<u32>) -> Result<Member> {
+fn stop_one(
+    (program, control): (Program, Box<Control>),
+    known: &mut ProcessLineages,
+    parent: Option<u32>,
+) -> Result<Member> {
     let pid = program.pid;
-    let control = program.control()?;
     known.of(pid, &control, parent.is_none()).calls.look(pid);
     let job_stopped = is_job_stopped(pid);
     let threads = stop::stop(pid)?;
@@ -157,22 +160,14 @@ fn is_job_stopped(pid: i32) -> bool {
         .is_ok_and(|status| task::status_value(&status, "State").is_some_and(|state| state.starts_with('T')))
 }
 
-/// Process `pid` once libckpt.so is in it, or what stands for it; none if it has ended.
-fn ready(pid: i32, deadline: Instant) -> Result<Option<Program>> {
-    loop {
-        // What it waits in is looked up when it is stopped.
-        let found = find_or_adopt(pid, &mut WaitingCalls::default());
-        match found.and_then(|program| program.control().map(|_| program)) {
-            Ok(program) => return Ok(Some(program)),
-            Err(Error::ProgramGone { .. }) => return Ok(None),
-            Err(Error::NotPreloaded { .. } | Error::Environment { .. } | Error::Io { .. })
-                if Instant::now() < deadline =>
-            {
-                sleep(Duration::from_millis(1));
-            }
-            Err(Error::NotPreloaded { .. }) => return Err(without_libckpt(pid)),
-            Err(error) => return Err(error),
-        }
+/// Process `pid` and its control block, once libckpt.so is in it or what stands for it; none if it has ended.
+fn ready(pid: i32, deadline: Instant) -> Result<Option<(Program, Box<Control>)>> {
+    // What it waits in is looked up when it is stopped.
+    match wait_until_ready(pid, &mut WaitingCalls::default(), deadline) {
+        Ok(found) => Ok(Some(found)),
+        Err(Error::ProgramGone { .. }) => Ok(None),
+        Err(Error::NotPreloaded { .. }) => Err(without_libckpt(pid)),
+        Err(error) => Err(error),
     }
 }
 
@@ -185,13 +180,13 @@ fn without_libckpt(child: i32) -> Error {
     )
 }
 
-/// What is left of a process that has ended, for its parent to wait for, who has so many living children that are older.
-fn ended_child(pid: i32, older_siblings: u32) -> Option<EndedChild> {
-    let stat = task::stat_fields(pid, "stat").ok()?;
+/// What is left of a process that has ended, for its parent to wait for, who has so many living children that are older. `stat`
+/// is what [`children`] gives.
+fn ended_child(pid: i32, stat: &[String], older_siblings: u32) -> Option<EndedChild> {
     if stat.first().is_none_or(|state| state != "Z") || task::threads(pid).is_ok_and(|threads| threads.len() > 1) {
         return None;
     }
-    let number = |field| stat_number(&stat, field) as i32;
+    let number = |field| stat_number(stat, field) as i32;
     let mut name = task::bytes(pid, "comm").unwrap_or_default();
     name.pop();
     Some(EndedChild {
@@ -205,12 +200,18 @@ fn ended_child(pid: i32, older_siblings: u32) -> Option<EndedChild> {
     })
 }
 
+/// The children of process `pid` that the program has made, oldest first, and what `/proc/PID/stat` says of each.
+fn children(pid: i32) -> Result<Vec<(i32, Vec<String>)>> {
+    let stat = |child: i32| Some((child, task::stat_fields(child, "stat").ok()?));
+    let all = task::children(pid)?.into_iter().filter_map(stat);
+    Ok(all.filter(|(_, stat)| !is_our_own(stat)).collect())
+}
+
 /// A child of the trigger or of a twin's birth: a process without exit signal. A program's own children signal
 /// their end, but for clones that it made without one, which are told apart by still running.
-fn is_our_own(child: i32) -> bool {
-    let Ok(fields) = task::stat_fields(child, "stat") else { return true };
-    let ended_or_waiting = fields.first().is_some_and(|state| matches!(state.as_str(), "Z" | "X" | "D"));
-    stat_number(&fields, 38) == 0 && ended_or_waiting
+fn is_our_own(stat: &[String]) -> bool {
+    let ended_or_waiting = stat.first().is_some_and(|state| matches!(state.as_str(), "Z" | "X" | "D"));
+    stat_number(stat, 38) == 0 && ended_or_waiting
 }
 
 /// Refuses a process that has with its parent what only threads have in common after a restart.

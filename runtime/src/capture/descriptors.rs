@@ -90,9 +90,9 @@ pub struct Unlinked {
 /// Captures the descriptors of stopped processes.
 pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
     let infos: Vec<Vec<FdInfo>> = owners.iter().map(|owner| fdinfo::descriptors(owner.pid)).collect::<Result<_>>()?;
-    let all =
-        || owners.iter().zip(&infos).flat_map(|(owner, infos)| infos.iter().map(|info| Entry { owner: *owner, info }));
-    let entries: Vec<Entry<'_>> = all().collect();
+    let of_each = owners.iter().zip(&infos);
+    let entries: Vec<Entry<'_>> =
+        of_each.flat_map(|(&owner, infos)| infos.iter().map(move |info| Entry { owner, info })).collect();
     let mut tables = Tables::default();
     let mut pipes = Pipes { entries: &entries, index_of_inode: BTreeMap::new() };
     let mut representatives = Representatives::default();

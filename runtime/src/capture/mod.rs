@@ -61,7 +61,7 @@ use tracking::Tracker;
 use tree::Series;
 use unseen::Unseen;
 
-pub use adoption::find_or_adopt;
+pub use adoption::{find_or_adopt, wait_until_ready};
 pub use allocations::{Allocations, allocations};
 pub use data::{Options as DataOptions, checkpoint as data_checkpoint};
 pub use descent::root_of;

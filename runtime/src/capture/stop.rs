@@ -36,12 +36,8 @@ pub fn stop(pid: i32) -> Result<Vec<Stopped>> {
 
 /// Whether a thread of `pid` is traced by a process that executes what we do.
 fn is_held_by_one_of_us(pid: i32) -> bool {
-    let own = task::link(std::process::id() as i32, "exe").ok();
-    let is_of_us = |tid: i32| {
-        let tracer = tracer_of(pid, tid)?;
-        (task::link(tracer, "exe").ok() == own).then_some(())
-    };
-    task::threads(pid).is_ok_and(|threads| threads.into_iter().find_map(is_of_us).is_some())
+    let threads = task::threads(pid).unwrap_or_default();
+    threads.into_iter().filter_map(|tid| tracer_of(pid, tid)).any(task::executes_what_we_do)
 }
 
 fn tracer_of(pid: i32, tid: i32) -> Option<i32> {

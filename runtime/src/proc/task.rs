@@ -92,6 +92,11 @@ pub fn link(pid: i32, file: &str) -> Result<Vec<u8>> {
     Ok(target.into_os_string().into_vec())
 }
 
+/// Whether process `pid` executes the same file as we do.
+pub fn executes_what_we_do(pid: i32) -> bool {
+    link(pid, "exe").ok() == link(std::process::id() as i32, "exe").ok()
+}
+
 /// The CPU that the main thread ran on last.
 pub fn last_cpu(pid: i32) -> Result<usize> {
     Ok(stat_number(&stat_fields(pid, "stat")?, 39) as usize)

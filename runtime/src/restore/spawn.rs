@@ -127,33 +127,13 @@ fn clone_ahead(plan: &mut Plan, pid: i32, clocks: &ClockPlan, ahead: ClockOffset
     })
 }
 
-/// Clones, and waits for the pid if it is taken.
+/// Clones, and waits for the pid if it is taken: no process has the id (preflight looked), so an ended one that nobody has reaped
+/// yet still has it as its session or group; an init that reaps by polling takes a second or two.
 fn clone_when_free(plan: &mut Plan, pid: i32) -> Result<()> {
-    let wanted = [pid];
-    let arguments = CloneArguments {
-        exit_signal: libc::SIGCHLD as u64,
-        set_tid: wanted.as_ptr() as u64,
-        set_tid_size: 1,
-        ..CloneArguments::default()
-    };
-    let deadline = Instant::now() + REAPING_TIMEOUT;
-    loop {
-        // SAFETY: without CLONE_VM the child has its own copy of this stack and everything else. It calls `run`,
-        // which does not allocate, take locks or return, so it does not matter what other threads were doing.
-        let cloned = unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of::<CloneArguments>()) };
-        if cloned == 0 {
-            child::run(plan);
-        }
-        let errno = Errno::last();
-        if cloned != -1 {
-            return Ok(());
-        }
-        // No process has the id (preflight looked), so an ended one that nobody has reaped yet still has it as its
-        // session or group; an init that reaps by polling takes a second or two.
-        if errno != Errno::EEXIST || Instant::now() >= deadline {
-            return Err(clone_refused(pid, errno));
-        }
-        std::thread::sleep(Duration::from_millis(10));
+    match child::clone_with_pid(pid, libc::SIGCHLD) {
+        Ok(0) => child::run(plan),
+        Ok(_) => Ok(()),
+        Err(errno) => Err(clone_refused(pid, errno)),
     }
 }
 

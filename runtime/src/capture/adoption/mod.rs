@@ -14,6 +14,8 @@ pub use resident::is_resident;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use ckpt_wire::Control;
+
 use super::{Program, WaitingCalls, on_thread_of_its_own};
 use crate::error::{Error, Result};
 use crate::linkage::Linkage;
@@ -49,6 +51,25 @@ pub fn find_or_adopt(pid: i32, calls: &mut WaitingCalls) -> Result<Program> {
         }
         if let Ok(program) = Program::find(pid) {
             return Ok(program);
+        }
+    }
+}
+
+/// Waits until `deadline` for the constructor of libckpt.so to have run in process `pid`, as [`find_or_adopt`] finds it; gives the
+/// control block, too.
+///
+/// # Errors
+/// As of [`find_or_adopt`], when it is too late.
+pub fn wait_until_ready(pid: i32, calls: &mut WaitingCalls, deadline: Instant) -> Result<(Program, Box<Control>)> {
+    loop {
+        let found = find_or_adopt(pid, calls).and_then(|program| program.control().map(|control| (program, control)));
+        match found {
+            Err(Error::NotPreloaded { .. } | Error::Environment { .. } | Error::Io { .. })
+                if Instant::now() < deadline =>
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            found => return found,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::ptr;
 use nix::errno::Errno;
 
 use crate::image::SignalAction;
-use crate::restore::spawn::CloneArguments;
+use crate::restore::spawn::{CloneArguments, REAPING_TIMEOUT};
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -213,13 +213,15 @@ pub fn take_ordinary_personality() {
     unsafe { libc::personality(0) };
 }
 
-/// Makes a child with process id `pid`, whose parent gets `exit_signal` when it ends; 0 in the child.
+/// Makes a child with process id `pid`, whose parent gets `exit_signal` when it ends; 0 in the child, which must not allocate,
+/// take locks or return from what calls this: it does not matter then what other threads were doing.
 ///
 /// # Errors
-/// EEXIST after a while if the id stays in use.
+/// EEXIST if the id stays in use for [`REAPING_TIMEOUT`].
 pub fn clone_with_pid(pid: i32, exit_signal: i32) -> Result<i32> {
-    const ATTEMPTS: u32 = 300;
-    const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+    const PAUSE_MS: u32 = 10;
+    const ATTEMPTS: u32 = REAPING_TIMEOUT.as_millis() as u32 / PAUSE_MS;
+    const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: PAUSE_MS as i64 * 1_000_000 };
     let wanted = [pid];
     let arguments = CloneArguments {
         exit_signal: exit_signal as u64,
@@ -228,7 +230,7 @@ pub fn clone_with_pid(pid: i32, exit_signal: i32) -> Result<i32> {
         ..CloneArguments::default()
     };
     for _ in 0..ATTEMPTS {
-        // SAFETY: without CLONE_VM the child has its own copy of everything, and both sides go on as this module demands.
+        // SAFETY: without CLONE_VM the child has its own copy of this stack and everything else; for the rest see above.
         let cloned = unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of::<CloneArguments>()) };
         match Errno::result(cloned) {
             // One that has ended and that nobody has waited for yet has the id as its session or group.

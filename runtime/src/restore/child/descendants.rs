@@ -1,6 +1,5 @@
 //! Makes the children of a process, those that have ended among them.
 
-use std::ops::Range;
 use std::os::fd::RawFd;
 
 use nix::errno::Errno;
@@ -15,7 +14,7 @@ pub fn make(plan: &mut Plan, channel: RawFd) -> Result<(), Failed> {
     // Of a child whose end is ignored nothing is left.
     calls::set_action(libc::SIGCHLD, &KernelAction::default()).at(Step::SignalAction, libc::SIGCHLD as u32)?;
     for place in 0..plan.own().children.len() {
-        make_ended(plan, place as u32..place as u32 + 1, channel)?;
+        make_ended(plan, channel, |older_siblings| older_siblings as usize == place)?;
         let child = plan.own().children[place];
         let (image, role) = (plan.members[child].image, plan.members[child].role);
         let pid = image.pid;
@@ -29,13 +28,14 @@ pub fn make(plan: &mut Plan, channel: RawFd) -> Result<(), Failed> {
             calls::join_group(pid, pid).at(Step::Role, pid as u32)?;
         }
     }
-    make_ended(plan, plan.own().children.len() as u32..u32::MAX, channel)
+    let living = plan.own().children.len();
+    make_ended(plan, channel, |older_siblings| older_siblings as usize >= living)
 }
 
-/// Makes those children that have ended and have so many older siblings which live.
-fn make_ended(plan: &Plan, older_siblings: Range<u32>, channel: RawFd) -> Result<(), Failed> {
+/// Makes those children that have ended, by how many older siblings live.
+fn make_ended(plan: &Plan, channel: RawFd, is_due: impl Fn(u32) -> bool) -> Result<(), Failed> {
     let all = plan.own().image.family.ended_children.iter().enumerate();
-    for (place, _) in all.filter(|(_, ended)| older_siblings.contains(&ended.older_siblings.min(u32::MAX - 1))) {
+    for (place, _) in all.filter(|(_, ended)| is_due(ended.older_siblings)) {
         make_one_ended(plan, place, channel)?;
     }
     Ok(())

@@ -17,7 +17,7 @@ use super::calls;
 use super::report::{At, Failed, Report, Step};
 use super::{CHANNEL, FILES, Plan, STANDARD};
 use crate::error::Result as CkptResult;
-use crate::image::{FileKind, JobImage, OpenFile, ProcessImage};
+use crate::image::{FileKind, JobImage, OpenFile};
 use crate::restore::outside::Outlet;
 use crate::restore::paths::{c_path, reopened_path, reopening_flags};
 
@@ -48,10 +48,12 @@ impl Workspace {
     /// Room for the files of `job`.
     pub fn new(job: &JobImage) -> CkptResult<Workspace> {
         let objects = &job.objects;
-        let has = |process: &ProcessImage, file: usize| {
-            process.descriptors.iter().any(|descriptor| descriptor.file as usize == file)
-        };
-        let filler = |file| job.processes.iter().position(|process| has(process, file));
+        let mut fillers = vec![None; objects.files.len()];
+        for (index, process) in job.processes.iter().enumerate() {
+            for descriptor in &process.descriptors {
+                fillers[descriptor.file as usize].get_or_insert(index);
+            }
+        }
         let paths = objects.files.iter().map(|file| c_path(reopened_path(file).unwrap_or_default()));
         Ok(Workspace {
             paths: paths.collect::<CkptResult<_>>()?,
@@ -60,7 +62,7 @@ impl Workspace {
             outlets: vec![[-1; Outlet::COUNT]; objects.files.len()],
             pipes: vec![[-1; 2]; objects.pipes.len()],
             given: vec![[false; 2]; objects.pipes.len()],
-            fillers: (0..objects.files.len()).map(filler).collect(),
+            fillers,
         })
     }
 

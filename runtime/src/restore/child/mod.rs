@@ -23,6 +23,7 @@ use nix::errno::Errno;
 use super::outside::{Outlet, Outside};
 use crate::image::{JobImage, Objects, ProcessImage, Role};
 use calls::KernelAction;
+pub use calls::clone_with_pid;
 use report::{At, Failed};
 pub use report::{REPORT_BYTES, Report, Step, Verdict};
 
