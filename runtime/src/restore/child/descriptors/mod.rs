@@ -8,16 +8,20 @@
 //! to everybody who shares them, so a program that had made a terminal or pipe non-blocking gets a description of its own
 //! where that can be opened.
 
+mod epoll;
+mod outside;
+mod pipes;
+
 use std::ffi::CString;
 use std::os::fd::RawFd;
 
 use nix::errno::Errno;
 
 use super::calls;
-use super::report::{At, Failed, Report, Step};
-use super::{CHANNEL, FILES, Plan, STANDARD};
+use super::report::{At, Failed, Step};
+use super::{FILES, Plan, STANDARD};
 use crate::error::Result as CkptResult;
-use crate::image::{FileKind, JobImage, OpenFile};
+use crate::image::{FileKind, JobImage};
 use crate::restore::outside::Outlet;
 use crate::restore::paths::{c_path, reopened_path, reopening_flags};
 
@@ -75,7 +79,7 @@ impl Workspace {
 /// Makes all descriptions.
 pub fn make(plan: &mut Plan) -> Result<()> {
     for pipe in 0..plan.objects.pipes.len() {
-        make_pipe(plan, pipe).at(Step::Pipe, pipe as u32)?;
+        pipes::make(plan, pipe).at(Step::Pipe, pipe as u32)?;
     }
     for index in 0..plan.objects.files.len() {
         plan.files.opened[index] = open(plan, index).at(Step::Open, index as u32)?;
@@ -88,7 +92,7 @@ pub fn give_numbers(plan: &mut Plan) -> Result<()> {
     for place in 0..plan.own().image.descriptors.len() {
         let descriptor = plan.own().image.descriptors[place];
         let from = match plan.own().outlets[place] {
-            Some(outlet) => lead_outside(plan, descriptor.file as usize, outlet).at(Step::Open, descriptor.file)?,
+            Some(outlet) => outside::lead(plan, descriptor.file as usize, outlet).at(Step::Open, descriptor.file)?,
             None => plan.files.opened[descriptor.file as usize],
         };
         calls::duplicate_to(from, descriptor.number, descriptor.close_on_exec)
@@ -96,29 +100,10 @@ pub fn give_numbers(plan: &mut Plan) -> Result<()> {
     }
     for index in 0..plan.objects.files.len() {
         if plan.files.fillers[index] == Some(plan.own) {
-            watch(plan, index)?;
+            epoll::fill(plan, index)?;
         }
     }
     calls::close_range(plan.kept_end() as u32, u32::MAX).at(Step::Keep, 0)
-}
-
-fn make_pipe(plan: &mut Plan, index: usize) -> std::result::Result<(), Errno> {
-    let pipe = &plan.objects.pipes[index];
-    let packets = plan.objects.files.iter().any(|file| {
-        matches!(file.kind, FileKind::Pipe { pipe } if pipe as usize == index) && file.flags & libc::O_DIRECT != 0
-    });
-    let mode = if packets { libc::O_DIRECT } else { 0 };
-    let ends = calls::pipe(libc::O_NONBLOCK | mode)?;
-    let lowest = plan.kept_end();
-    let ends = [calls::move_above(ends[0], lowest)?, calls::move_above(ends[1], lowest)?];
-    if pipe.capacity > 0 {
-        calls::set_pipe_capacity(ends[1], pipe.capacity)?;
-    }
-    if pipe.has_reader {
-        calls::write_all(ends[1], &pipe.content)?;
-    }
-    plan.files.pipes[index] = ends;
-    Ok(())
 }
 
 fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
@@ -141,9 +126,9 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
             Ok(number)
         }
         FileKind::Device { .. } => open_path(plan, index),
-        // Each of its numbers by itself, in `lead_outside`.
+        // Each of its numbers by itself, in [`outside::lead`].
         FileKind::Standard { .. } => Ok(-1),
-        FileKind::Pipe { pipe } => pipe_end(plan, *pipe as usize, file.flags),
+        FileKind::Pipe { pipe } => pipes::end(plan, *pipe as usize, file.flags),
         FileKind::EventFd { count, semaphore } => {
             let number = calls::move_above(calls::eventfd(*semaphore)?, lowest)?;
             if *count > 0 {
@@ -171,76 +156,4 @@ fn open_path(plan: &Plan, index: usize) -> std::result::Result<RawFd, Errno> {
 fn with_flags(number: RawFd, flags: i32) -> std::result::Result<RawFd, Errno> {
     calls::set_status_flags(number, flags & SETTABLE)?;
     Ok(number)
-}
-
-/// What those numbers of file `index` share that have this outlet.
-fn lead_outside(plan: &mut Plan, index: usize, outlet: Outlet) -> std::result::Result<RawFd, Errno> {
-    let known = plan.files.outlets[index][outlet.place()];
-    if known != -1 {
-        return Ok(known);
-    }
-    let (flags, lowest) = (plan.objects.files[index].flags, plan.kept_end());
-    let wanted = flags & (libc::O_ACCMODE | libc::O_NONBLOCK) | libc::O_NOCTTY;
-    let number = match if outlet.own_terminal { calls::open(c"/dev/tty", wanted) } else { Err(Errno::ENXIO) } {
-        Ok(number) => calls::move_above(number, lowest)?,
-        Err(_) => standard(plan.number_of(STANDARD + outlet.stream as i32), flags, lowest)?,
-    };
-    plan.files.outlets[index][outlet.place()] = number;
-    Ok(number)
-}
-
-/// The stream, or a description of its own when the program needs another blocking mode.
-fn standard(inherited: RawFd, flags: i32, lowest: RawFd) -> std::result::Result<RawFd, Errno> {
-    let current = calls::status_flags(inherited)?;
-    if (current ^ flags) & libc::O_NONBLOCK == 0 {
-        return Ok(inherited);
-    }
-    let wanted = current & !libc::O_NONBLOCK | flags & libc::O_NONBLOCK;
-    match calls::file_type(inherited)? {
-        libc::S_IFREG => return Ok(inherited), // never blocks, and a new description would begin at offset 0
-        libc::S_IFCHR | libc::S_IFIFO => {
-            if let Ok(own) = calls::reopen(inherited, wanted & (libc::O_ACCMODE | libc::O_NONBLOCK) | libc::O_NOCTTY) {
-                return calls::move_above(own, lowest);
-            }
-        }
-        _ => {}
-    }
-    calls::set_status_flags(inherited, wanted)?;
-    Ok(inherited)
-}
-
-/// The pipe's own end for the first description of it, an end opened again for every other.
-fn pipe_end(plan: &mut Plan, pipe: usize, flags: i32) -> std::result::Result<RawFd, Errno> {
-    let access = flags & libc::O_ACCMODE;
-    let end = usize::from(access == libc::O_WRONLY);
-    let own = plan.files.pipes[pipe][end];
-    let taken = std::mem::replace(&mut plan.files.given[pipe][end], true);
-    if !taken && access != libc::O_RDWR {
-        return with_flags(own, flags);
-    }
-    let again = calls::reopen(own, access | libc::O_NONBLOCK)?;
-    with_flags(calls::move_above(again, plan.kept_end())?, flags)
-}
-
-/// Fills an epoll instance. A standard stream that is a file today cannot be watched; the program has to live with
-/// what it was given, so that is a warning.
-fn watch(plan: &Plan, index: usize) -> Result<()> {
-    let FileKind::Epoll { targets } = &plan.objects.files[index].kind else { return Ok(()) };
-    for target in targets {
-        let added = calls::watch(plan.files.opened[index], target.number, target.events, target.data)
-            .at(Step::Watch, target.number as u32);
-        match added {
-            Err(failed) if is_standard(plan, target.number) => {
-                calls::send(plan.number_of(CHANNEL), &Report::warning(plan.own, failed).to_bytes());
-            }
-            added => added?,
-        }
-    }
-    Ok(())
-}
-
-fn is_standard(plan: &Plan, number: i32) -> bool {
-    let descriptor = plan.own().image.descriptors.iter().find(|descriptor| descriptor.number == number);
-    let file = descriptor.and_then(|descriptor| plan.objects.files.get(descriptor.file as usize));
-    matches!(file, Some(OpenFile { kind: FileKind::Standard { .. }, .. }))
 }

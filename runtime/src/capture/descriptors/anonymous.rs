@@ -1,0 +1,29 @@
+//! What has no name but its kind: counters, timers, sets of signals.
+
+use super::{Entry, epoll, refused};
+use crate::capture::timerfds;
+use crate::error::Result;
+use crate::image::FileKind;
+use crate::proc::fdinfo::FdInfo;
+
+/// What a descriptor that leads to something without name is; `all` are those of its process.
+pub fn kind(entry: Entry<'_>, all: &[FdInfo]) -> Result<FileKind> {
+    let info = entry.info;
+    match info.target.as_slice() {
+        b"anon_inode:[eventfd]" => Ok(FileKind::EventFd {
+            count: info
+                .field("eventfd-count")
+                .and_then(|count| u64::from_str_radix(count, 16).ok())
+                .ok_or_else(|| refused(info, "its counter cannot be read", "close it before the checkpoint"))?,
+            semaphore: info.field("eventfd-semaphore") == Some("1"),
+        }),
+        b"anon_inode:[timerfd]" => timerfds::capture(info, entry.owner.pidfd),
+        b"anon_inode:[signalfd]" => {
+            let mask = info.field("sigmask").and_then(|mask| u64::from_str_radix(mask, 16).ok());
+            let unreadable = || refused(info, "its signals cannot be read", "close it before the checkpoint");
+            Ok(FileKind::SignalFd { mask: mask.ok_or_else(unreadable)? })
+        }
+        b"anon_inode:[eventpoll]" => epoll::kind(info, all),
+        _ => Err(refused(info, "this kind of object is not captured yet", "close it before the checkpoint")),
+    }
+}

@@ -1,0 +1,193 @@
+//! Capturing the descriptor tables of a job: what each number leads to, which numbers share an open file description, in
+//! whatever process, and what lies unread in pipes.
+//!
+//! A descriptor that cannot be rebuilt is refused by its number and kind, and the program runs on. Terminals,
+//! and pipes and sockets on 0, 1 and 2, lead to whoever started the program; after a restart that is the restarter.
+
+mod anonymous;
+mod devices;
+mod epoll;
+mod files;
+mod pipes;
+
+use std::collections::BTreeMap;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use nix::sys::stat::SFlag;
+
+use super::locks;
+use super::syscalls::{pidfd_getfd, same_open_file};
+use crate::error::{Error, Result};
+use crate::image::{Descriptor, FileKind, FileLock, OpenFile, PipeContent};
+use crate::proc::fdinfo::{self, FdInfo};
+pub use files::Unlinked;
+use pipes::Pipes;
+
+/// Status flags that come back by reopening; the rest of the flags word is the kernel's.
+const KEPT_FLAGS: i32 = libc::O_ACCMODE
+    | libc::O_APPEND
+    | libc::O_NONBLOCK
+    | libc::O_DSYNC
+    | libc::O_SYNC
+    | libc::O_DIRECT
+    | libc::O_NOATIME
+    | libc::O_PATH
+    | libc::O_DIRECTORY;
+
+/// A stopped process whose descriptors are captured.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner<'a> {
+    /// Its pid.
+    pub pid: i32,
+    /// A handle by which its descriptors are fetched.
+    pub pidfd: BorrowedFd<'a>,
+}
+
+/// The captured tables.
+#[derive(Debug, Default)]
+pub struct Tables {
+    /// Open file descriptions.
+    pub files: Vec<OpenFile>,
+    /// Where each of them is open: process and number.
+    pub places: Vec<(i32, i32)>,
+    /// Pipes within the job.
+    pub pipes: Vec<PipeContent>,
+    /// Files that no path leads to.
+    pub unlinked: Vec<Unlinked>,
+    /// What belongs to each process.
+    pub of_process: Vec<Table>,
+}
+
+/// The table of one process.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// Numbers.
+    pub descriptors: Vec<Descriptor>,
+    /// Locks on files.
+    pub locks: Vec<FileLock>,
+}
+
+/// Captures the descriptors of stopped processes.
+pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
+    let infos: Vec<Vec<FdInfo>> = owners.iter().map(|owner| fdinfo::descriptors(owner.pid)).collect::<Result<_>>()?;
+    let of_each = owners.iter().zip(&infos);
+    let entries: Vec<Entry<'_>> =
+        of_each.flat_map(|(&owner, infos)| infos.iter().map(move |info| Entry { owner, info })).collect();
+    let mut tables = Tables::default();
+    let mut found = Found { pipes: Pipes::among(&entries), unlinked: Vec::new() };
+    let mut representatives = Representatives::default();
+    for (owner, infos) in owners.iter().zip(&infos) {
+        let mut table = Table::default();
+        for info in infos {
+            let entry = Entry { owner: *owner, info };
+            let file = match representatives.find(entry)? {
+                Some(file) => file,
+                None => {
+                    let kind = kind(entry, infos, &mut found)?;
+                    tables.files.push(OpenFile { kind, flags: info.flags & KEPT_FLAGS });
+                    tables.places.push((owner.pid, info.number));
+                    representatives.add(entry, tables.files.len() as u32 - 1)
+                }
+            };
+            let close_on_exec = info.flags & libc::O_CLOEXEC != 0;
+            table.descriptors.push(Descriptor { number: info.number, file, close_on_exec });
+        }
+        table.locks = locks::capture(infos, &table.descriptors, &tables.files)?;
+        tables.of_process.push(table);
+    }
+    locks::keep_one_of_each_description(&mut tables.of_process);
+    Ok(Tables { pipes: found.pipes.contents, unlinked: found.unlinked, ..tables })
+}
+
+/// What several descriptions can lead to, as far as it has been met.
+struct Found<'a> {
+    pipes: Pipes<'a>,
+    unlinked: Vec<Unlinked>,
+}
+
+/// A descriptor of a process.
+#[derive(Clone, Copy, Debug)]
+struct Entry<'a> {
+    owner: Owner<'a>,
+    info: &'a FdInfo,
+}
+
+impl Entry<'_> {
+    fn fetch(&self) -> Result<OwnedFd> {
+        pidfd_getfd(self.owner.pidfd, self.info.number)
+    }
+}
+
+/// One descriptor of each open file description met so far, by device and inode.
+#[derive(Default)]
+struct Representatives<'a>(BTreeMap<(u64, u64), Vec<(Entry<'a>, u32)>>);
+
+impl<'a> Representatives<'a> {
+    /// The open file description that `entry` shares with an earlier descriptor, if any.
+    fn find(&self, entry: Entry<'_>) -> Result<Option<u32>> {
+        for (earlier, file) in self.0.get(&place_of(entry.info)).into_iter().flatten() {
+            let alike = earlier.info.target == entry.info.target && earlier.info.position == entry.info.position;
+            let numbers = ((earlier.owner.pid, earlier.info.number), (entry.owner.pid, entry.info.number));
+            if alike && same_open_file(numbers.0, numbers.1)? {
+                return Ok(Some(*file));
+            }
+        }
+        Ok(None)
+    }
+
+    fn add(&mut self, entry: Entry<'a>, file: u32) -> u32 {
+        self.0.entry(place_of(entry.info)).or_default().push((entry, file));
+        file
+    }
+}
+
+fn place_of(info: &FdInfo) -> (u64, u64) {
+    (info.metadata.device, info.metadata.inode)
+}
+
+fn refused(info: &FdInfo, why: &str, advice: &str) -> Error {
+    Error::unsupported(format!("descriptor {} ({})", info.number, info.shown()), why, advice)
+}
+
+/// What `entry` leads to; `all` are the descriptors of its process.
+fn kind(entry: Entry<'_>, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileKind> {
+    let info = entry.info;
+    refuse_state(info)?;
+    let format = SFlag::from_bits_truncate(info.metadata.mode) & SFlag::S_IFMT;
+    if format == SFlag::S_IFREG {
+        files::regular(entry, &mut found.unlinked)
+    } else if format == SFlag::S_IFDIR {
+        Ok(FileKind::Directory { path: files::living_path(info)?, offset: info.position })
+    } else if format == SFlag::S_IFCHR {
+        devices::character_device(info, all)
+    } else if format == SFlag::S_IFIFO {
+        found.pipes.kind(entry)
+    } else if format == SFlag::S_IFSOCK && info.number <= 2 {
+        Ok(FileKind::Standard { stream: info.number, was: info.target.clone() })
+    } else if format == SFlag::S_IFSOCK {
+        Err(refused(info, "sockets are not captured yet", "close it before the checkpoint"))
+    } else {
+        anonymous::kind(entry, all)
+    }
+}
+
+/// State of an open file description that is not captured.
+fn refuse_state(info: &FdInfo) -> Result<()> {
+    locks::refuse_lease(info)?;
+    if info.flags & libc::O_ASYNC != 0 {
+        return Err(refused(info, "signal-driven I/O (O_ASYNC) is not captured yet", "turn O_ASYNC off"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What /proc would say of a descriptor that leads to `target`.
+    pub fn descriptor(number: i32, target: &str) -> FdInfo {
+        let metadata =
+            fdinfo::FileStat { device: 0, inode: 1, mode: 0, links: 1, special_device: 0, size: 0, modified_ns: 0 };
+        FdInfo { number, target: target.into(), position: 0, flags: 0, fields: Vec::new(), metadata }
+    }
+}
