@@ -82,6 +82,17 @@ pub enum Error {
         advice: String,
     },
 
+    /// Something is between two processes where it cannot be captured; a moment later it will have arrived.
+    #[error("{what} is not supported: {why}; {advice}")]
+    Unsettled {
+        /// Where it is, by name and number.
+        what: String,
+        /// What is underway.
+        why: String,
+        /// What the user can do if it stays so.
+        advice: String,
+    },
+
     /// The host or the user's rights do not allow it.
     #[error("{what}: {why}; {advice}")]
     Environment {
@@ -234,9 +245,10 @@ impl Error {
                 | StoreError::ForeignOwner { .. }
                 | StoreError::Unsuitable { .. },
             ) => exit_code::ENVIRONMENT,
-            Error::Unsupported { .. } | Error::DeviceCode { .. } | Error::Store(StoreError::NotReclaimable { .. }) => {
-                exit_code::UNSUPPORTED
-            }
+            Error::Unsupported { .. }
+            | Error::Unsettled { .. }
+            | Error::DeviceCode { .. }
+            | Error::Store(StoreError::NotReclaimable { .. }) => exit_code::UNSUPPORTED,
             Error::Environment { .. } | Error::IdsNotToBeHad { .. } | Error::NotPreloaded { .. } => {
                 exit_code::ENVIRONMENT
             }

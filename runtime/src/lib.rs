@@ -20,6 +20,7 @@ pub mod linkage;
 pub mod location;
 pub mod logging;
 pub mod namespace;
+pub mod net;
 pub mod parent;
 pub mod proc;
 pub mod ptrace;

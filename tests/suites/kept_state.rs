@@ -188,6 +188,8 @@ rows! {
     files: "files" [.writes("append").writes("growing").writes("read_write")];
     locks: "locks";
     pipes_and_epoll: "pipes_epoll";
+    unix_sockets: "unix_sockets";
+    internet_sockets: "internet_sockets";
     processes: "family" [.writes("written")];
     processes_born_and_dying: "forks" [.argument("120")];
 }

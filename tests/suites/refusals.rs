@@ -67,8 +67,7 @@ macro_rules! refused {
 }
 
 refused! { is_refused:
-    a_network_socket_is_refused: "socket", "sockets are not captured yet";
-    a_pair_of_unix_sockets_is_refused: "socketpair", "sockets are not captured yet";
+    a_raw_socket_is_refused: "raw_socket", "sockets of family 2, type 3, protocol 1";
     a_child_that_shares_its_descriptors_is_refused: "sharing_child", "which shares its descriptor table with process";
     a_child_in_the_group_of_another_that_has_gone_is_refused: "lost_group", "its leader is not in the job";
     an_inotify_descriptor_is_refused: "inotify", "this kind of object is not captured yet";
@@ -99,22 +98,6 @@ refused! { is_refused:
 }
 
 refused! { is_refused_while_a_call_waits:
-    accept_goes_on: "accept", "sockets are not captured yet";
-    accept_with_a_time_out_goes_on: "accept_timed", "sockets are not captured yet";
-    accept4_with_a_time_out_goes_on: "accept4_timed", "sockets are not captured yet";
-    connect_goes_on: "connect", "sockets are not captured yet";
-    connect_with_a_time_out_goes_on: "connect_timed", "sockets are not captured yet";
-    recv_goes_on: "recv", "sockets are not captured yet";
-    recv_with_a_time_out_goes_on: "recv_timed", "sockets are not captured yet";
-    recvmsg_with_a_time_out_goes_on: "recvmsg_timed", "sockets are not captured yet";
-    recvmmsg_with_a_time_out_goes_on: "recvmmsg_timed", "sockets are not captured yet";
-    read_of_a_socket_with_a_time_out_goes_on: "read_timed", "sockets are not captured yet";
-    readv_of_a_socket_with_a_time_out_goes_on: "readv_timed", "sockets are not captured yet";
-    send_with_a_time_out_goes_on: "send_timed", "sockets are not captured yet";
-    sendmsg_with_a_time_out_goes_on: "sendmsg_timed", "sockets are not captured yet";
-    sendmmsg_with_a_time_out_goes_on: "sendmmsg_timed", "sockets are not captured yet";
-    write_to_a_socket_with_a_time_out_goes_on: "write_timed", "sockets are not captured yet";
-    writev_to_a_socket_with_a_time_out_goes_on: "writev_timed", "sockets are not captured yet";
     mq_timedreceive_goes_on: "mq_timedreceive", "message queues are not captured yet";
     io_getevents_goes_on: "io_getevents", "asynchronous I/O (io_setup) is not captured yet";
     io_uring_enter_goes_on: "io_uring_enter", "this kind of object is not captured yet";

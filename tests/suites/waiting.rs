@@ -195,3 +195,23 @@ fn a_timer_of_node_goes_on_with_what_is_left_after_a_restart() {
 fn an_unwinder_finds_its_way_out_of_a_call_that_goes_on_after_a_restart() {
     survives_once(&Program::victim("unwound").argument("60"), 20);
 }
+
+macro_rules! calls_on_sockets {
+    ($($name:ident)*) => {
+        mod a_call_on_a_socket_notices_neither_a_checkpoint_nor_a_restart {$(
+            #[test]
+            fn $name() {
+                let scene = ckpt_tests::Scene::new();
+                let program = ckpt_tests::Program::victim("socket_calls").argument("40").argument(stringify!($name));
+                let reference = ckpt_tests::exact::reference(&scene, &program);
+                ckpt_tests::exact::survives(&scene, &program, ckpt_tests::exact::How::usual(), 10, &reference);
+            }
+        )*}
+    };
+}
+
+calls_on_sockets! {
+    accept accept_timed accept4_timed connect connect_timed
+    recv recv_timed recvmsg_timed recvmmsg_timed read_timed readv_timed
+    send_timed sendmsg_timed sendmmsg_timed write_timed writev_timed
+}

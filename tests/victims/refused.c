@@ -300,13 +300,9 @@ static void make_file_of_huge_pages(void)
 static void set_up(void)
 {
 	step_ms = 20;
-	if (is("socket"))
-		number = socket(AF_INET, SOCK_STREAM, 0);
-	else if (is("socketpair")) {
-		int pair[2];
-		CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
-		number = pair[0];
-	} else if (is("sharing_child"))
+	if (is("raw_socket"))
+		number = socket(AF_INET, SOCK_RAW, 1);
+	else if (is("sharing_child"))
 		make_sharing_child();
 	else if (is("lost_group"))
 		make_child_of_lost_group();

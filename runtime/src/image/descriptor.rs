@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Socket;
+
 /// An entry of the descriptor table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Descriptor {
@@ -88,6 +90,8 @@ pub enum FileKind {
         /// Index into `Objects::pipes`.
         pipe: u32,
     },
+    /// A socket.
+    Socket(Box<Socket>),
     /// An eventfd.
     EventFd {
         /// Its counter.

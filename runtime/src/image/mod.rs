@@ -18,6 +18,7 @@ mod memory;
 mod path;
 mod posix_timer;
 mod process;
+mod socket;
 mod terminal;
 mod thread;
 
@@ -37,6 +38,7 @@ pub use memory::{
 pub use path::{PathMap, path_of};
 pub use posix_timer::PosixTimer;
 pub use process::{Capabilities, IntervalTimer, Layout, Limit, ProcessImage, SignalAction};
+pub use socket::{BoundFile, Message, Socket, SocketLink, SocketOption};
 pub use terminal::{TerminalImage, TerminalModes};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};
 

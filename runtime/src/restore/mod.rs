@@ -39,6 +39,7 @@ mod scheduling;
 mod settle;
 mod shared_pages;
 mod signals;
+mod sockets;
 mod spawn;
 #[cfg(test)]
 mod tests;
@@ -70,6 +71,7 @@ use host::Machine;
 use outside::{Outside, Regained};
 use process::HalfBuilt;
 use settle::Changes;
+use sockets::Sockets;
 use spawn::Spawned;
 use vdso::VdsoPlan;
 
@@ -210,9 +212,12 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let outside = Outside::of(&job, &options.stdio)?;
     let prepared = changes.prepare(&job)?;
 
+    let sockets = Sockets::make(&job)?;
+
     let pinned = Pinned::here();
     let Spawned { mut processes, first_kept, first_file } =
-        spawn::spawn(&job, &outside, &plan, &clocks, machine.syscall())?;
+        spawn::spawn(&job, &outside, (&plan, &sockets), &clocks, machine.syscall())?;
+    sockets.settle();
     groups::join(&mut processes, &job)?;
     for (index, (process, image)) in processes.iter_mut().zip(&job.processes).enumerate() {
         mapping_defaults::set_for_pages(process, image)?;

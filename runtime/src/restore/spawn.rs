@@ -20,6 +20,7 @@ use super::clocks::ClockPlan;
 use super::file_mappings::MappingPlan;
 use super::outside::Outside;
 use super::process::{Expendable, HalfBuilt};
+use super::sockets::Sockets;
 use crate::error::{Error, Result};
 use crate::image::{ClockOffsets, JobImage};
 use crate::namespace;
@@ -43,11 +44,11 @@ pub struct Spawned {
 }
 
 /// Makes the children and lets them do their own part. `syscall` is the address of a `syscall` instruction in the vdso; the files of
-/// `mappings` are open in them.
+/// `mappings` are open in them, and `sockets`, with what lay in those.
 pub fn spawn(
     job: &JobImage,
     outside: &Outside,
-    mappings: &MappingPlan,
+    (mappings, sockets): (&MappingPlan, &Sockets),
     clocks: &ClockPlan,
     syscall: u64,
 ) -> Result<Spawned> {
@@ -56,8 +57,9 @@ pub fn spawn(
     let mut kept = vec![child_end.as_raw_fd()];
     kept.extend(outside.numbers());
     kept.extend(mappings.numbers());
+    kept.extend(sockets.numbers());
     let pid = job.root().pid;
-    let mut plan = Plan::new(job, outside, parent_end.as_raw_fd(), kept, &mappings.unlinked)?;
+    let mut plan = Plan::new(job, outside, parent_end.as_raw_fd(), kept, mappings, sockets)?;
 
     let without_clocks = fork_with_pid(&mut plan, pid, clocks)?;
     drop(child_end);

@@ -9,19 +9,21 @@ mod devices;
 mod epoll;
 mod files;
 mod pipes;
+mod sockets;
 
 use std::collections::BTreeMap;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::sys::stat::SFlag;
 
 use super::locks;
-use super::syscalls::{pidfd_getfd, same_open_file};
+use super::syscalls::{pidfd_getfd, pidfd_open, same_open_file};
 use crate::error::{Error, Result};
 use crate::image::{Descriptor, FileKind, FileLock, OpenFile, PipeContent};
 use crate::proc::fdinfo::{self, FdInfo};
 pub use files::Unlinked;
 use pipes::Pipes;
+use sockets::Sockets;
 
 /// Status flags that come back by reopening; the rest of the flags word is the kernel's.
 const KEPT_FLAGS: i32 = libc::O_ACCMODE
@@ -54,6 +56,8 @@ pub struct Tables {
     pub pipes: Vec<PipeContent>,
     /// Files that no path leads to.
     pub unlinked: Vec<Unlinked>,
+    /// Open while `places` lead there: what no process has, because it is on its way from one to another.
+    pub in_flight: Vec<OwnedFd>,
     /// What belongs to each process.
     pub of_process: Vec<Table>,
 }
@@ -70,16 +74,22 @@ pub struct Table {
 /// Captures the descriptors of stopped processes.
 pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
     let infos: Vec<Vec<FdInfo>> = owners.iter().map(|owner| fdinfo::descriptors(owner.pid)).collect::<Result<_>>()?;
-    let of_each = owners.iter().zip(&infos);
+    let sockets = Sockets::look(owners, &infos)?;
+    let in_flight = sockets.in_flight()?;
+    let own_pid = std::process::id() as i32;
+    let own_pidfd = pidfd_open(own_pid)?;
+    let us = Owner { pid: own_pid, pidfd: own_pidfd.as_fd() };
+    let of_each = || owners.iter().zip(&infos).chain(std::iter::once((&us, &in_flight)));
     let entries: Vec<Entry<'_>> =
-        of_each.flat_map(|(&owner, infos)| infos.iter().map(move |info| Entry { owner, info })).collect();
+        of_each().flat_map(|(&owner, infos)| infos.iter().map(move |info| Entry { owner, info })).collect();
+
     let mut tables = Tables::default();
-    let mut found = Found { pipes: Pipes::among(&entries), unlinked: Vec::new() };
+    let mut found = Found { pipes: Pipes::among(&entries), unlinked: Vec::new(), sockets };
     let mut representatives = Representatives::default();
-    for (owner, infos) in owners.iter().zip(&infos) {
+    for (&owner, infos) in of_each() {
         let mut table = Table::default();
         for info in infos {
-            let entry = Entry { owner: *owner, info };
+            let entry = Entry { owner, info };
             let file = match representatives.find(entry)? {
                 Some(file) => file,
                 None => {
@@ -95,14 +105,29 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
         table.locks = locks::capture(infos, &table.descriptors, &tables.files)?;
         tables.of_process.push(table);
     }
+    let table_in_flight = tables.of_process.pop().unwrap_or_default();
+    refuse_in_flight(&table_in_flight, &tables.files)?;
+    let file_of = table_in_flight.descriptors.iter().map(|descriptor| (descriptor.number, descriptor.file)).collect();
+    let in_flight = found.sockets.finish(&mut tables.files, &tables.places, &file_of)?;
     locks::keep_one_of_each_description(&mut tables.of_process);
-    Ok(Tables { pipes: found.pipes.contents, unlinked: found.unlinked, ..tables })
+    Ok(Tables { pipes: found.pipes.contents, unlinked: found.unlinked, in_flight, ..tables })
+}
+
+/// Refuses what cannot be sent to a process that is not there yet.
+fn refuse_in_flight(table: &Table, files: &[OpenFile]) -> Result<()> {
+    let is_epoll = |descriptor: &&Descriptor| matches!(files[descriptor.file as usize].kind, FileKind::Epoll { .. });
+    if table.descriptors.iter().any(|descriptor| is_epoll(&descriptor)) || !table.locks.is_empty() {
+        let what = "an epoll instance, or a file with a lock, that is on its way through a Unix socket";
+        return Err(Error::unsupported(what, "it belongs to no process", "take the checkpoint when it has arrived"));
+    }
+    Ok(())
 }
 
 /// What several descriptions can lead to, as far as it has been met.
 struct Found<'a> {
     pipes: Pipes<'a>,
     unlinked: Vec<Unlinked>,
+    sockets: Sockets,
 }
 
 /// A descriptor of a process.
@@ -162,10 +187,8 @@ fn kind(entry: Entry<'_>, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileK
         devices::character_device(info, all)
     } else if format == SFlag::S_IFIFO {
         found.pipes.kind(entry)
-    } else if format == SFlag::S_IFSOCK && info.number <= 2 {
-        Ok(FileKind::Standard { stream: info.number, was: info.target.clone() })
     } else if format == SFlag::S_IFSOCK {
-        Err(refused(info, "sockets are not captured yet", "close it before the checkpoint"))
+        found.sockets.kind(entry)
     } else {
         anonymous::kind(entry, all)
     }

@@ -5,6 +5,7 @@ pub(super) mod call_site;
 mod family;
 mod live;
 mod names;
+mod sockets;
 mod text;
 pub(super) mod view;
 

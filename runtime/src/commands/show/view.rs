@@ -7,7 +7,7 @@ use ckpt_store::{AttemptRow, Depth, Digest};
 use serde::Serialize;
 
 use super::allocations::{self, AllocationView};
-use super::names;
+use super::{names, sockets};
 use crate::image::{
     Allocation, AllocationKind, Backing, CapturedKind, EndedChild, FileKind, Image, JobImage, Moved, Objects, OpenFile,
     ProcessImage, Region, ThreadImage,
@@ -329,6 +329,7 @@ fn target(file: &OpenFile, objects: &Objects) -> (&'static str, String, Option<u
         FileKind::Device { path } => ("device", lossy(path), None),
         FileKind::Standard { stream, was } => ("standard", format!("{stream} (was {})", lossy(was)), None),
         FileKind::Pipe { pipe } => ("pipe", format!("pipe {pipe} of the job"), None),
+        FileKind::Socket(socket) => ("socket", sockets::in_words(socket), None),
         FileKind::EventFd { count, semaphore: false } => ("eventfd", format!("count {count}"), None),
         FileKind::EventFd { count, semaphore: true } => ("eventfd", format!("count {count}, semaphore"), None),
         &FileKind::TimerFd { left_ns, interval_ns, ticks, .. } => {

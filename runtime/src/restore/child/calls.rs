@@ -346,6 +346,49 @@ pub fn send(channel: RawFd, report: &[u8]) {
     unsafe { libc::send(channel, report.as_ptr().cast(), report.len(), libc::MSG_NOSIGNAL) };
 }
 
+/// Sends `bytes` and descriptors `files` to the address `to`, or to whom `socket` is connected with; of a stream, all of it.
+pub fn send_message(socket: RawFd, to: &[u8], mut bytes: &[u8], mut files: &[RawFd]) -> Result<()> {
+    #[repr(align(8))]
+    struct Control([u8; 1536]);
+    loop {
+        let mut control = Control([0; 1536]);
+        let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        // SAFETY: all zeros is a valid `msghdr`.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+        if !to.is_empty() {
+            (message.msg_name, message.msg_namelen) = (to.as_ptr().cast_mut().cast(), to.len() as libc::socklen_t);
+        }
+        if !files.is_empty() {
+            let file_bytes = size_of_val(files);
+            // SAFETY: takes a number.
+            let (space, length) = unsafe { (libc::CMSG_SPACE(file_bytes as u32), libc::CMSG_LEN(file_bytes as u32)) };
+            if space as usize > control.0.len() {
+                return Err(Errno::EINVAL);
+            }
+            (message.msg_control, message.msg_controllen) = (control.0.as_mut_ptr().cast(), space as usize);
+            // SAFETY: `control` has room for the header and the numbers, as was just compared.
+            unsafe {
+                let header = libc::CMSG_FIRSTHDR(&raw const message);
+                (*header).cmsg_level = libc::SOL_SOCKET;
+                (*header).cmsg_type = libc::SCM_RIGHTS;
+                (*header).cmsg_len = length as usize;
+                ptr::copy_nonoverlapping(files.as_ptr().cast::<u8>(), libc::CMSG_DATA(header), file_bytes);
+            }
+        }
+        // SAFETY: sendmsg reads what `message` leads to.
+        let sent = unsafe { libc::sendmsg(socket, &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+        match Errno::result(sent) {
+            Err(Errno::EINTR) => continue,
+            sent => bytes = bytes.get(sent? as usize..).unwrap_or_default(),
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        files = &[];
+    }
+}
+
 pub fn exit() -> ! {
     // SAFETY: ends the process without running anything of the restarter's.
     unsafe { libc::_exit(1) }

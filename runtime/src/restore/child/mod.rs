@@ -20,7 +20,9 @@ use std::os::fd::RawFd;
 
 use nix::errno::Errno;
 
+use super::file_mappings::MappingPlan;
 use super::outside::{Outlet, Outside};
+use super::sockets::Sockets;
 use crate::image::{JobImage, Objects, ProcessImage, Role};
 use calls::KernelAction;
 pub use calls::clone_with_pid;
@@ -44,6 +46,9 @@ pub struct Plan<'a> {
     kept: Vec<RawFd>,
     /// Which of the files for the mappings is which of the job's unlinked files.
     unlinked: &'a [usize],
+    sockets: &'a Sockets,
+    /// Place in `kept` of the first of them.
+    first_socket: i32,
     /// Above every number of the program and every number in `kept`.
     base: RawFd,
     files: descriptors::Workspace,
@@ -99,13 +104,14 @@ pub const FILES: i32 = STANDARD + 3;
 
 impl<'a> Plan<'a> {
     /// A plan for all processes of `job`. `kept` begins with the channel and the three standard streams; what follows is for
-    /// the mappings.
+    /// the mappings, and then the sockets.
     pub fn new(
         job: &'a JobImage,
         outside: &'a Outside,
         parent_end: RawFd,
         kept: Vec<RawFd>,
-        unlinked: &'a [usize],
+        mappings: &'a MappingPlan,
+        sockets: &'a Sockets,
     ) -> crate::error::Result<Plan<'a>> {
         let members = (0..job.processes.len()).map(|index| Member::new(job, index, outside));
         Ok(Plan {
@@ -115,7 +121,9 @@ impl<'a> Plan<'a> {
             parent_end,
             base: base(job, &kept),
             kept,
-            unlinked,
+            unlinked: &mappings.unlinked,
+            sockets,
+            first_socket: FILES + mappings.files.len() as i32,
             files: descriptors::Workspace::new(job)?,
         })
     }

@@ -33,6 +33,7 @@ pub enum Step {
     Open,
     Number,
     Pipe,
+    Deliver,
     Watch,
     WorkingDirectory,
     OomScore,
@@ -41,7 +42,7 @@ pub enum Step {
     SignalAction,
 }
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     Step::DescriptorLimit,
     Step::Keep,
     Step::Role,
@@ -49,6 +50,7 @@ const STEPS: [Step; 13] = [
     Step::Open,
     Step::Number,
     Step::Pipe,
+    Step::Deliver,
     Step::Watch,
     Step::WorkingDirectory,
     Step::OomScore,
@@ -153,6 +155,7 @@ impl Report {
             Step::Open => ("open", file.map(|file| shown(&file.kind)).unwrap_or_default()),
             Step::Number => ("dup3", format!("descriptor {}", self.index)),
             Step::Pipe => ("pipe2", format!("pipe {} and its content", self.index)),
+            Step::Deliver => ("sendmsg", format!("what lay unread in the socket that is file {}", self.index)),
             Step::Watch => ("epoll_ctl", format!("watch descriptor {}", self.index)),
             Step::WorkingDirectory => return Error::io("enter", path_of(&image.working_directory), errno),
             Step::OomScore => ("write", format!("oom_score_adj {}", image.oom_score_adj)),
@@ -169,6 +172,7 @@ fn shown(kind: &FileKind) -> String {
         FileKind::Standard { stream, was } => format!("stream {stream} (was {})", String::from_utf8_lossy(was)),
         FileKind::Unlinked { file, .. } => format!("file {file} of those without a path"),
         FileKind::Pipe { pipe } => format!("an end of pipe {pipe}"),
+        FileKind::Socket(_) => "a socket".into(),
         FileKind::EventFd { .. } => "an eventfd".into(),
         FileKind::TimerFd { .. } => "a timer".into(),
         FileKind::SignalFd { .. } => "a signalfd".into(),

@@ -7,7 +7,10 @@
 use std::collections::HashSet;
 
 use crate::error::{Error, Result};
-use crate::image::{Backing, FileIdentity, FileKind, JobImage, Objects, ProcessImage, Region, ThreadImage};
+use crate::image::{
+    Backing, FileIdentity, FileKind, JobImage, Objects, OpenFile, ProcessImage, Region, Socket, SocketLink, ThreadImage,
+};
+use crate::net::FILES_MAX;
 use crate::ptrace::{Registers, SIGINFO_BYTES};
 use crate::restore::ranges::HIGHEST;
 
@@ -19,6 +22,8 @@ const EXTENDED_STATE_BYTES_MAX: usize = 64 << 10;
 const ID_MAX: i32 = 1 << 22;
 /// Far more descriptors than a kernel can keep a table of.
 const DESCRIPTOR_MAX: i32 = 1 << 28;
+/// Bytes of a `struct sockaddr_storage`.
+const ADDRESS_MAX_BYTES: usize = 128;
 /// The largest offset in a file.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 const PROTECTION: i32 = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
@@ -119,8 +124,39 @@ fn files_flaw(objects: &Objects) -> Option<String> {
         FileKind::Regular { size, offset, .. } if size.max(offset) > OFFSET_MAX => {
             Some(format!("no file has {size} bytes or the offset {offset}"))
         }
+        FileKind::Socket(ref socket) => socket_flaw(socket, objects),
         _ => None,
     })
+}
+
+/// What of a socket a restart would stumble over.
+fn socket_flaw(socket: &Socket, objects: &Objects) -> Option<String> {
+    let is_file = |file: u32| (file as usize) < objects.files.len();
+    let is_socket =
+        |file: u32| matches!(objects.files.get(file as usize), Some(OpenFile { kind: FileKind::Socket(_), .. }));
+    let mut names = vec![&socket.name];
+    names.extend(socket.unread.iter().map(|message| &message.from));
+    let linked = match &socket.link {
+        SocketLink::Peer { file } | SocketLink::Waiting { file } => Some(*file),
+        SocketLink::Address(name) | SocketLink::Closed { name, .. } | SocketLink::Outside { name } => {
+            names.push(name);
+            None
+        }
+        SocketLink::None | SocketLink::Listening { .. } => None,
+    };
+    if let Some(file) = linked.filter(|&file| !is_socket(file)) {
+        return Some(format!("a socket is connected with open file {file}, which is none"));
+    }
+    if let Some(name) = names.iter().find(|name| name.len() > ADDRESS_MAX_BYTES) {
+        return Some(format!("no socket has an address of {} bytes", name.len()));
+    }
+    let too_many = socket.unread.iter().find(|message| message.files.len() > FILES_MAX);
+    if let Some(message) = too_many {
+        return Some(format!("no message comes with {} descriptors", message.files.len()));
+    }
+    let mut in_flight = socket.unread.iter().flat_map(|message| &message.files);
+    let lost = in_flight.find(|&&file| !is_file(file))?;
+    Some(format!("open file {lost} is on its way through a socket, and is missing"))
 }
 
 fn locks_flaw(image: &ProcessImage) -> Option<String> {
@@ -210,8 +246,7 @@ mod tests {
 
     use super::*;
     use crate::image::{
-        ClockOffsets, Clocks, Descriptor, FileLock, LockKind, MappingDefaults, NewLocks, OpenFile, PageRange, Rseq,
-        SharedObject,
+        ClockOffsets, Clocks, Descriptor, FileLock, LockKind, MappingDefaults, NewLocks, PageRange, Rseq, SharedObject,
     };
     use crate::restore::host::Machine;
     use crate::restore::sample::{self, ScratchDir};

@@ -11,6 +11,7 @@
 mod epoll;
 mod outside;
 mod pipes;
+mod sockets;
 
 use std::ffi::CString;
 use std::os::fd::RawFd;
@@ -84,7 +85,7 @@ pub fn make(plan: &mut Plan) -> Result<()> {
     for index in 0..plan.objects.files.len() {
         plan.files.opened[index] = open(plan, index).at(Step::Open, index as u32)?;
     }
-    Ok(())
+    sockets::deliver(plan)
 }
 
 /// Gives the descriptions of this process their numbers, and closes the rest above what is kept.
@@ -129,6 +130,7 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
         // Each of its numbers by itself, in [`outside::lead`].
         FileKind::Standard { .. } => Ok(-1),
         FileKind::Pipe { pipe } => pipes::end(plan, *pipe as usize, file.flags),
+        FileKind::Socket(_) => with_flags(sockets::number(plan, index)?, file.flags),
         FileKind::EventFd { count, semaphore } => {
             let number = calls::move_above(calls::eventfd(*semaphore)?, lowest)?;
             if *count > 0 {

@@ -1,0 +1,95 @@
+//! Sockets of TCP and UDP: which are two ends of one connection, and whether all that was sent has arrived.
+
+use std::os::fd::AsFd;
+
+use super::{Link, Seen, Sockets};
+use crate::error::{Error, Result};
+use crate::image::SocketLink;
+use crate::net::{Address, TcpInfo, TcpState};
+use crate::proc::fdinfo::FdInfo;
+
+/// Bits of the directions that were ended.
+const READING: u8 = 1;
+const WRITING: u8 = 2;
+
+/// What socket `inode` is connected with.
+pub fn link(sockets: &Sockets, inode: u64, info: &FdInfo) -> Result<Link> {
+    let Some(seen) = sockets.all.get(&inode) else { return Ok(Link::Done(SocketLink::None)) };
+    let name = seen.peer_name();
+    let Some(tcp) = seen.tcp else {
+        let link = if name.is_empty() { SocketLink::None } else { SocketLink::Address(name) };
+        return Ok(Link::Done(link));
+    };
+    let link = match tcp.state {
+        TcpState::Listening => SocketLink::Listening { backlog: tcp.backlog },
+        // A call that waits for the connection is made once more; who is told by an event is told that it failed.
+        TcpState::Connecting if info.flags & libc::O_NONBLOCK == 0 => SocketLink::None,
+        TcpState::Connecting => SocketLink::Outside { name },
+        TcpState::Closed if seen.has(libc::POLLRDHUP) => SocketLink::Closed { name, reset: seen.has(libc::POLLERR) },
+        TcpState::Closed => SocketLink::None,
+        TcpState::ShutOnBothSides => SocketLink::Closed { name, reset: false },
+        TcpState::Established | TcpState::ShutHere | TcpState::ShutThere => {
+            if let Some(other) = other_end(sockets, seen) {
+                refuse_underway(seen, &sockets.all[&other], info)?;
+                return Ok(Link::Peer(other));
+            }
+            match listener(sockets, seen) {
+                Some(_) if tcp.sent + tcp.not_sent > 0 => return Err(unsettled(info, "has not been accepted yet")),
+                Some(listener) => return Ok(Link::Waiting(listener)),
+                None if tcp.state == TcpState::ShutThere => SocketLink::Closed { name, reset: false },
+                None => SocketLink::Outside { name },
+            }
+        }
+    };
+    Ok(Link::Done(link))
+}
+
+/// Directions of a socket that were ended.
+pub fn shut(seen: &Seen) -> u8 {
+    let Some(tcp) = seen.tcp else { return 0 };
+    let is_open = matches!(tcp.state, TcpState::Established | TcpState::ShutHere);
+    let reading = is_open && seen.has(libc::POLLRDHUP);
+    let writing = matches!(tcp.state, TcpState::ShutHere | TcpState::ShutOnBothSides);
+    u8::from(reading) * READING + u8::from(writing) * WRITING
+}
+
+/// The socket of the job at the other end of a connection.
+fn other_end(sockets: &Sockets, seen: &Seen) -> Option<u64> {
+    let own = (Address(&seen.name).internet()?, Address(seen.peer_name.as_deref()?).internet()?);
+    let is_it = |other: &Seen| {
+        let peer_name = other.peer_name.as_deref().and_then(|name| Address(name).internet());
+        other.tcp.is_some() && (peer_name, Address(&other.name).internet()) == (Some(own.0), Some(own.1))
+    };
+    let is_connected_with_itself = own.0 == own.1;
+    let mut others = sockets.all.iter().filter(|(_, other)| !std::ptr::eq(*other, seen) || is_connected_with_itself);
+    others.find(|(_, other)| is_it(other)).map(|(&inode, _)| inode)
+}
+
+/// The socket of the job that a connection waits at to be accepted.
+fn listener(sockets: &Sockets, seen: &Seen) -> Option<u64> {
+    let wanted = Address(seen.peer_name.as_deref()?);
+    let takes_it = |other: &Seen| {
+        other.tcp.is_some_and(|tcp| tcp.state == TcpState::Listening && tcp.waiting > 0)
+            && Address(&other.name).covers(wanted)
+    };
+    sockets.all.iter().find(|(_, other)| takes_it(other)).map(|(&inode, _)| inode)
+}
+
+/// What has left one end of a connection and not reached the other nobody can read.
+fn refuse_underway(one: &Seen, other: &Seen, info: &FdInfo) -> Result<()> {
+    let now = |seen: &Seen| TcpInfo::of(seen.handle.as_fd()).map_err(|source| super::failed(info, source));
+    let (here, there) = (now(one)?, now(other)?);
+    let has_arrived = |from: &TcpInfo, to: &TcpInfo| from.not_sent == 0 && from.sent == to.received;
+    if has_arrived(&here, &there) && has_arrived(&there, &here) {
+        return Ok(());
+    }
+    Err(unsettled(info, "has not arrived yet, because the other end is full"))
+}
+
+fn unsettled(info: &FdInfo, where_it_is: &str) -> Error {
+    Error::Unsettled {
+        what: format!("descriptor {} ({})", info.number, info.shown()),
+        why: format!("something that was sent {where_it_is}, and cannot be read on its way"),
+        advice: "take the checkpoint when less is being sent".into(),
+    }
+}

@@ -1,0 +1,274 @@
+//! The sockets of a job: what they are connected with, inside and outside of it, and what lies unread in them, descriptors
+//! among it that are nowhere else.
+//!
+//! All are looked at first ([`Sockets::look`]), for what is in flight may lead to sockets again, and then turned into records
+//! when it is known which open file descriptions there are.
+
+mod diag;
+mod internet;
+mod unix;
+mod unread;
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::sys::stat::SFlag;
+use serde_bytes::ByteBuf;
+
+use super::{Entry, Owner, refused};
+use crate::capture::syscalls::pidfd_getfd;
+use crate::error::{Error, Result};
+use crate::image::{FileKind, Message, OpenFile, Socket, SocketLink, SocketOption};
+use crate::net::{self, Defaults, TcpInfo};
+use crate::proc::fdinfo::{self, FdInfo};
+use crate::proc::task;
+use diag::UnixSocket;
+use unread::Unread;
+
+/// A network namespace that our questions are not asked in.
+const NAMESPACE: &str = "ns/net";
+
+/// The sockets of a job.
+#[derive(Default)]
+pub struct Sockets {
+    /// By inode.
+    all: BTreeMap<u64, Seen>,
+    /// All Unix sockets of the machine, if the job has any.
+    unix: HashMap<u32, UnixSocket>,
+    /// Those that have got a record, in the order of those.
+    recorded: Vec<u64>,
+    /// The processes.
+    pids: Vec<i32>,
+    defaults: Defaults,
+}
+
+/// What is known of a socket.
+struct Seen {
+    handle: OwnedFd,
+    family: i32,
+    kind: i32,
+    protocol: i32,
+    name: Vec<u8>,
+    peer_name: Option<Vec<u8>>,
+    tcp: Option<TcpInfo>,
+    unread: Vec<Unread>,
+}
+
+/// What a socket is connected with, before the other one has a record.
+enum Link {
+    Done(SocketLink),
+    Peer(u64),
+    Waiting(u64),
+}
+
+impl Sockets {
+    /// Looks at all sockets among the descriptors of `owners`, and at those that are in flight in them.
+    pub fn look(owners: &[Owner<'_>], infos: &[Vec<FdInfo>]) -> Result<Sockets> {
+        let mut sockets = Sockets { pids: owners.iter().map(|owner| owner.pid).collect(), ..Sockets::default() };
+        let mut in_flight = Vec::new();
+        for (owner, info) in owners.iter().zip(infos).flat_map(|(owner, infos)| infos.iter().map(move |it| (owner, it)))
+        {
+            if is_socket(info) && !sockets.all.contains_key(&info.metadata.inode) {
+                refuse_other_network(owner.pid, info)?;
+                sockets.add(pidfd_getfd(owner.pidfd, info.number)?, info, &mut in_flight)?;
+            }
+        }
+        while let Some(number) = in_flight.pop() {
+            let info = fdinfo::descriptor(std::process::id() as i32, number)?;
+            if is_socket(&info) && !sockets.all.contains_key(&info.metadata.inode) {
+                let handle =
+                    net::duplicate(sockets.in_flight_handle(number)).map_err(|source| failed(&info, source))?;
+                sockets.add(handle, &info, &mut in_flight)?;
+            }
+        }
+        if sockets.all.values().any(|seen| seen.family == libc::AF_UNIX) {
+            sockets.unix = diag::unix_sockets()?;
+        }
+        Ok(sockets)
+    }
+
+    fn add(&mut self, handle: OwnedFd, info: &FdInfo, in_flight: &mut Vec<RawFd>) -> Result<()> {
+        let seen = Seen::of(handle, info)?;
+        in_flight.extend(seen.unread.iter().flat_map(|unread| &unread.files).map(AsRawFd::as_raw_fd));
+        self.all.insert(info.metadata.inode, seen);
+        Ok(())
+    }
+
+    fn in_flight_handle(&self, number: RawFd) -> BorrowedFd<'_> {
+        let mut all = self.all.values().flat_map(|seen| &seen.unread).flat_map(|unread| &unread.files);
+        // The caller has the number from there.
+        all.find(|file| file.as_raw_fd() == number).map_or_else(|| unreachable!(), AsFd::as_fd)
+    }
+
+    /// Descriptors of this process that are in flight in the job.
+    pub fn in_flight(&self) -> Result<Vec<FdInfo>> {
+        let all = self.all.values().flat_map(|seen| &seen.unread).flat_map(|unread| &unread.files);
+        all.map(|file| fdinfo::descriptor(std::process::id() as i32, file.as_raw_fd())).collect()
+    }
+
+    /// What a descriptor that leads to a socket is. What it is connected with is found by [`Sockets::finish`].
+    pub fn kind(&mut self, entry: Entry<'_>) -> Result<FileKind> {
+        let info = entry.info;
+        let inode = info.metadata.inode;
+        let seen = self.all.get(&inode).ok_or_else(|| failed(info, Errno::ENOENT))?;
+        if info.number <= 2 && matches!(self.link(inode, info)?, Link::Done(SocketLink::Outside { .. })) {
+            return Ok(FileKind::Standard { stream: info.number, was: info.target.clone() });
+        }
+        let named = unix::place(seen, self.unix.get(&(inode as u32)), &self.pids);
+        let options =
+            self.defaults.differing(seen.handle.as_fd(), seen.made_by()).map_err(|source| failed(info, source))?;
+        let socket = Socket {
+            family: seen.family,
+            kind: seen.kind,
+            protocol: seen.protocol,
+            name: seen.name.clone(),
+            bound_file: named.file,
+            directory: named.directory,
+            link: SocketLink::None,
+            shut: self.shut(seen, inode),
+            unread: Vec::new(),
+            options: options
+                .into_iter()
+                .map(|(level, name, value)| SocketOption { level, name, value: ByteBuf::from(value) })
+                .collect(),
+        };
+        self.recorded.push(inode);
+        Ok(FileKind::Socket(Box::new(socket)))
+    }
+
+    /// Completes the records of sockets among `files`: what each is connected with, and what lies in it. `in_flight` gives the
+    /// index of the file that a descriptor of this process leads to; the descriptors are given back.
+    pub fn finish(
+        mut self,
+        files: &mut [OpenFile],
+        places: &[(i32, i32)],
+        in_flight: &HashMap<RawFd, u32>,
+    ) -> Result<Vec<OwnedFd>> {
+        let mut kept = Vec::new();
+        let records = files.iter().enumerate().filter(|(_, file)| matches!(file.kind, FileKind::Socket(_)));
+        let indexes: Vec<usize> = records.map(|(index, _)| index).collect();
+        let index_of: HashMap<u64, u32> =
+            self.recorded.iter().copied().zip(indexes.iter().map(|&index| index as u32)).collect();
+        for (&inode, index) in self.recorded.iter().zip(indexes) {
+            let (pid, number) = places[index];
+            let info = fdinfo::descriptor(pid, number)?;
+            let link = match self.link(inode, &info)? {
+                Link::Done(link) => link,
+                // One that is in the job and has no record is a standard stream, which leads outside.
+                Link::Peer(peer) | Link::Waiting(peer) if !index_of.contains_key(&peer) => self.lost(inode),
+                Link::Peer(peer) => SocketLink::Peer { file: index_of[&peer] },
+                Link::Waiting(listener) => SocketLink::Waiting { file: index_of[&listener] },
+            };
+            let FileKind::Socket(socket) = &mut files[index].kind else { continue };
+            socket.link = link;
+            let Some(seen) = self.all.get_mut(&inode) else { continue };
+            for Unread { from, bytes, files: handles } in std::mem::take(&mut seen.unread) {
+                let files = handles.iter().filter_map(|file| in_flight.get(&file.as_raw_fd()).copied()).collect();
+                socket.unread.push(Message { from, bytes: ByteBuf::from(bytes), files });
+                kept.extend(handles);
+            }
+        }
+        Ok(kept)
+    }
+
+    fn link(&self, inode: u64, info: &FdInfo) -> Result<Link> {
+        let seen = self.all.get(&inode).ok_or_else(|| failed(info, Errno::ENOENT))?;
+        match seen.family {
+            libc::AF_UNIX => unix::link(self, inode, info),
+            libc::AF_INET | libc::AF_INET6 => internet::link(self, inode, info),
+            _ => Ok(Link::Done(SocketLink::None)),
+        }
+    }
+
+    fn lost(&self, inode: u64) -> SocketLink {
+        let name = self.all.get(&inode).and_then(|seen| seen.peer_name.clone()).unwrap_or_default();
+        SocketLink::Outside { name }
+    }
+
+    fn shut(&self, seen: &Seen, inode: u64) -> u8 {
+        match seen.family {
+            libc::AF_UNIX => self.unix.get(&(inode as u32)).map_or(0, |socket| socket.shut),
+            _ => internet::shut(seen),
+        }
+    }
+}
+
+impl Seen {
+    fn of(handle: OwnedFd, info: &FdInfo) -> Result<Seen> {
+        let failed = |source| failed(info, source);
+        let option = |name| net::number_option(handle.as_fd(), libc::SOL_SOCKET, name).map_err(failed);
+        let (family, kind, protocol) = (option(libc::SO_DOMAIN)?, option(libc::SO_TYPE)?, option(libc::SO_PROTOCOL)?);
+        refuse_kind(info, (family, kind, protocol), &handle)?;
+        let name = net::name(handle.as_fd()).map_err(failed)?;
+        let peer_name = net::peer_name(handle.as_fd()).ok();
+        let is_tcp = protocol == libc::IPPROTO_TCP && family != libc::AF_UNIX;
+        let tcp = is_tcp.then(|| TcpInfo::of(handle.as_fd())).transpose().map_err(failed)?;
+        let takes_connections = option(libc::SO_ACCEPTCONN)? != 0;
+        let unread = match takes_connections {
+            true => Vec::new(),
+            false => unread::unread(handle.as_fd(), family, kind).map_err(failed)?,
+        };
+        Ok(Seen { handle, family, kind, protocol, name, peer_name, tcp, unread })
+    }
+
+    fn made_by(&self) -> (i32, i32, i32) {
+        (self.family, self.kind, self.protocol)
+    }
+
+    /// Whether event `POLL*` of `poll(2)` is there now.
+    fn has(&self, event: i16) -> bool {
+        let mut polled = libc::pollfd { fd: self.handle.as_raw_fd(), events: event, revents: 0 };
+        // SAFETY: poll writes to `polled` alone, and does not wait.
+        unsafe { libc::poll(&mut polled, 1, 0) };
+        polled.revents & event != 0
+    }
+
+    fn peer_name(&self) -> Vec<u8> {
+        self.peer_name.clone().unwrap_or_default()
+    }
+}
+
+fn is_socket(info: &FdInfo) -> bool {
+    SFlag::from_bits_truncate(info.metadata.mode) & SFlag::S_IFMT == SFlag::S_IFSOCK
+}
+
+fn failed(info: &FdInfo, source: Errno) -> Error {
+    Error::io("examine", format!("descriptor {} ({})", info.number, info.shown()), source)
+}
+
+/// Refuses sockets that cannot be made again.
+fn refuse_kind(info: &FdInfo, made_by: (i32, i32, i32), handle: &OwnedFd) -> Result<()> {
+    let is_known = matches!(
+        made_by,
+        (libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_DGRAM | libc::SOCK_SEQPACKET, _)
+            | (libc::AF_INET | libc::AF_INET6, libc::SOCK_STREAM, libc::IPPROTO_TCP)
+            | (libc::AF_INET | libc::AF_INET6, libc::SOCK_DGRAM, libc::IPPROTO_UDP)
+            | (libc::AF_NETLINK, ..)
+    );
+    if !is_known {
+        let (family, kind, protocol) = made_by;
+        let why = format!("sockets of family {family}, type {kind}, protocol {protocol} are not captured");
+        return Err(refused(info, &why, "close it before the checkpoint"));
+    }
+    let layered = net::option(handle.as_fd(), libc::IPPROTO_TCP, libc::TCP_ULP).is_ok_and(|name| !name.is_empty());
+    if made_by.2 == libc::IPPROTO_TCP && layered {
+        return Err(refused(
+            info,
+            "what is encrypted by the kernel (kTLS) has no state that can be read",
+            "turn kTLS off",
+        ));
+    }
+    // Each instruction counts; none means that there is no filter.
+    if net::option(handle.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER).is_ok_and(|filter| !filter.is_empty()) {
+        return Err(refused(info, "it has a filter (SO_ATTACH_FILTER)", "detach it before the checkpoint"));
+    }
+    Ok(())
+}
+
+fn refuse_other_network(pid: i32, info: &FdInfo) -> Result<()> {
+    if task::link(pid, NAMESPACE)? == task::link(std::process::id() as i32, NAMESPACE)? {
+        return Ok(());
+    }
+    Err(refused(info, "it is in another network namespace", "run ckpt inside that container"))
+}

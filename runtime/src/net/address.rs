@@ -1,0 +1,97 @@
+//! Socket addresses as the kernel's bytes, which are kept as they are, and what they say.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Bytes of the family, with which each address begins.
+const FAMILY_BYTES: usize = 2;
+
+/// A `struct sockaddr` of whatever family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address<'a>(pub &'a [u8]);
+
+impl<'a> Address<'a> {
+    /// `AF_*`; `AF_UNSPEC` if there is no address.
+    pub fn family(self) -> i32 {
+        self.0.first_chunk().map_or(libc::AF_UNSPEC, |&family| i32::from(u16::from_ne_bytes(family)))
+    }
+
+    /// Whether it names anything: a Unix socket without a name has an address of its family alone.
+    pub fn is_named(self) -> bool {
+        self.0.len() > FAMILY_BYTES
+    }
+
+    /// The path that a Unix socket is bound to; none without a name, or with one of the abstract kind.
+    pub fn path(self) -> Option<&'a [u8]> {
+        let name = self.0.get(FAMILY_BYTES..).filter(|_| self.family() == libc::AF_UNIX)?;
+        let path = name.split(|&byte| byte == 0).next()?;
+        (!path.is_empty()).then_some(path)
+    }
+
+    /// Host and port of an internet address. An IPv4 address within IPv6 is the IPv4 address.
+    pub fn internet(self) -> Option<SocketAddr> {
+        let port = u16::from_be_bytes(*self.0.get(2..)?.first_chunk()?);
+        let host = match self.family() {
+            libc::AF_INET => IpAddr::V4(Ipv4Addr::from(*self.0.get(4..)?.first_chunk::<4>()?)),
+            libc::AF_INET6 => IpAddr::V6(Ipv6Addr::from(*self.0.get(8..)?.first_chunk::<16>()?)).to_canonical(),
+            _ => return None,
+        };
+        Some(SocketAddr::new(host, port))
+    }
+
+    /// Whether a socket bound to it gets what is sent to `other`.
+    pub fn covers(self, other: Address<'_>) -> bool {
+        match (self.internet(), other.internet()) {
+            (Some(own), Some(other)) => {
+                own.port() == other.port() && (own.ip() == other.ip() || own.ip().is_unspecified())
+            }
+            _ => self == other,
+        }
+    }
+}
+
+impl fmt::Display for Address<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(address) = self.internet() {
+            return write!(formatter, "{address}");
+        }
+        match (self.path(), self.0.get(FAMILY_BYTES + 1..)) {
+            (Some(path), _) => write!(formatter, "{}", String::from_utf8_lossy(path)),
+            (None, Some(name)) if self.family() == libc::AF_UNIX => {
+                write!(formatter, "@{}", String::from_utf8_lossy(name))
+            }
+            _ => write!(formatter, "without a name"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn internet(port: u16, host: [u8; 4]) -> Vec<u8> {
+        let [high, low] = port.to_be_bytes();
+        [&[2, 0, high, low], host.as_slice(), &[0; 8]].concat()
+    }
+
+    #[test]
+    fn addresses_are_read_as_the_kernel_writes_them() {
+        assert_eq!(Address(&internet(80, [127, 0, 0, 1])).to_string(), "127.0.0.1:80");
+        assert_eq!(Address(b"\x01\0/run/x\0").path(), Some(b"/run/x".as_slice()));
+        let hidden = Address(b"\x01\0\0abc");
+        assert_eq!((hidden.path(), hidden.to_string().as_str(), hidden.is_named()), (None, "@abc", true));
+        assert!(!Address(b"\x01\0").is_named() && !Address(b"").is_named());
+        let mut six = vec![10, 0, 0, 80];
+        six.extend([0; 14]);
+        six.extend([0xff, 0xff, 127, 0, 0, 1, 0, 0, 0, 0]);
+        assert_eq!(Address(&six).internet(), Address(&internet(80, [127, 0, 0, 1])).internet());
+    }
+
+    #[test]
+    fn any_address_covers_each_of_its_port() {
+        let (any, own) = (internet(80, [0; 4]), internet(80, [127, 0, 0, 1]));
+        assert!(Address(&any).covers(Address(&own)) && !Address(&own).covers(Address(&any)));
+        assert!(!Address(&any).covers(Address(&internet(81, [127, 0, 0, 1]))));
+        assert!(Address(b"\x01\0\0abc").covers(Address(b"\x01\0\0abc")));
+    }
+}

@@ -1,0 +1,16 @@
+//! Sockets, as capture reads them and restore makes them: addresses, options and the calls that neither std nor nix has.
+
+mod address;
+mod calls;
+mod options;
+mod peek;
+mod tcp;
+
+pub use address::Address;
+pub use calls::{
+    bind, connect, duplicate, name, new, number_option, option, pair, peer_name, pending_bytes, set_option, shut_down,
+    unsent_bytes,
+};
+pub use options::{Defaults, Time, time_of};
+pub use peek::{FILES_MAX, Look, bytes_sent_before, peek};
+pub use tcp::{TcpInfo, TcpState};

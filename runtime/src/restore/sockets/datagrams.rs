@@ -1,0 +1,70 @@
+//! Sockets without connections: where they send, and who sends them once more what they had not read.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+
+use super::{Records, names};
+use crate::image::{Socket, SocketLink};
+use crate::net::{self, Address};
+
+impl Socket {
+    /// Whether it is one end of a pair of datagram sockets, which no address leads to.
+    pub fn is_one_of_a_pair(&self) -> bool {
+        matches!(self.link, SocketLink::Peer { .. }) && !Address(&self.name).is_named()
+    }
+}
+
+/// Has a socket send where it sent. That nobody is there any more is for the program to find out.
+pub fn direct(all: &Records<'_>, (file, socket, handle): (u32, &Socket, BorrowedFd<'_>), link: &SocketLink) {
+    if !all.is_connectionless(socket) || socket.is_one_of_a_pair_in(all) {
+        return;
+    }
+    let (to, directory) = match link {
+        SocketLink::Address(to) => (to.as_slice(), [].as_slice()),
+        SocketLink::Peer { file } => match all.get(*file) {
+            Some(peer) => (peer.name.as_slice(), peer.directory.as_slice()),
+            None => return,
+        },
+        _ => return,
+    };
+    if let Err(errno) = names::connect(handle, to, directory) {
+        log::warn!("{} cannot send to {} as it did: {errno}", all.shown(file), Address(to));
+    }
+}
+
+impl Socket {
+    fn is_one_of_a_pair_in(&self, all: &Records<'_>) -> bool {
+        let SocketLink::Peer { file } = self.link else { return false };
+        all.get(file).is_some_and(|peer| !Address(&peer.name).is_named())
+    }
+}
+
+/// Who sends `socket` a datagram that came from `from`, and to which address; `places` are those of sockets by index of their file.
+pub fn sender(
+    all: &Records<'_>,
+    socket: &Socket,
+    from: &[u8],
+    places: &HashMap<u32, usize>,
+) -> Option<(usize, Vec<u8>)> {
+    let sends = |other: &Socket| {
+        all.is_connectionless(other) && other.family == socket.family && Address(&other.name).covers(Address(from))
+    };
+    let (file, _) = all.iter().find(|(_, other)| !from.is_empty() && sends(other))?;
+    let mut to = names::absolute(&socket.name, &socket.directory);
+    // What takes datagrams for any address of this machine is reached at the one that they came from.
+    if Address(&to).internet().is_some_and(|address| address.ip().is_unspecified()) {
+        let port = to.get(2..4)?.to_vec();
+        to = from.to_vec();
+        to.get_mut(2..4)?.copy_from_slice(&port);
+    }
+    Some((*places.get(&file)?, to))
+}
+
+/// A new socket without a name that sends to `socket`, which has one.
+pub fn stranger_to(socket: &Socket) -> Result<OwnedFd, Errno> {
+    let stranger = net::new(socket.family, socket.kind, socket.protocol)?;
+    names::connect(stranger.as_fd(), &socket.name, &socket.directory)?;
+    Ok(stranger)
+}
