@@ -83,7 +83,6 @@ refused! { is_refused:
     a_message_queue_is_refused: "mqueue", "its path leads nowhere or to another file";
     a_pipe_to_another_process_on_a_number_above_2_is_refused: "pipe_outside", "the pipe leads outside the job";
     a_pipe_in_packet_mode_is_refused: "packet_pipe", "pipes in packet mode (O_DIRECT) are not captured yet";
-    signal_driven_io_is_refused: "async", "signal-driven I/O (O_ASYNC) is not captured yet";
     an_open_device_is_refused: "device", "the device keeps state of its own";
     an_epoll_set_that_watches_a_closed_descriptor_is_refused: "epoll", "which has been closed or replaced";
     a_protection_key_is_refused: "protection_key", "memory protection keys are not captured yet";

@@ -159,13 +159,6 @@ static void make_packet_pipe(void)
 	number = ends[1];
 }
 
-static void make_async_pipe(void)
-{
-	int ends[2];
-	CHECK(pipe(ends) == 0 && fcntl(ends[1], F_SETFL, O_ASYNC) == 0);
-	number = ends[1];
-}
-
 static void open_device(void)
 {
 	static const char *const devices[] = {
@@ -337,8 +330,6 @@ static void set_up(void)
 		make_pipe_outside();
 	else if (is("packet_pipe"))
 		make_packet_pipe();
-	else if (is("async"))
-		make_async_pipe();
 	else if (is("device"))
 		open_device();
 	else if (is("epoll"))

@@ -2,6 +2,7 @@
  * its own that answers throughout. */
 #include "victim.h"
 #include <poll.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -13,6 +14,8 @@ enum { BIG = 150000, CLIENTS = 3 };
 static int stream[2], datagrams[2], messages[2], ended[2], half[2];
 static int listener, clients[CLIENTS], waiting, gone_listener, served_by_gone, client_of_gone;
 static int named, sender, hidden;
+static int signalling[2];
+static volatile int signalled, signalled_by;
 static pid_t server;
 static const char path[] = "./server";
 static unsigned char buffer[BIG];
@@ -147,11 +150,28 @@ static void set_up_pairs(void)
 	CHECK(write(half[0], "half", 4) == 4 && shutdown(half[0], SHUT_WR) == 0);
 }
 
+static void note_signal(int number, siginfo_t *info, void *context)
+{
+	(void)number, (void)context;
+	signalled++;
+	signalled_by = info->si_fd;
+}
+
+/* One end signals when there is something to read. */
+static void set_up_signals(void)
+{
+	struct sigaction action = { .sa_sigaction = note_signal, .sa_flags = SA_SIGINFO | SA_RESTART };
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, signalling) == 0 && sigaction(SIGRTMIN + 3, &action, NULL) == 0);
+	CHECK(fcntl(signalling[0], F_SETOWN, getpid()) == 0 && fcntl(signalling[0], F_SETSIG, SIGRTMIN + 3) == 0);
+	CHECK(fcntl(signalling[0], F_SETFL, O_ASYNC | O_NONBLOCK) == 0);
+}
+
 static void set_up(void)
 {
 	int on = 1, room = 100000;
 	struct timeval patience = { 77, 0 };
 	set_up_pairs();
+	set_up_signals();
 	/* A server in another process. */
 	listener = bound(SOCK_STREAM, path);
 	CHECK(chmod(path, 0620) == 0 && listen(listener, 5) == 0);
@@ -216,6 +236,9 @@ static void hold(int step)
 	/* A message that goes round with each step. */
 	CHECK(send(served_by_gone, &step, sizeof step, 0) == sizeof step);
 	CHECK(recv(client_of_gone, &value, sizeof value, 0) == sizeof value && value == step);
+	signalled = 0;
+	CHECK(write(signalling[1], "s", 1) == 1 && signalled == 1 && signalled_by == signalling[0]);
+	CHECK(read(signalling[0], &value, sizeof value) == 1 && fcntl(signalling[0], F_GETOWN) == getpid());
 	say("step %d", step);
 }
 

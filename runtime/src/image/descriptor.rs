@@ -135,6 +135,19 @@ pub struct EpollTarget {
     pub data: u64,
 }
 
+/// An open file description that signals somebody when it becomes ready (O_ASYNC).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalDriven {
+    /// Index into `Objects::files`.
+    pub file: u32,
+    /// `F_OWNER_*`.
+    pub owner_kind: i32,
+    /// The thread, process or group that is signalled; 0 for none.
+    pub owner: i32,
+    /// The signal; 0 for SIGIO without more.
+    pub signal: i32,
+}
+
 /// A pipe within the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PipeContent {

@@ -38,6 +38,7 @@ mod saved_copy;
 mod scheduling;
 mod settle;
 mod shared_pages;
+mod signal_driven;
 mod signals;
 mod sockets;
 mod spawn;
@@ -62,7 +63,7 @@ use nix::unistd::Pid;
 
 use crate::differences::Differences;
 use crate::error::{Error, Result};
-use crate::image::{self, JobImage, Objects, PathMap, ProcessImage, TerminalModes};
+use crate::image::{self, JobImage, PathMap, ProcessImage, TerminalModes};
 use crate::namespace;
 use crate::ptrace::{Pinned, Registers};
 use clocks::ClockPlan;
@@ -231,10 +232,10 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
 
     let _pinned = Pinned::here();
     progress(Stage::Threads, 0, 0);
-    for (process, image) in processes.iter_mut().zip(&job.processes) {
+    for (index, (process, image)) in processes.iter_mut().zip(&job.processes).enumerate() {
         control::update(process, image, options)?;
         address_space::complete(process, image)?;
-        make_threads(process, (image, &job.objects), id, &options.place)?;
+        make_threads(process, (&job, index), id, &options.place)?;
     }
     prepared.keep();
     changes.settle(id, &job, &plan, store)?;
@@ -280,12 +281,8 @@ fn fill(
 }
 
 /// Makes the threads and their state; the last remote call removes what is ours.
-fn make_threads(
-    process: &mut HalfBuilt,
-    (image, objects): (&ProcessImage, &Objects),
-    id: u64,
-    place: &Place,
-) -> Result<()> {
+fn make_threads(process: &mut HalfBuilt, (job, index): (&JobImage, usize), id: u64, place: &Place) -> Result<()> {
+    let (image, objects) = (&job.processes[index], &job.objects);
     threads::create(process, image)?;
     let registers: Vec<Registers> =
         image.threads.iter().map(|thread| threads::first_registers(process, id, thread)).collect::<Result<_>>()?;
@@ -304,6 +301,7 @@ fn make_threads(
     signals::start_timers(process, image)?;
     posix_timers::restore(process, image)?;
     timerfds::set(process, image, objects)?;
+    signal_driven::set(process, job, index)?;
     process.unmap_scratch()?;
     for (index, (thread, registers)) in image.threads.iter().zip(&registers).enumerate() {
         threads::load(process, index, thread, registers)?;

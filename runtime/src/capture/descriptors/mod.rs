@@ -9,6 +9,7 @@ mod devices;
 mod epoll;
 mod files;
 mod pipes;
+mod signal_driven;
 mod sockets;
 
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ use nix::sys::stat::SFlag;
 use super::locks;
 use super::syscalls::{pidfd_getfd, pidfd_open, same_open_file};
 use crate::error::{Error, Result};
-use crate::image::{Descriptor, FileKind, FileLock, OpenFile, PipeContent};
+use crate::image::{Descriptor, FileKind, FileLock, OpenFile, PipeContent, SignalDriven};
 use crate::proc::fdinfo::{self, FdInfo};
 pub use files::Unlinked;
 use pipes::Pipes;
@@ -54,6 +55,8 @@ pub struct Tables {
     pub places: Vec<(i32, i32)>,
     /// Pipes within the job.
     pub pipes: Vec<PipeContent>,
+    /// Those of them that signal somebody when they become ready.
+    pub signal_driven: Vec<SignalDriven>,
     /// Files that no path leads to.
     pub unlinked: Vec<Unlinked>,
     /// Open while `places` lead there: what no process has, because it is on its way from one to another.
@@ -96,6 +99,7 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
                     let kind = kind(entry, infos, &mut found)?;
                     tables.files.push(OpenFile { kind, flags: info.flags & KEPT_FLAGS });
                     tables.places.push((owner.pid, info.number));
+                    tables.signal_driven.extend(signal_driven::capture(entry, tables.files.len() as u32 - 1)?);
                     representatives.add(entry, tables.files.len() as u32 - 1)
                 }
             };
@@ -196,11 +200,7 @@ fn kind(entry: Entry<'_>, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileK
 
 /// State of an open file description that is not captured.
 fn refuse_state(info: &FdInfo) -> Result<()> {
-    locks::refuse_lease(info)?;
-    if info.flags & libc::O_ASYNC != 0 {
-        return Err(refused(info, "signal-driven I/O (O_ASYNC) is not captured yet", "turn O_ASYNC off"));
-    }
-    Ok(())
+    locks::refuse_lease(info)
 }
 
 #[cfg(test)]

@@ -116,6 +116,9 @@ fn descriptors_flaw(image: &ProcessImage, objects: &Objects) -> Option<String> {
 }
 
 fn files_flaw(objects: &Objects) -> Option<String> {
+    if let Some(lost) = objects.signal_driven.iter().find(|driven| driven.file as usize >= objects.files.len()) {
+        return Some(format!("open file {} signals somebody, and is missing", lost.file));
+    }
     objects.files.iter().find_map(|file| match file.kind {
         FileKind::Pipe { pipe } if pipe as usize >= objects.pipes.len() => Some(format!("pipe {pipe} is missing")),
         FileKind::Standard { stream, .. } if !(0..=2).contains(&stream) => {

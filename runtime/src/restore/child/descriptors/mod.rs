@@ -29,7 +29,7 @@ use crate::restore::paths::{c_path, reopened_path, reopening_flags};
 type Result<T> = std::result::Result<T, Failed>;
 
 /// Status flags that `F_SETFL` can change.
-const SETTABLE: i32 = libc::O_APPEND | libc::O_NONBLOCK | libc::O_ASYNC | libc::O_DIRECT | libc::O_NOATIME;
+const SETTABLE: i32 = libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc::O_NOATIME;
 
 /// Room for the descriptors in the making.
 pub struct Workspace {
@@ -148,11 +148,7 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
 fn open_path(plan: &Plan, index: usize) -> std::result::Result<RawFd, Errno> {
     let file = &plan.objects.files[index];
     let number = calls::open(&plan.files.paths[index], reopening_flags(file))?;
-    let number = calls::move_above(number, plan.kept_end())?;
-    if file.flags & libc::O_ASYNC != 0 && !file.is_path_only() {
-        return with_flags(number, file.flags);
-    }
-    Ok(number)
+    calls::move_above(number, plan.kept_end())
 }
 
 fn with_flags(number: RawFd, flags: i32) -> std::result::Result<RawFd, Errno> {
