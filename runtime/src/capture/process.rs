@@ -6,11 +6,11 @@ use super::guest::Guest;
 use super::{clocks, posix_timers, refusals};
 use crate::error::{Error, Result};
 use crate::image::{Clocks, IntervalTimer, Layout, Limit, PosixTimer, SignalAction};
+use crate::proc::limits;
 use crate::proc::task::{self, stat_number};
 use crate::ptrace::read_memory;
 
 const TIMERS: [i32; 3] = [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF];
-const LIMITS: u32 = 16;
 const SIGNALS: i32 = 64;
 const PR_GET_PDEATHSIG: u64 = 2;
 const PR_GET_DUMPABLE: u64 = 3;
@@ -193,14 +193,6 @@ fn words(bytes: &[u8; 32]) -> [u64; 4] {
 
 /// The resource limits of `pid`.
 pub fn limits(pid: i32) -> Result<Vec<Limit>> {
-    (0..LIMITS)
-        .map(|resource| {
-            let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
-            // SAFETY: a null new limit changes nothing; the old one is written to `limit`.
-            let result = unsafe { libc::prlimit64(pid, resource, std::ptr::null(), &mut limit) };
-            nix::errno::Errno::result(result)
-                .map(|_| Limit { resource, soft: limit.rlim_cur, hard: limit.rlim_max })
-                .map_err(|source| Error::io("read the limits of", format!("/proc/{pid}"), source))
-        })
-        .collect()
+    let all = limits::limits(pid)?;
+    Ok((0..).zip(all).map(|(resource, (soft, hard))| Limit { resource, soft, hard }).collect())
 }
