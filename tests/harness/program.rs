@@ -97,7 +97,8 @@ impl Program {
 
     /// A script for Python.
     pub fn python(script: &str) -> Program {
-        Program::installed("python3").argument(source(script))
+        // What it imports lies beside it, where nothing else is to lie afterwards.
+        Program::installed("python3").argument(source(script)).variable("PYTHONDONTWRITEBYTECODE", "1")
     }
 
     /// A script for node.

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use ckpt_tests::{Program, Stdout};
 
-use crate::{BOTH, BY_COMMAND, FIVE, TWO, goes_on_working};
+use crate::{BOTH, BY_COMMAND, FIVE, TWO, goes_on, goes_on_working};
 
 /// A C file of many functions, each with something to optimise.
 fn source(functions: u32) -> String {
@@ -45,4 +45,20 @@ fn gcc_goes_on_exactly() {
 fn gcc_goes_on_exactly_at_any_moment() {
     goes_on_working(&cc1(), Stdout::File, &FIVE, BOTH);
     goes_on_working(&cc1(), Stdout::File, &TWO, BY_COMMAND);
+}
+
+/// Many compilers, born and ended all the time, and the binary that they have made in the end.
+fn make() -> Program {
+    Program::python("building.py").argument("40")
+}
+
+#[test]
+fn make_with_four_compilers_at_a_time_goes_on_exactly() {
+    goes_on(&make(), Stdout::File, &TWO, BY_COMMAND);
+}
+
+#[test]
+#[ignore = "long: five moments; scripts/test --all"]
+fn make_goes_on_from_five_moments() {
+    goes_on(&make(), Stdout::File, &FIVE, BOTH);
 }

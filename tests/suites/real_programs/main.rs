@@ -9,6 +9,7 @@ mod databases;
 mod editors;
 mod interpreters;
 mod numerics;
+mod servers;
 mod threads;
 
 use std::time::Duration;
