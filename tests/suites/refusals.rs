@@ -79,11 +79,10 @@ refused! { is_refused:
     system_v_shared_memory_is_refused: "shm", "System V shared memory is not captured yet";
     a_lease_is_refused: "lease", "it holds a lease";
     an_io_uring_is_refused: "io_uring", "this kind of object is not captured yet";
-    a_fifo_is_refused: "fifo", "named pipes are not captured yet";
+    a_fifo_to_another_process_is_refused: "fifo", "the pipe leads outside the job";
     the_master_side_of_a_terminal_is_refused: "terminal", "the device keeps state of its own";
     a_message_queue_is_refused: "mqueue", "its path leads nowhere or to another file";
     a_pipe_to_another_process_on_a_number_above_2_is_refused: "pipe_outside", "the pipe leads outside the job";
-    a_pipe_in_packet_mode_is_refused: "packet_pipe", "pipes in packet mode (O_DIRECT) are not captured yet";
     signal_driven_io_is_refused: "async", "signal-driven I/O (O_ASYNC) is not captured yet";
     an_open_device_is_refused: "device", "the device keeps state of its own";
     an_epoll_set_that_watches_a_closed_descriptor_is_refused: "epoll", "which has been closed or replaced";

@@ -150,13 +150,14 @@ static void make_pipe_outside(void)
 	number = ends[1];
 }
 
-static void make_packet_pipe(void)
+static void make_fifo_outside(void)
 {
-	int ends[2];
-	if (pipe2(ends, O_DIRECT) != 0)
-		skip("no pipes in packet mode");
-	/* The read end does not have the flag. */
-	number = ends[1];
+	CHECK(mkfifo("fifo", 0600) == 0);
+	int reader = open("fifo", O_RDONLY | O_NONBLOCK);
+	number = open("fifo", O_WRONLY);
+	CHECK(reader >= 0 && number >= 0);
+	leave_to_a_stranger(reader);
+	CHECK(close(reader) == 0);
 }
 
 static void make_async_pipe(void)
@@ -328,10 +329,9 @@ static void set_up(void)
 		make_lease();
 	else if (is("io_uring"))
 		make_io_uring();
-	else if (is("fifo")) {
-		CHECK(mkfifo("fifo", 0600) == 0 || errno == EEXIST);
-		number = open("fifo", O_RDWR);
-	} else if (is("terminal")) {
+	else if (is("fifo"))
+		make_fifo_outside();
+	else if (is("terminal")) {
 		int master = posix_openpt(O_RDWR | O_NOCTTY);
 		CHECK(master >= 0);
 		number = master;
@@ -339,8 +339,6 @@ static void set_up(void)
 		number = (int)syscall(SYS_mq_open, "ckpt-test", O_RDWR | O_CREAT, 0600, NULL);
 	else if (is("pipe_outside"))
 		make_pipe_outside();
-	else if (is("packet_pipe"))
-		make_packet_pipe();
 	else if (is("async"))
 		make_async_pipe();
 	else if (is("device"))

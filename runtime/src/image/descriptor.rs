@@ -132,15 +132,46 @@ pub struct EpollTarget {
 }
 
 /// A pipe within the job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PipeContent {
     /// Capacity, bytes.
     pub capacity: u32,
     /// Bytes that were written and not yet read.
     #[serde(with = "serde_bytes")]
     pub content: Vec<u8>,
+    /// How `content` divides, where some of it are packets; else empty.
+    #[serde(default)]
+    pub pieces: Vec<PipePiece>,
     /// Whether a read end was open.
     pub has_reader: bool,
     /// Whether a write end was open.
     pub has_writer: bool,
+    /// Its name, if it has one (`mkfifo`).
+    #[serde(default)]
+    pub fifo: Option<Fifo>,
+}
+
+/// A part of what lies in a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PipePiece {
+    /// How long it is.
+    pub bytes: u32,
+    /// Whether it is a packet (O_DIRECT), of which one read takes no more than this one.
+    pub packet: bool,
+}
+
+/// The name of a pipe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fifo {
+    /// Its path.
+    #[serde(with = "serde_bytes")]
+    pub path: Vec<u8>,
+    /// Permission bits.
+    pub mode: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// And group.
+    pub gid: u32,
+    /// Whether nobody has written since its readers opened it: to them it has not come to its end.
+    pub unwritten: bool,
 }

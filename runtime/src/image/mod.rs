@@ -24,7 +24,7 @@ mod thread;
 pub use allocation::{Allocation, AllocationKind};
 pub use clocks::{ClockOffsets, Clocks};
 pub use data::{CodeMapping, DataImage, LeftOut, Moved};
-pub use descriptor::{Descriptor, EpollTarget, FileKind, OpenFile, PipeContent};
+pub use descriptor::{Descriptor, EpollTarget, Fifo, FileKind, OpenFile, PipeContent, PipePiece};
 pub use family::{EndedChild, Family, Role};
 pub use file::{CapturedFile, CapturedKind, FileContent, UnlinkedFile};
 pub use job::{Host, JobImage, Objects};

@@ -72,6 +72,9 @@ impl Objects {
                 _ => {}
             }
         }
+        for fifo in self.pipes.iter_mut().filter_map(|pipe| pipe.fifo.as_mut()) {
+            paths.apply(&mut fifo.path);
+        }
         for file in &mut self.captured_files {
             paths.apply(&mut file.path);
         }

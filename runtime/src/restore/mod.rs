@@ -19,6 +19,7 @@ mod content;
 mod control;
 mod credentials;
 mod file_comparison;
+mod fifos;
 mod file_mappings;
 mod groups;
 mod grown_files;
@@ -209,6 +210,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let changes = Changes::find(&job, &plan, store)?;
     let outside = Outside::of(&job, &options.stdio)?;
     let prepared = changes.prepare(&job)?;
+    let fifos = fifos::make_missing(&job.objects)?;
 
     let pinned = Pinned::here();
     let Spawned { mut processes, first_kept, first_file } =
@@ -232,6 +234,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
         make_threads(process, (image, &job.objects), id, &options.place)?;
     }
     prepared.keep();
+    fifos.keep();
     changes.settle(id, &job, &plan, store)?;
     Ok(Rebuilt { processes, job, terminal: outside.regained })
 }

@@ -8,6 +8,7 @@ mod anonymous;
 mod devices;
 mod epoll;
 mod files;
+mod pipe_content;
 mod pipes;
 
 use std::collections::BTreeMap;

@@ -149,6 +149,14 @@ pub fn pipe(flags: i32) -> Result<[RawFd; 2]> {
     Ok(ends)
 }
 
+/// How many bytes lie unread in a pipe.
+pub fn unread(number: RawFd) -> Result<i32> {
+    let mut bytes = 0;
+    // SAFETY: FIONREAD writes one int.
+    done(unsafe { libc::ioctl(number, libc::FIONREAD, &raw mut bytes) })?;
+    Ok(bytes)
+}
+
 pub fn set_pipe_capacity(number: RawFd, bytes: u32) -> Result<()> {
     // SAFETY: F_SETPIPE_SZ takes a number.
     done(unsafe { libc::fcntl(number, libc::F_SETPIPE_SZ, bytes) })

@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 
 use crate::error::Error;
-use crate::image::{FileKind, JobImage, path_of};
+use crate::image::{Fifo, FileKind, JobImage, path_of};
 use crate::restore::paths::reopened_path;
 use crate::restore::spawn::clone_refused;
 
@@ -142,6 +142,14 @@ impl Report {
         if let (Step::Open, Some(path)) = (self.step, file.and_then(reopened_path)) {
             return Error::io("reopen", path_of(path), errno);
         }
+        if let (Step::Pipe, Some(fifo)) = (self.step, named_pipe(job, self.index)) {
+            let path = path_of(&fifo.path);
+            if errno == Errno::EBUSY {
+                let why = format!("another process has written into the named pipe {}", path.display());
+                return Error::environment("restart", why, "let somebody read that, or end the process");
+            }
+            return Error::io("reopen", path, errno);
+        }
         let (call, purpose) = match self.step {
             Step::DescriptorLimit => ("setrlimit", format!("room for {} descriptors", self.index)),
             Step::Keep => ("dup3", "keep what the rebuild needs".into()),
@@ -162,6 +170,10 @@ impl Report {
         };
         Error::RemoteCall { pid: image.pid, call, purpose, source: errno }
     }
+}
+
+fn named_pipe(job: &JobImage, index: u32) -> Option<&Fifo> {
+    job.objects.pipes.get(index as usize)?.fifo.as_ref()
 }
 
 fn shown(kind: &FileKind) -> String {

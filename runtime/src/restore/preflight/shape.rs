@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use crate::error::{Error, Result};
-use crate::image::{Backing, FileIdentity, FileKind, JobImage, Objects, ProcessImage, Region, ThreadImage};
+use crate::image::{Backing, FileIdentity, FileKind, JobImage, Objects, PipeContent, ProcessImage, Region, ThreadImage};
 use crate::ptrace::{Registers, SIGINFO_BYTES};
 use crate::restore::ranges::HIGHEST;
 
@@ -111,6 +111,13 @@ fn descriptors_flaw(image: &ProcessImage, objects: &Objects) -> Option<String> {
 }
 
 fn files_flaw(objects: &Objects) -> Option<String> {
+    let divided = |pipe: &&PipeContent| {
+        let bytes: u64 = pipe.pieces.iter().map(|piece| u64::from(piece.bytes)).sum();
+        pipe.pieces.is_empty() || bytes == pipe.content.len() as u64
+    };
+    if let Some(index) = objects.pipes.iter().position(|pipe| !divided(&pipe)) {
+        return Some(format!("what lies in pipe {index} is not in pieces of its length"));
+    }
     objects.files.iter().find_map(|file| match file.kind {
         FileKind::Pipe { pipe } if pipe as usize >= objects.pipes.len() => Some(format!("pipe {pipe} is missing")),
         FileKind::Standard { stream, .. } if !(0..=2).contains(&stream) => {
@@ -319,7 +326,11 @@ mod tests {
     fn what_makes_no_sense_is_refused_and_named() {
         check(1, &sound()).unwrap();
         type Change = fn(&mut JobImage);
-        let cases: [(&str, Change); 33] = [
+        let cases: [(&str, Change); 34] = [
+            ("is not in pieces of its length", |job| {
+                let pieces = vec![crate::image::PipePiece { bytes: 1, packet: true }];
+                job.objects.pipes.push(PipeContent { pieces, ..PipeContent::default() });
+            }),
             ("has no parent before it", |job| job.processes[0].family.parent = Some(0)),
             ("has no parent before it", |job| {
                 let mut other = job.processes[0].clone();

@@ -40,6 +40,8 @@ pub struct Workspace {
     leading_outside: usize,
     /// Where those are open, by outlet.
     outlets: Vec<[RawFd; Outlet::COUNT]>,
+    /// The path of each pipe, empty for those without.
+    fifos: Vec<CString>,
     /// Both ends of each pipe.
     pipes: Vec<[RawFd; 2]>,
     /// Whether an end has been given to a description.
@@ -58,12 +60,14 @@ impl Workspace {
                 fillers[descriptor.file as usize].get_or_insert(index);
             }
         }
+        let fifos = objects.pipes.iter().map(|pipe| c_path(pipe.fifo.as_ref().map_or(&[], |fifo| &fifo.path)));
         let paths = objects.files.iter().map(|file| c_path(reopened_path(file).unwrap_or_default()));
         Ok(Workspace {
             paths: paths.collect::<CkptResult<_>>()?,
             opened: vec![-1; objects.files.len()],
             leading_outside: objects.files.iter().filter(|file| matches!(file.kind, FileKind::Standard { .. })).count(),
             outlets: vec![[-1; Outlet::COUNT]; objects.files.len()],
+            fifos: fifos.collect::<CkptResult<_>>()?,
             pipes: vec![[-1; 2]; objects.pipes.len()],
             given: vec![[false; 2]; objects.pipes.len()],
             fillers,
