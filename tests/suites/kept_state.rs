@@ -189,6 +189,7 @@ rows! {
     locks: "locks";
     pipes_and_epoll: "pipes_epoll";
     named_pipes_and_packets: "fifos";
+    pidfds_and_inotify: "watchers";
     processes: "family" [.writes("written")];
     processes_born_and_dying: "forks" [.argument("120")];
 }

@@ -71,8 +71,8 @@ refused! { is_refused:
     a_pair_of_unix_sockets_is_refused: "socketpair", "sockets are not captured yet";
     a_child_that_shares_its_descriptors_is_refused: "sharing_child", "which shares its descriptor table with process";
     a_child_in_the_group_of_another_that_has_gone_is_refused: "lost_group", "its leader is not in the job";
-    an_inotify_descriptor_is_refused: "inotify", "this kind of object is not captured yet";
-    a_pidfd_is_refused: "pidfd", "this kind of object is not captured yet";
+    an_inotify_descriptor_with_unread_events_is_refused: "inotify", "events are queued in it that nobody has read yet";
+    a_pidfd_of_another_program_is_refused: "pidfd", "which is not in the job";
     a_userfaultfd_is_refused: "userfaultfd", "this kind of object is not captured yet";
     a_posix_timer_over_the_time_of_a_thread_is_refused: "posix_timer", "the processor time of one thread";
     a_flood_of_queued_signals_is_refused: "flood", "more than 8192 queued signals";
@@ -118,7 +118,6 @@ refused! { is_refused_while_a_call_waits:
     io_getevents_goes_on: "io_getevents", "asynchronous I/O (io_setup) is not captured yet";
     io_uring_enter_goes_on: "io_uring_enter", "this kind of object is not captured yet";
     a_call_of_a_process_that_is_stopped_before_another_is_refused_goes_on: "sharing_child", "which shares its descriptor table";
-    a_read_of_inotify_goes_on: "inotify_read", "this kind of object is not captured yet";
 }
 
 #[test]

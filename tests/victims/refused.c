@@ -311,10 +311,11 @@ static void set_up(void)
 		make_sharing_child();
 	else if (is("lost_group"))
 		make_child_of_lost_group();
-	else if (is("inotify"))
+	else if (is("inotify")) {
 		number = inotify_init1(0);
-	else if (is("pidfd"))
-		number = (int)syscall(SYS_pidfd_open, getpid(), 0);
+		CHECK(inotify_add_watch(number, ".", IN_CREATE) > 0 && mkdir("created", 0700) == 0);
+	} else if (is("pidfd"))
+		number = (int)syscall(SYS_pidfd_open, getppid(), 0);
 	else if (is("userfaultfd")) {
 		number = (int)syscall(SYS_userfaultfd, UFFD_USER_MODE_ONLY);
 		if (number < 0)

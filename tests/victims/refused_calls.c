@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -276,24 +275,6 @@ static void submit_nothing(void)
 	CHECK(syscall(SYS_io_uring_enter, number, 1, 0, 0, NULL, 0) == 1);
 }
 
-static void watch_directory(void)
-{
-	number = inotify_init1(0);
-	CHECK(number >= 0 && inotify_add_watch(number, ".", IN_DELETE) >= 0);
-}
-
-static int read_event(void)
-{
-	char events[4096];
-	return read(number, events, sizeof events) > 0;
-}
-
-static void delete_file(void)
-{
-	int file = open("deleted", O_WRONLY | O_CREAT, 0600);
-	CHECK(file >= 0 && close(file) == 0 && unlink("deleted") == 0);
-}
-
 static int events, wakes;
 static pid_t child;
 
@@ -352,7 +333,6 @@ static const struct call {
 	{ "io_getevents", make_context, wait_for_event, SYS_io_getevents, submit_read },
 	{ "io_uring_enter", make_ring, wait_for_completion, SYS_io_uring_enter, submit_nothing },
 	{ "sharing_child", make_sharing_child, wait_beside_child, SYS_epoll_wait, wake_and_end_child },
-	{ "inotify_read", watch_directory, read_event, SYS_read, delete_file },
 };
 
 static const struct call *call;

@@ -4,7 +4,8 @@
 //! census of pages, copies of what a clone would not freeze, and the clones themselves.
 
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ckpt_store::{Depth, PageList};
 use ckpt_wire::Control;
@@ -30,6 +31,10 @@ use crate::error::Result;
 use crate::image::{Backing, Objects, OpenFile, ProcessImage, ThreadImage};
 use crate::proc::{maps, task};
 use crate::ptrace::{Pinned, SIGINFO_BYTES, Stopped, remote_call};
+
+/// How often a job is stopped again that holds what passes soon, and how long it goes on in between.
+const RETRIES: u32 = 20;
+const RETRY_PAUSE: Duration = Duration::from_millis(25);
 
 /// What holds still while its memory is written.
 #[derive(Debug)]
@@ -133,21 +138,7 @@ pub fn capture(
     events: &mut dyn FnMut(Event),
 ) -> Result<Snapshot> {
     descent::prepare(program.pid)?;
-    let stop_began = Instant::now();
-    let mut members = descent::stop(program, &mut lineage.processes)?;
-
-    let states: Result<Vec<_>> = members.iter_mut().map(|member| threads_of(member, &mut lineage.processes)).collect();
-    let states = match states {
-        Ok(states) => states,
-        Err(error) => {
-            descent::let_go(members);
-            return Err(error);
-        }
-    };
-    // Behind the threads: an agent that died may have left a descriptor of its own, which was closed there.
-    let owners: Vec<Owner<'_>> =
-        members.iter().map(|member| Owner { pid: member.program.pid, pidfd: member.program.pidfd.as_fd() }).collect();
-    let mut tables = descriptors::capture(&owners)?;
+    let Stop { began: stop_began, members, states, mut tables } = stop(program, &mut lineage.processes)?;
     let mut memory = SharedMemory::default();
     let mut frozen = Vec::with_capacity(members.len());
     for ((member, threads), table) in members.into_iter().zip(states).zip(std::mem::take(&mut tables.of_process)) {
@@ -174,6 +165,47 @@ pub fn capture(
         ..Objects::default()
     };
     Ok(Snapshot { processes, objects, files })
+}
+
+/// A job that stands still, its threads and what it has open.
+struct Stop {
+    began: Instant,
+    members: Vec<Member>,
+    states: Vec<Threads>,
+    tables: Tables,
+}
+
+/// Stops a job; more than once, with a pause in between, while it holds what cannot be captured and passes soon.
+fn stop(program: &Program, known: &mut ProcessLineages) -> Result<Stop> {
+    for _ in 0..RETRIES {
+        match stop_once(program, known) {
+            Err(error) if descriptors::passes_soon(&error) => {
+                log::debug!("the job goes on for a moment: {error}");
+                thread::sleep(RETRY_PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
+    stop_once(program, known)
+}
+
+fn stop_once(program: &Program, known: &mut ProcessLineages) -> Result<Stop> {
+    let began = Instant::now();
+    let mut members = descent::stop(program, known)?;
+    let states: Result<Vec<_>> = members.iter_mut().map(|member| threads_of(member, known)).collect();
+    // Behind the threads: an agent that died may have left a descriptor of its own, which was closed there.
+    let looked = states.and_then(|states| {
+        let owners: Vec<Owner<'_>> =
+            members.iter().map(|it| Owner { pid: it.program.pid, pidfd: it.program.pidfd.as_fd() }).collect();
+        Ok((states, descriptors::capture(&owners)?))
+    });
+    match looked {
+        Ok((states, tables)) => Ok(Stop { began, members, states, tables }),
+        Err(error) => {
+            descent::let_go(members);
+            Err(error)
+        }
+    }
 }
 
 /// The threads of a process, how each goes on, and what is queued for all of them.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Watch;
+
 /// An entry of the descriptor table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Descriptor {
@@ -117,6 +119,20 @@ pub enum FileKind {
     Epoll {
         /// What it watches.
         targets: Vec<EpollTarget>,
+    },
+    /// A process of the job, or one that has ended.
+    PidFd {
+        /// Its pid; 0: it has been waited for.
+        pid: i32,
+        /// What `waitpid` said then, if the kernel tells.
+        status: i32,
+        /// Whether it means the main thread alone (PIDFD_THREAD).
+        thread: bool,
+    },
+    /// An inotify instance without unread events.
+    Inotify {
+        /// Its watches, by number.
+        watches: Vec<Watch>,
     },
 }
 

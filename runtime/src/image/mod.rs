@@ -20,6 +20,7 @@ mod posix_timer;
 mod process;
 mod terminal;
 mod thread;
+mod watch;
 
 pub use allocation::{Allocation, AllocationKind};
 pub use clocks::{ClockOffsets, Clocks};
@@ -39,6 +40,7 @@ pub use posix_timer::PosixTimer;
 pub use process::{Capabilities, IntervalTimer, Layout, Limit, ProcessImage, SignalAction};
 pub use terminal::{TerminalImage, TerminalModes};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};
+pub use watch::Watch;
 
 use ckpt_store::{Depth, Manifest};
 use serde::de::DeserializeOwned;

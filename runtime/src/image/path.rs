@@ -69,6 +69,7 @@ impl Objects {
         for file in &mut self.files {
             match &mut file.kind {
                 FileKind::Regular { path, .. } | FileKind::Directory { path, .. } => paths.apply(path),
+                FileKind::Inotify { watches } => watches.iter_mut().for_each(|watch| paths.apply(&mut watch.path)),
                 _ => {}
             }
         }

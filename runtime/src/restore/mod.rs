@@ -18,11 +18,12 @@ mod clocks;
 mod content;
 mod control;
 mod credentials;
-mod file_comparison;
 mod fifos;
+mod file_comparison;
 mod file_mappings;
 mod groups;
 mod grown_files;
+mod handed;
 mod host;
 mod limits;
 mod locks;
@@ -213,7 +214,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let fifos = fifos::make_missing(&job.objects)?;
 
     let pinned = Pinned::here();
-    let Spawned { mut processes, first_kept, first_file } =
+    let Spawned { mut processes, handed, first_kept, first_file } =
         spawn::spawn(&job, &outside, &plan, &clocks, machine.syscall())?;
     groups::join(&mut processes, &job)?;
     for (index, (process, image)) in processes.iter_mut().zip(&job.processes).enumerate() {
@@ -236,6 +237,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     prepared.keep();
     fifos.keep();
     changes.settle(id, &job, &plan, store)?;
+    handed.forget_events(&job)?;
     Ok(Rebuilt { processes, job, terminal: outside.regained })
 }
 

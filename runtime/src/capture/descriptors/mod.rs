@@ -8,8 +8,11 @@ mod anonymous;
 mod devices;
 mod epoll;
 mod files;
+mod inotify;
+mod pidfds;
 mod pipe_content;
 mod pipes;
+mod watched;
 
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -23,6 +26,7 @@ use crate::image::{Descriptor, FileKind, FileLock, OpenFile, PipeContent};
 use crate::proc::fdinfo::{self, FdInfo};
 pub use files::Unlinked;
 use pipes::Pipes;
+use watched::Places;
 
 /// Status flags that come back by reopening; the rest of the flags word is the kernel's.
 const KEPT_FLAGS: i32 = libc::O_ACCMODE
@@ -34,6 +38,9 @@ const KEPT_FLAGS: i32 = libc::O_ACCMODE
     | libc::O_NOATIME
     | libc::O_PATH
     | libc::O_DIRECTORY;
+
+/// So many pidfds and inotify instances a restart can make: see `restore::handed`.
+const HANDED_MAX: usize = 253;
 
 /// A stopped process whose descriptors are captured.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +82,9 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
     let entries: Vec<Entry<'_>> =
         of_each.flat_map(|(&owner, infos)| infos.iter().map(move |info| Entry { owner, info })).collect();
     let mut tables = Tables::default();
-    let mut found = Found { pipes: Pipes::among(&entries), unlinked: Vec::new() };
+    let pids: Vec<i32> = owners.iter().map(|owner| owner.pid).collect();
+    let places = Places::of(&pids, &entries);
+    let mut found = Found { pipes: Pipes::among(&entries), unlinked: Vec::new(), pids, places };
     let mut representatives = Representatives::default();
     for (owner, infos) in owners.iter().zip(&infos) {
         let mut table = Table::default();
@@ -97,6 +106,7 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
         tables.of_process.push(table);
     }
     locks::keep_one_of_each_description(&mut tables.of_process);
+    refuse_too_many_to_hand_over(&tables.files)?;
     Ok(Tables { pipes: found.pipes.contents, unlinked: found.unlinked, ..tables })
 }
 
@@ -104,6 +114,15 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
 struct Found<'a> {
     pipes: Pipes<'a>,
     unlinked: Vec<Unlinked>,
+    /// The processes.
+    pids: Vec<i32>,
+    /// Where they work.
+    places: Places,
+}
+
+/// Whether a refusal is for something that passes when the program runs on for a moment.
+pub fn passes_soon(error: &Error) -> bool {
+    matches!(error, Error::Unsupported { why, .. } if why == inotify::EVENTS_QUEUED)
 }
 
 /// A descriptor of a process.
@@ -142,6 +161,20 @@ impl<'a> Representatives<'a> {
     }
 }
 
+/// A restart hands these over in one packet.
+fn refuse_too_many_to_hand_over(files: &[OpenFile]) -> Result<()> {
+    let is_handed = |file: &&OpenFile| matches!(file.kind, FileKind::PidFd { .. } | FileKind::Inotify { .. });
+    let count = files.iter().filter(is_handed).count();
+    if count <= HANDED_MAX {
+        return Ok(());
+    }
+    Err(Error::unsupported(
+        format!("a job with {count} descriptors of processes and inotify instances"),
+        format!("no more than {HANDED_MAX} are restored"),
+        "close those that are not needed",
+    ))
+}
+
 fn place_of(info: &FdInfo) -> (u64, u64) {
     (info.metadata.device, info.metadata.inode)
 }
@@ -155,7 +188,11 @@ fn kind(entry: Entry<'_>, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileK
     let info = entry.info;
     refuse_state(info)?;
     let format = SFlag::from_bits_truncate(info.metadata.mode) & SFlag::S_IFMT;
-    if format == SFlag::S_IFREG {
+    if pidfds::is_pidfd(info) {
+        pidfds::kind(entry, &found.pids)
+    } else if info.target == b"anon_inode:inotify" {
+        inotify::kind(entry, &mut found.places)
+    } else if format == SFlag::S_IFREG {
         files::regular(entry, &mut found.unlinked)
     } else if format == SFlag::S_IFDIR {
         Ok(FileKind::Directory { path: files::living_path(info)?, offset: info.position })

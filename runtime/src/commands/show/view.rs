@@ -349,6 +349,16 @@ fn target(file: &OpenFile, objects: &Objects) -> (&'static str, String, Option<u
                 None,
             )
         }
+        FileKind::PidFd { pid: 0, .. } => ("pidfd", "a process that has ended".to_owned(), None),
+        FileKind::PidFd { pid, .. } => ("pidfd", format!("process {pid}"), None),
+        FileKind::Inotify { watches } => {
+            let paths: Vec<_> = watches.iter().map(|watch| lossy(&watch.path)).collect();
+            (
+                "inotify",
+                format!("watches {}", if paths.is_empty() { "nothing".to_owned() } else { paths.join(", ") }),
+                None,
+            )
+        }
         #[allow(unreachable_patterns, reason = "kinds are added to the image before they are known here")]
         other => ("other", format!("{other:?}"), None),
     }

@@ -20,6 +20,8 @@ pub enum Verdict {
     Failed,
     /// Something is missing that the program can do without.
     Warning,
+    /// It waits for descriptors to be handed over.
+    Ready,
 }
 
 /// What was being done; [`Report::error`] has the words.
@@ -96,6 +98,11 @@ impl Report {
         Report { verdict: Verdict::Done, process: process as u32, step: Step::Keep, index: 0, errno: 0 }
     }
 
+    /// `process` waits for descriptors to be handed over.
+    pub fn ready(process: usize) -> Report {
+        Report { verdict: Verdict::Ready, ..Report::done(process) }
+    }
+
     /// `process` cannot go on.
     pub fn failed(process: usize, failed: Failed) -> Report {
         let Failed { step, index, errno } = failed;
@@ -128,6 +135,7 @@ impl Report {
             0 => Verdict::Done,
             1 => Verdict::Failed,
             2 => Verdict::Warning,
+            3 => Verdict::Ready,
             _ => return None,
         };
         let step = *STEPS.get(words[1] as usize)?;
@@ -185,6 +193,8 @@ fn shown(kind: &FileKind) -> String {
         FileKind::TimerFd { .. } => "a timer".into(),
         FileKind::SignalFd { .. } => "a signalfd".into(),
         FileKind::Epoll { .. } => "an epoll instance".into(),
+        FileKind::PidFd { .. } => "a pidfd".into(),
+        FileKind::Inotify { .. } => "an inotify instance".into(),
         FileKind::Regular { path, .. } | FileKind::Directory { path, .. } | FileKind::Device { path } => {
             path_of(path).display().to_string()
         }

@@ -42,6 +42,7 @@ fn check_file(objects: &Objects, file: &OpenFile, force: bool) -> Result<()> {
         FileKind::Unlinked { .. } | FileKind::Standard { .. } | FileKind::Pipe { .. } => Ok(()),
         FileKind::EventFd { .. } | FileKind::TimerFd { .. } | FileKind::SignalFd { .. } => Ok(()),
         FileKind::Epoll { .. } => Ok(()),
+        FileKind::PidFd { .. } | FileKind::Inotify { .. } => Ok(()),
     }
 }
 

@@ -7,8 +7,11 @@
 use std::collections::HashSet;
 
 use crate::error::{Error, Result};
-use crate::image::{Backing, FileIdentity, FileKind, JobImage, Objects, PipeContent, ProcessImage, Region, ThreadImage};
+use crate::image::{
+    Backing, FileIdentity, FileKind, JobImage, Objects, PipeContent, ProcessImage, Region, ThreadImage,
+};
 use crate::ptrace::{Registers, SIGINFO_BYTES};
+use crate::restore::handed::{HANDED_MAX, is_handed};
 use crate::restore::ranges::HIGHEST;
 
 /// Bytes of the extended state's legacy area and header, less than which no kernel takes.
@@ -117,6 +120,9 @@ fn files_flaw(objects: &Objects) -> Option<String> {
     };
     if let Some(index) = objects.pipes.iter().position(|pipe| !divided(&pipe)) {
         return Some(format!("what lies in pipe {index} is not in pieces of its length"));
+    }
+    if objects.files.iter().filter(|file| is_handed(file)).count() > HANDED_MAX {
+        return Some(format!("there are more than {HANDED_MAX} descriptors of processes and inotify instances"));
     }
     objects.files.iter().find_map(|file| match file.kind {
         FileKind::Pipe { pipe } if pipe as usize >= objects.pipes.len() => Some(format!("pipe {pipe} is missing")),

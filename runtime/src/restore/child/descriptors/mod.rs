@@ -9,6 +9,7 @@
 //! where that can be opened.
 
 mod epoll;
+mod handed;
 mod outside;
 mod pipes;
 
@@ -22,8 +23,11 @@ use super::report::{At, Failed, Step};
 use super::{FILES, Plan, STANDARD};
 use crate::error::Result as CkptResult;
 use crate::image::{FileKind, JobImage};
+use crate::restore::handed::is_handed;
 use crate::restore::outside::Outlet;
 use crate::restore::paths::{c_path, reopened_path, reopening_flags};
+
+pub use handed::receive;
 
 type Result<T> = std::result::Result<T, Failed>;
 
@@ -91,10 +95,13 @@ pub fn make(plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// Gives the descriptions of this process their numbers, and closes the rest above what is kept.
+/// Gives the descriptions of this process their numbers, but for those that are handed over later.
 pub fn give_numbers(plan: &mut Plan) -> Result<()> {
     for place in 0..plan.own().image.descriptors.len() {
         let descriptor = plan.own().image.descriptors[place];
+        if is_handed(&plan.objects.files[descriptor.file as usize]) {
+            continue;
+        }
         let from = match plan.own().outlets[place] {
             Some(outlet) => outside::lead(plan, descriptor.file as usize, outlet).at(Step::Open, descriptor.file)?,
             None => plan.files.opened[descriptor.file as usize],
@@ -102,6 +109,11 @@ pub fn give_numbers(plan: &mut Plan) -> Result<()> {
         calls::duplicate_to(from, descriptor.number, descriptor.close_on_exec)
             .at(Step::Number, descriptor.number as u32)?;
     }
+    Ok(())
+}
+
+/// Does what needs all numbers, and closes what is left of the work.
+pub fn complete(plan: &Plan) -> Result<()> {
     for index in 0..plan.objects.files.len() {
         if plan.files.fillers[index] == Some(plan.own) {
             epoll::fill(plan, index)?;
@@ -144,6 +156,8 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
         FileKind::TimerFd { clock, .. } => with_flags(calls::move_above(calls::timerfd(*clock)?, lowest)?, file.flags),
         FileKind::SignalFd { mask } => with_flags(calls::move_above(calls::signalfd(*mask)?, lowest)?, file.flags),
         FileKind::Epoll { .. } => calls::move_above(calls::epoll()?, lowest),
+        // When all processes are there, in [`handed::receive`].
+        FileKind::PidFd { .. } | FileKind::Inotify { .. } => Ok(-1),
     }
 }
 
