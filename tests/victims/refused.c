@@ -8,10 +8,8 @@
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
-#include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -91,17 +89,6 @@ static void queue_many_signals(void)
 		if (sigqueue(getpid(), SIGRTMIN, (union sigval){ .sival_int = n }) != 0)
 			skip("not so many signals can be queued");
 	number = getpid();
-}
-
-static void make_shm(void)
-{
-	int segment = shmget(IPC_PRIVATE, 8192, IPC_CREAT | 0600);
-	if (segment < 0)
-		skip("no System V shared memory");
-	char *at = shmat(segment, NULL, 0);
-	CHECK(at != (void *)-1 && shmctl(segment, IPC_RMID, NULL) == 0);
-	strcpy(at, "kept");
-	place = at;
 }
 
 static void make_lease(void)
@@ -324,8 +311,6 @@ static void set_up(void)
 		make_posix_timer();
 	else if (is("flood"))
 		queue_many_signals();
-	else if (is("shm"))
-		make_shm();
 	else if (is("lease"))
 		make_lease();
 	else if (is("io_uring"))

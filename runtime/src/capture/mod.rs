@@ -28,6 +28,7 @@ mod snapshot;
 mod stop;
 mod stored_series;
 mod syscalls;
+mod sysv;
 mod terminal;
 mod threads;
 mod timerfds;

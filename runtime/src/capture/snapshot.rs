@@ -18,6 +18,7 @@ use super::page_set::PageSet;
 use super::pages::{PageSource, Place};
 use super::plan::{self, Base, Plan};
 use super::regions::{self, Draft, SharedMemory};
+use super::sysv::{self, Sysv};
 use super::threads::Captured;
 use super::tracking::{Census, Scanner, Tracker};
 use super::tree::{Chooser, Series};
@@ -98,6 +99,8 @@ pub struct Snapshot {
     pub processes: Vec<Frozen>,
     /// What their descriptors and shared mappings lead to, without the content of files.
     pub objects: Objects,
+    /// System V objects that they use.
+    pub sysv: Sysv,
     /// Their files.
     pub files: HeldFiles,
 }
@@ -138,7 +141,7 @@ pub fn capture(
     events: &mut dyn FnMut(Event),
 ) -> Result<Snapshot> {
     descent::prepare(program.pid)?;
-    let Stop { began: stop_began, members, states, mut tables } = stop(program, &mut lineage.processes)?;
+    let Stop { began: stop_began, members, states, mut tables, mut sysv } = stop(program, &mut lineage.processes)?;
     let mut memory = SharedMemory::default();
     let mut frozen = Vec::with_capacity(members.len());
     for ((member, threads), table) in members.into_iter().zip(states).zip(std::mem::take(&mut tables.of_process)) {
@@ -147,6 +150,7 @@ pub fn capture(
         let about = About { request, files: &tables.files, chooser: chooser? };
         frozen.push(freeze(member, threads, table, about, &mut memory, &mut lineage.processes, stop_began)?);
     }
+    sysv.connect(&mut memory)?;
     for unlinked in &mut tables.unlinked {
         let is_mapped = |(name, inode): &(Vec<u8>, u64)| (name, *inode) == (&unlinked.target, unlinked.place.1);
         unlinked.file.object = memory.places.iter().position(is_mapped).map(|object| object as u32);
@@ -164,7 +168,7 @@ pub fn capture(
         unlinked_files: unlinked.into_iter().map(|unlinked| unlinked.file).collect(),
         ..Objects::default()
     };
-    Ok(Snapshot { processes, objects, files })
+    Ok(Snapshot { processes, objects, sysv, files })
 }
 
 /// A job that stands still, its threads and what it has open.
@@ -173,13 +177,14 @@ struct Stop {
     members: Vec<Member>,
     states: Vec<Threads>,
     tables: Tables,
+    sysv: Sysv,
 }
 
 /// Stops a job; more than once, with a pause in between, while it holds what cannot be captured and passes soon.
 fn stop(program: &Program, known: &mut ProcessLineages) -> Result<Stop> {
     for _ in 0..RETRIES {
         match stop_once(program, known) {
-            Err(error) if descriptors::passes_soon(&error) => {
+            Err(error) if descriptors::passes_soon(&error) || sysv::passes_soon(&error) => {
                 log::debug!("the job goes on for a moment: {error}");
                 thread::sleep(RETRY_PAUSE);
             }
@@ -197,10 +202,12 @@ fn stop_once(program: &Program, known: &mut ProcessLineages) -> Result<Stop> {
     let looked = states.and_then(|states| {
         let owners: Vec<Owner<'_>> =
             members.iter().map(|it| Owner { pid: it.program.pid, pidfd: it.program.pidfd.as_fd() }).collect();
-        Ok((states, descriptors::capture(&owners)?))
+        let pids: Vec<i32> = owners.iter().map(|owner| owner.pid).collect();
+        let sysv = sysv::capture(&pids, states.iter().flat_map(|threads| &threads.images))?;
+        Ok((states, descriptors::capture(&owners)?, sysv))
     });
     match looked {
-        Ok((states, tables)) => Ok(Stop { began, members, states, tables }),
+        Ok((states, tables, sysv)) => Ok(Stop { began, members, states, tables, sysv }),
         Err(error) => {
             descent::let_go(members);
             Err(error)

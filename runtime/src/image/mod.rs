@@ -18,6 +18,7 @@ mod memory;
 mod path;
 mod posix_timer;
 mod process;
+mod sysv;
 mod terminal;
 mod thread;
 mod watch;
@@ -38,6 +39,7 @@ pub use memory::{
 pub use path::{PathMap, path_of};
 pub use posix_timer::PosixTimer;
 pub use process::{Capabilities, IntervalTimer, Layout, Limit, ProcessImage, SignalAction};
+pub use sysv::{SysvAttachment, SysvIdentity, SysvMemory, SysvMessage, SysvQueue, SysvSemaphores};
 pub use terminal::{TerminalImage, TerminalModes};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};
 pub use watch::Watch;

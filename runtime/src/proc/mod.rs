@@ -10,6 +10,7 @@ pub mod fdinfo;
 pub mod locks;
 pub mod maps;
 pub mod sched;
+pub mod sysvipc;
 pub mod task;
 
 use std::path::Path;

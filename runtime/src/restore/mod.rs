@@ -42,6 +42,7 @@ mod settle;
 mod shared_pages;
 mod signals;
 mod spawn;
+mod sysv;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -207,7 +208,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let of_each = || job.processes.iter();
     let vdsos: Vec<_> = of_each().map(|image| VdsoPlan::new(image, &job.host, &machine)).collect::<Result<_>>()?;
     let differences: Vec<_> = of_each().map(|image| Differences::of(image, store)).collect::<Result<_>>()?;
-    let plan = plan_mappings(&job, store, &options.store_dir, progress)?;
+    let mut plan = plan_mappings(&job, store, &options.store_dir, progress)?;
     let changes = Changes::find(&job, &plan, store)?;
     let outside = Outside::of(&job, &options.stdio)?;
     let prepared = changes.prepare(&job)?;
@@ -217,15 +218,21 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let Spawned { mut processes, handed, first_kept, first_file } =
         spawn::spawn(&job, &outside, &plan, &clocks, machine.syscall())?;
     groups::join(&mut processes, &job)?;
+    let mut made = sysv::Made::default();
+    sysv::make_memory(&mut processes, &job, &mut made)?;
+    plan.segments = sysv::attach_here(&job, store)?;
     for (index, (process, image)) in processes.iter_mut().zip(&job.processes).enumerate() {
         mapping_defaults::set_for_pages(process, image)?;
         let mappings = (plan.sources[index].as_slice(), plan.executables[index]);
-        address_space::exchange(process, image, (&machine, &vdsos[index]), mappings, first_file)?;
+        address_space::exchange(process, (image, &job.objects), (&machine, &vdsos[index]), mappings, first_file)?;
         address_space::close_kept(process, first_kept)?;
     }
     drop(pinned);
     fill(&processes, &job, &plan, (store, &differences), progress)?;
     drop(differences);
+    plan.segments.clear();
+    sysv::make_others(&mut processes, &job, &mut made)?;
+    sysv::settle_memory(&job.objects)?;
 
     let _pinned = Pinned::here();
     progress(Stage::Threads, 0, 0);
@@ -236,6 +243,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     }
     prepared.keep();
     fifos.keep();
+    made.keep();
     changes.settle(id, &job, &plan, store)?;
     handed.forget_events(&job)?;
     Ok(Rebuilt { processes, job, terminal: outside.regained })

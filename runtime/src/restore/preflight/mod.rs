@@ -25,5 +25,6 @@ pub fn check(id: u64, job: &JobImage, machine: &Machine, options: &RestoreOption
     }
     files::check(job, options.force)?;
     super::fifos::check(&job.objects)?;
+    super::sysv::check(job)?;
     job.processes.iter().try_for_each(|process| super::locks::check(process, &job.objects))
 }

@@ -8,7 +8,8 @@ use std::collections::HashSet;
 
 use crate::error::{Error, Result};
 use crate::image::{
-    Backing, FileIdentity, FileKind, JobImage, Objects, PipeContent, ProcessImage, Region, ThreadImage,
+    Backing, FileIdentity, FileKind, JobImage, Objects, PipeContent, ProcessImage, Region, SharedObject, SysvMemory,
+    SysvQueue, SysvSemaphores, ThreadImage,
 };
 use crate::ptrace::{Registers, SIGINFO_BYTES};
 use crate::restore::handed::{HANDED_MAX, is_handed};
@@ -39,7 +40,10 @@ pub fn check(id: u64, job: &JobImage) -> Result<()> {
 
 fn flaw(job: &JobImage) -> Option<String> {
     let process_flaw = |process| process_flaw(job, process);
-    ids_flaw(job).or_else(|| files_flaw(&job.objects)).or_else(|| job.processes.iter().find_map(process_flaw))
+    ids_flaw(job)
+        .or_else(|| files_flaw(&job.objects))
+        .or_else(|| sysv_flaw(&job.objects, page_bytes(job)))
+        .or_else(|| job.processes.iter().find_map(process_flaw))
 }
 
 fn process_flaw(job: &JobImage, image: &ProcessImage) -> Option<String> {
@@ -136,6 +140,28 @@ fn files_flaw(objects: &Objects) -> Option<String> {
     })
 }
 
+fn sysv_flaw(objects: &Objects, page: u64) -> Option<String> {
+    let memory = &objects.sysv_memory;
+    let is_missing = |object: &&SharedObject| object.sysv.is_some_and(|segment| segment as usize >= memory.len());
+    if let Some(object) = objects.memory.iter().find(is_missing) {
+        return Some(format!("System V segment {:?} of a mapping is missing", object.sysv));
+    }
+    let reaches_too_far = |memory: &&SysvMemory| {
+        let wrong = |at: u64| !at.is_multiple_of(page) || at.checked_add(memory.bytes).is_none_or(|end| end > HIGHEST);
+        memory.bytes == 0 || wrong(0) || memory.attachments.iter().any(|attachment| wrong(attachment.address))
+    };
+    if let Some(wrong) = memory.iter().find(reaches_too_far) {
+        return Some(format!("System V segment {} is impossibly long", wrong.identity.id));
+    }
+    let is_uneven = |set: &&SysvSemaphores| set.values.is_empty() || set.values.len() != set.users.len();
+    if let Some(wrong) = objects.sysv_semaphores.iter().find(is_uneven) {
+        return Some(format!("System V semaphores {} are incomplete", wrong.identity.id));
+    }
+    let has_no_type = |queue: &&SysvQueue| queue.messages.iter().any(|message| message.kind <= 0);
+    let wrong = objects.sysv_queues.iter().find(has_no_type)?;
+    Some(format!("a message of System V queue {} has no type", wrong.identity.id))
+}
+
 fn locks_flaw(image: &ProcessImage) -> Option<String> {
     let wrong = image.locks.iter().find(|lock| {
         let end = lock.end.unwrap_or(OFFSET_MAX);
@@ -224,7 +250,7 @@ mod tests {
     use super::*;
     use crate::image::{
         ClockOffsets, Clocks, Descriptor, FileLock, LockKind, MappingDefaults, NewLocks, OpenFile, PageRange, Rseq,
-        SharedObject,
+        SysvIdentity, SysvMessage,
     };
     use crate::restore::host::Machine;
     use crate::restore::sample::{self, ScratchDir};
@@ -283,7 +309,7 @@ mod tests {
             region(0x1000_8000, Backing::SharedObject { object: 0, offset: 0x1000 }),
         ];
         image.regions[1].own_pages = vec![PageRange { first: 0, count: 2 }, PageRange { first: 3, count: 1 }];
-        job.objects.memory = vec![SharedObject { name: Vec::new(), bytes: 0x5000 }];
+        job.objects.memory = vec![SharedObject { bytes: 0x5000, ..SharedObject::default() }];
         let kind = FileKind::Regular {
             path: b"/bin/true".to_vec(),
             device: (0, 0),
@@ -332,7 +358,16 @@ mod tests {
     fn what_makes_no_sense_is_refused_and_named() {
         check(1, &sound()).unwrap();
         type Change = fn(&mut JobImage);
-        let cases: [(&str, Change); 34] = [
+        let cases: [(&str, Change); 37] = [
+            ("System V segment Some(0) of a mapping is missing", |job| job.objects.memory[0].sysv = Some(0)),
+            ("System V semaphores 0 are incomplete", |job| {
+                let set = SysvSemaphores { identity: SysvIdentity::default(), values: vec![1], users: Vec::new() };
+                job.objects.sysv_semaphores.push(set);
+            }),
+            ("a message of System V queue 0 has no type", |job| {
+                let (identity, messages) = (SysvIdentity::default(), vec![SysvMessage { kind: 0, text: Vec::new() }]);
+                job.objects.sysv_queues.push(SysvQueue { identity, capacity: 1, sender: 0, receiver: 0, messages });
+            }),
             ("is not in pieces of its length", |job| {
                 let pieces = vec![crate::image::PipePiece { bytes: 1, packet: true }];
                 job.objects.pipes.push(PipeContent { pieces, ..PipeContent::default() });
