@@ -191,3 +191,55 @@ fn an_ordinary_user_who_may_not_choose_ids_is_told_so() {
         remove(&objects[..5]);
     });
 }
+
+/// A life of the victim that is dead, whose queue is there, open, by its name without a slash.
+fn dead_with_queue(scene: &Scene) -> (Life<'_>, std::ffi::CString, i32) {
+    let life = dead(scene, &Program::victim("mqueues"));
+    let name = std::ffi::CString::new(format!("ckpt-victim-{}", life.pid)).expect("no zero");
+    // SAFETY: the name ends with a zero.
+    let queue = unsafe { libc::syscall(libc::SYS_mq_open, name.as_ptr(), libc::O_RDWR | libc::O_NONBLOCK) } as i32;
+    assert!(queue >= 0);
+    (life, name, queue)
+}
+
+fn send(queue: i32) {
+    // SAFETY: one byte is read from a string.
+    let sent = unsafe { libc::syscall(libc::SYS_mq_timedsend, queue, c"x".as_ptr(), 1_usize, 0, 0_usize) };
+    assert_eq!(sent, 0);
+}
+
+#[test]
+fn a_message_queue_that_is_gone_is_made_again() {
+    let scene = Scene::new();
+    let (life, name, _) = dead_with_queue(&scene);
+    // SAFETY: the name ends with a zero.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_mq_unlink, name.as_ptr()) }, 0);
+    goes_on(&scene, &life);
+}
+
+#[test]
+fn a_message_queue_that_was_left_loses_what_came_after_the_checkpoint() {
+    let scene = Scene::new();
+    let (life, _, queue) = dead_with_queue(&scene);
+    send(queue);
+    goes_on(&scene, &life);
+}
+
+#[test]
+fn a_message_queue_that_is_another_by_now_is_left_alone_and_the_restart_refused() {
+    let scene = Scene::new();
+    let (life, name, _) = dead_with_queue(&scene);
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+    // SAFETY: the name ends with a zero, and there are no attributes.
+    let other = unsafe {
+        assert_eq!(libc::syscall(libc::SYS_mq_unlink, name.as_ptr()), 0);
+        libc::syscall(libc::SYS_mq_open, name.as_ptr(), flags, 0o600, 0_usize) as i32
+    };
+    assert!(other >= 0);
+    send(other);
+    let said = refused(&scene, &life);
+    assert!(said.contains(&format!("open message queue /ckpt-victim-{}: it is another one by now", life.pid)), "{said}");
+    // SAFETY: the name ends with a zero.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_mq_unlink, name.as_ptr()) }, 0, "it is there");
+    goes_on(&scene, &life);
+}

@@ -80,7 +80,8 @@ refused! { is_refused:
     an_io_uring_is_refused: "io_uring", "this kind of object is not captured yet";
     a_fifo_to_another_process_is_refused: "fifo", "the pipe leads outside the job";
     the_master_side_of_a_terminal_is_refused: "terminal", "the device keeps state of its own";
-    a_message_queue_is_refused: "mqueue", "its path leads nowhere or to another file";
+    a_message_queue_with_messages_is_refused: "mqueue", "messages are in it that nobody has received yet";
+    a_message_queue_that_notifies_is_refused: "mqueue_notify", "mq_notify";
     a_pipe_to_another_process_on_a_number_above_2_is_refused: "pipe_outside", "the pipe leads outside the job";
     signal_driven_io_is_refused: "async", "signal-driven I/O (O_ASYNC) is not captured yet";
     an_open_device_is_refused: "device", "the device keeps state of its own";
@@ -113,7 +114,6 @@ refused! { is_refused_while_a_call_waits:
     sendmmsg_with_a_time_out_goes_on: "sendmmsg_timed", "sockets are not captured yet";
     write_to_a_socket_with_a_time_out_goes_on: "write_timed", "sockets are not captured yet";
     writev_to_a_socket_with_a_time_out_goes_on: "writev_timed", "sockets are not captured yet";
-    mq_timedreceive_goes_on: "mq_timedreceive", "message queues are not captured yet";
     io_getevents_goes_on: "io_getevents", "asynchronous I/O (io_setup) is not captured yet";
     io_uring_enter_goes_on: "io_uring_enter", "this kind of object is not captured yet";
     a_call_of_a_process_that_is_stopped_before_another_is_refused_goes_on: "sharing_child", "which shares its descriptor table";

@@ -91,6 +91,21 @@ static void queue_many_signals(void)
 	number = getpid();
 }
 
+static void make_queue(void)
+{
+	char name[64];
+	struct sigevent none = { .sigev_notify = SIGEV_NONE };
+	snprintf(name, sizeof name, "ckpt-refused-%d", getpid());
+	number = (int)syscall(SYS_mq_open, name, O_RDWR | O_CREAT | O_EXCL, 0600, NULL);
+	if (number < 0)
+		skip("no message queues");
+	CHECK(syscall(SYS_mq_unlink, name) == 0);
+	if (is("mqueue"))
+		CHECK(syscall(SYS_mq_timedsend, number, "x", 1, 0, NULL) == 0);
+	else
+		CHECK(syscall(SYS_mq_notify, number, &none) == 0);
+}
+
 static void make_lease(void)
 {
 	number = open("leased", O_RDWR | O_CREAT, 0600);
@@ -321,8 +336,8 @@ static void set_up(void)
 		int master = posix_openpt(O_RDWR | O_NOCTTY);
 		CHECK(master >= 0);
 		number = master;
-	} else if (is("mqueue"))
-		number = (int)syscall(SYS_mq_open, "ckpt-test", O_RDWR | O_CREAT, 0600, NULL);
+	} else if (is("mqueue") || is("mqueue_notify"))
+		make_queue();
 	else if (is("pipe_outside"))
 		make_pipe_outside();
 	else if (is("async"))
@@ -362,8 +377,6 @@ static void set_up(void)
 	}
 	else
 		FAIL("unknown kind %s", kind);
-	if (number < 0 && is("mqueue"))
-		skip("no message queues");
 	CHECK(number >= 0 || place != NULL);
 	if (place != NULL)
 		say("holds %s %p", kind, place);

@@ -196,30 +196,6 @@ static void receive_others(void)
 		;
 }
 
-static void make_queue(void)
-{
-	char name[64];
-	snprintf(name, sizeof name, "ckpt-test-%d", getpid());
-	number = (int)syscall(SYS_mq_open, name, O_RDWR | O_CREAT | O_EXCL, 0600, NULL);
-	if (number < 0)
-		skip("no message queues");
-	CHECK(syscall(SYS_mq_unlink, name) == 0);
-}
-
-static int receive_from_queue(void)
-{
-	static char message[65536];
-	struct timespec time;
-	clock_gettime(CLOCK_REALTIME, &time);
-	time.tv_sec += 100000;
-	return syscall(SYS_mq_timedreceive, number, message, sizeof message, NULL, &time) == 3;
-}
-
-static void send_to_queue(void)
-{
-	CHECK(syscall(SYS_mq_timedsend, number, "end", 3, 0, NULL) == 0);
-}
-
 static aio_context_t context;
 
 static void make_context(void)
@@ -329,7 +305,6 @@ static const struct call {
 	{ "sendmmsg_timed", make_full_pair, sendmmsg_one, SYS_sendmmsg, receive_others },
 	{ "write_timed", make_full_pair, write_one, SYS_write, receive_others },
 	{ "writev_timed", make_full_pair, writev_one, SYS_writev, receive_others },
-	{ "mq_timedreceive", make_queue, receive_from_queue, SYS_mq_timedreceive, send_to_queue },
 	{ "io_getevents", make_context, wait_for_event, SYS_io_getevents, submit_read },
 	{ "io_uring_enter", make_ring, wait_for_completion, SYS_io_uring_enter, submit_nothing },
 	{ "sharing_child", make_sharing_child, wait_beside_child, SYS_epoll_wait, wake_and_end_child },

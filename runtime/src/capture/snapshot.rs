@@ -160,11 +160,12 @@ pub fn capture(
     let runs_on = frozen.iter().any(|it| it.twin.is_some());
     let files = files::hold(&tables, &drafts, &wishes, &std::mem::take(&mut lineage.files), runs_on)?;
     let processes = let_run(frozen, id, events)?;
-    let Tables { files: open_files, pipes, unlinked, .. } = tables;
+    let Tables { files: open_files, pipes, unlinked, message_queues, .. } = tables;
     let objects = Objects {
         files: open_files,
         pipes,
         memory: memory.objects,
+        message_queues,
         unlinked_files: unlinked.into_iter().map(|unlinked| unlinked.file).collect(),
         ..Objects::default()
     };

@@ -129,6 +129,11 @@ pub enum FileKind {
         /// Whether it means the main thread alone (PIDFD_THREAD).
         thread: bool,
     },
+    /// A POSIX message queue.
+    MessageQueue {
+        /// Index into `Objects::message_queues`.
+        queue: u32,
+    },
     /// An inotify instance without unread events.
     Inotify {
         /// Its watches, by number.

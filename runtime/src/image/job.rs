@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::{
-    CapturedFile, OpenFile, PipeContent, ProcessImage, SharedObject, SysvMemory, SysvQueue, SysvSemaphores,
-    UnlinkedFile,
+    CapturedFile, MessageQueue, OpenFile, PipeContent, ProcessImage, SharedObject, SysvMemory, SysvQueue,
+    SysvSemaphores, UnlinkedFile,
 };
 
 /// Processes at one moment.
@@ -49,6 +49,9 @@ pub struct Objects {
     pub memory: Vec<SharedObject>,
     /// Open files that no path leads to.
     pub unlinked_files: Vec<UnlinkedFile>,
+    /// POSIX message queues.
+    #[serde(default)]
+    pub message_queues: Vec<MessageQueue>,
     /// System V shared memory.
     #[serde(default)]
     pub sysv_memory: Vec<SysvMemory>,

@@ -18,6 +18,7 @@ mod memory;
 mod path;
 mod posix_timer;
 mod process;
+mod queue;
 mod sysv;
 mod terminal;
 mod thread;
@@ -39,6 +40,7 @@ pub use memory::{
 pub use path::{PathMap, path_of};
 pub use posix_timer::PosixTimer;
 pub use process::{Capabilities, IntervalTimer, Layout, Limit, ProcessImage, SignalAction};
+pub use queue::MessageQueue;
 pub use sysv::{SysvAttachment, SysvIdentity, SysvMemory, SysvMessage, SysvQueue, SysvSemaphores};
 pub use terminal::{TerminalImage, TerminalModes};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};

@@ -14,6 +14,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::read;
 
 use super::child::end_with;
+use super::message_queues::Queues;
 use super::spawn::CloneArguments;
 use crate::error::{Error, Result};
 use crate::image::{FileKind, JobImage, OpenFile, Watch, path_of};
@@ -23,7 +24,7 @@ pub const HANDED_MAX: usize = 253;
 
 /// Whether a description is made by the restarter and handed over.
 pub fn is_handed(file: &OpenFile) -> bool {
-    matches!(file.kind, FileKind::PidFd { .. } | FileKind::Inotify { .. })
+    matches!(file.kind, FileKind::PidFd { .. } | FileKind::Inotify { .. } | FileKind::MessageQueue { .. })
 }
 
 /// What is handed over.
@@ -35,9 +36,9 @@ impl Handed {
     ///
     /// # Errors
     /// When one cannot be made, by name.
-    pub fn make(job: &JobImage) -> Result<Handed> {
+    pub fn make(job: &JobImage, queues: &Queues) -> Result<Handed> {
         let files = job.objects.files.iter().enumerate().filter(|(_, file)| is_handed(file));
-        let made = files.map(|(index, file)| Ok((index, make(file)?)));
+        let made = files.map(|(index, file)| Ok((index, make(file, queues)?)));
         Ok(Handed(made.collect::<Result<_>>()?))
     }
 
@@ -65,9 +66,10 @@ impl Handed {
     }
 }
 
-fn make(file: &OpenFile) -> Result<OwnedFd> {
+fn make(file: &OpenFile, queues: &Queues) -> Result<OwnedFd> {
     match &file.kind {
         FileKind::Inotify { watches } => inotify(watches, file.flags),
+        FileKind::MessageQueue { queue } => queues.reopen(*queue, file.flags),
         &FileKind::PidFd { pid: 0, status, .. } => {
             ended(status, file.flags).map_err(|source| Error::io("make", "a process that has ended", source))
         }

@@ -28,6 +28,7 @@ mod host;
 mod limits;
 mod locks;
 mod mapping_defaults;
+mod message_queues;
 mod outside;
 mod paths;
 mod posix_timers;
@@ -70,6 +71,7 @@ use crate::ptrace::{Pinned, Registers};
 use clocks::ClockPlan;
 use file_mappings::MappingPlan;
 use host::Machine;
+use message_queues::Queues;
 use outside::{Outside, Regained};
 use process::HalfBuilt;
 use settle::Changes;
@@ -213,10 +215,11 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let outside = Outside::of(&job, &options.stdio)?;
     let prepared = changes.prepare(&job)?;
     let fifos = fifos::make_missing(&job.objects)?;
+    let queues = Queues::of(&job)?;
 
     let pinned = Pinned::here();
     let Spawned { mut processes, handed, first_kept, first_file } =
-        spawn::spawn(&job, &outside, &plan, &clocks, machine.syscall())?;
+        spawn::spawn(&job, &outside, (&plan, &queues), &clocks, machine.syscall())?;
     groups::join(&mut processes, &job)?;
     let mut made = sysv::Made::default();
     sysv::make_memory(&mut processes, &job, &mut made)?;
@@ -246,6 +249,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     made.keep();
     changes.settle(id, &job, &plan, store)?;
     handed.forget_events(&job)?;
+    queues.settle()?;
     Ok(Rebuilt { processes, job, terminal: outside.regained })
 }
 

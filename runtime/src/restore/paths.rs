@@ -21,6 +21,7 @@ pub fn reopened_path(file: &OpenFile) -> Option<&[u8]> {
         FileKind::EventFd { .. } | FileKind::TimerFd { .. } | FileKind::SignalFd { .. } => None,
         FileKind::Epoll { .. } => None,
         FileKind::PidFd { .. } | FileKind::Inotify { .. } => None,
+        FileKind::MessageQueue { .. } => None,
     }
 }
 

@@ -19,6 +19,7 @@ use super::child::{self, CHANNEL, FILES, Plan, REPORT_BYTES, Report, Verdict};
 use super::clocks::ClockPlan;
 use super::file_mappings::MappingPlan;
 use super::handed::Handed;
+use super::message_queues::Queues;
 use super::outside::Outside;
 use super::process::{Expendable, HalfBuilt};
 use crate::error::{Error, Result};
@@ -50,7 +51,7 @@ pub struct Spawned {
 pub fn spawn(
     job: &JobImage,
     outside: &Outside,
-    mappings: &MappingPlan,
+    (mappings, queues): (&MappingPlan, &Queues),
     clocks: &ClockPlan,
     syscall: u64,
 ) -> Result<Spawned> {
@@ -72,7 +73,7 @@ pub fn spawn(
     let running = Running::seize(pid, Options::EXPENDABLE_ALONE)?;
     let mut process = HalfBuilt::new(pid)?;
     std::mem::forget(guard);
-    let handed = start(&parent_end, job)?;
+    let handed = start(&parent_end, job, queues)?;
     stop(running, &mut process, syscall)?;
     let mut processes = vec![process];
     for image in &job.processes[1..] {
@@ -200,13 +201,13 @@ impl CloneArguments {
 }
 
 /// Gives the word and listens until all children are ready.
-fn start(channel: &OwnedFd, job: &JobImage) -> Result<Handed> {
+fn start(channel: &OwnedFd, job: &JobImage, queues: &Queues) -> Result<Handed> {
     let failed = |source: Errno| Error::io("talk to", "the rebuilt process", source);
     fcntl(channel, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(failed)?;
     send(channel.as_raw_fd(), b"g", MsgFlags::MSG_NOSIGNAL).map_err(failed)?;
     let deadline = Instant::now() + PREPARATION_TIMEOUT;
     listen(channel, deadline, job, job.processes.len())?;
-    let handed = Handed::make(job)?;
+    let handed = Handed::make(job, queues)?;
     if !handed.is_empty() {
         // One after the other: they have the channel in common.
         for _ in &job.processes {

@@ -9,6 +9,7 @@ mod devices;
 mod epoll;
 mod files;
 mod inotify;
+mod message_queues;
 mod pidfds;
 mod pipe_content;
 mod pipes;
@@ -22,7 +23,7 @@ use nix::sys::stat::SFlag;
 use super::locks;
 use super::syscalls::{pidfd_getfd, same_open_file};
 use crate::error::{Error, Result};
-use crate::image::{Descriptor, FileKind, FileLock, OpenFile, PipeContent};
+use crate::image::{Descriptor, FileKind, FileLock, MessageQueue, OpenFile, PipeContent};
 use crate::proc::fdinfo::{self, FdInfo};
 pub use files::Unlinked;
 use pipes::Pipes;
@@ -39,7 +40,7 @@ const KEPT_FLAGS: i32 = libc::O_ACCMODE
     | libc::O_PATH
     | libc::O_DIRECTORY;
 
-/// So many pidfds and inotify instances a restart can make: see `restore::handed`.
+/// So many pidfds, inotify instances and message queues a restart can make: see `restore::handed`.
 const HANDED_MAX: usize = 253;
 
 /// A stopped process whose descriptors are captured.
@@ -62,6 +63,8 @@ pub struct Tables {
     pub pipes: Vec<PipeContent>,
     /// Files that no path leads to.
     pub unlinked: Vec<Unlinked>,
+    /// POSIX message queues.
+    pub message_queues: Vec<MessageQueue>,
     /// What belongs to each process.
     pub of_process: Vec<Table>,
 }
@@ -84,7 +87,7 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
     let mut tables = Tables::default();
     let pids: Vec<i32> = owners.iter().map(|owner| owner.pid).collect();
     let places = Places::of(&pids, &entries);
-    let mut found = Found { pipes: Pipes::among(&entries), unlinked: Vec::new(), pids, places };
+    let mut found = Found { pipes: Pipes::among(&entries), unlinked: Vec::new(), queues: Vec::new(), pids, places };
     let mut representatives = Representatives::default();
     for (owner, infos) in owners.iter().zip(&infos) {
         let mut table = Table::default();
@@ -107,13 +110,15 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
     }
     locks::keep_one_of_each_description(&mut tables.of_process);
     refuse_too_many_to_hand_over(&tables.files)?;
-    Ok(Tables { pipes: found.pipes.contents, unlinked: found.unlinked, ..tables })
+    let Found { pipes, unlinked, queues, .. } = found;
+    Ok(Tables { pipes: pipes.contents, unlinked, message_queues: queues, ..tables })
 }
 
 /// What several descriptions can lead to, as far as it has been met.
 struct Found<'a> {
     pipes: Pipes<'a>,
     unlinked: Vec<Unlinked>,
+    queues: Vec<MessageQueue>,
     /// The processes.
     pids: Vec<i32>,
     /// Where they work.
@@ -122,7 +127,8 @@ struct Found<'a> {
 
 /// Whether a refusal is for something that passes when the program runs on for a moment.
 pub fn passes_soon(error: &Error) -> bool {
-    matches!(error, Error::Unsupported { why, .. } if why == inotify::EVENTS_QUEUED)
+    let passing = [inotify::EVENTS_QUEUED, message_queues::MESSAGES_QUEUED];
+    matches!(error, Error::Unsupported { why, .. } if passing.contains(&why.as_str()))
 }
 
 /// A descriptor of a process.
@@ -163,13 +169,15 @@ impl<'a> Representatives<'a> {
 
 /// A restart hands these over in one packet.
 fn refuse_too_many_to_hand_over(files: &[OpenFile]) -> Result<()> {
-    let is_handed = |file: &&OpenFile| matches!(file.kind, FileKind::PidFd { .. } | FileKind::Inotify { .. });
+    let is_handed = |file: &&OpenFile| {
+        matches!(file.kind, FileKind::PidFd { .. } | FileKind::Inotify { .. } | FileKind::MessageQueue { .. })
+    };
     let count = files.iter().filter(is_handed).count();
     if count <= HANDED_MAX {
         return Ok(());
     }
     Err(Error::unsupported(
-        format!("a job with {count} descriptors of processes and inotify instances"),
+        format!("a job with {count} descriptors of processes, inotify instances and message queues"),
         format!("no more than {HANDED_MAX} are restored"),
         "close those that are not needed",
     ))
@@ -193,7 +201,10 @@ fn kind(entry: Entry<'_>, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileK
     } else if info.target == b"anon_inode:inotify" {
         inotify::kind(entry, &mut found.places)
     } else if format == SFlag::S_IFREG {
-        files::regular(entry, &mut found.unlinked)
+        match message_queues::kind(entry, &mut found.queues)? {
+            Some(queue) => Ok(queue),
+            None => files::regular(entry, &mut found.unlinked),
+        }
     } else if format == SFlag::S_IFDIR {
         Ok(FileKind::Directory { path: files::living_path(info)?, offset: info.position })
     } else if format == SFlag::S_IFCHR {

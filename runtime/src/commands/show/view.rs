@@ -349,6 +349,10 @@ fn target(file: &OpenFile, objects: &Objects) -> (&'static str, String, Option<u
                 None,
             )
         }
+        FileKind::MessageQueue { queue } => {
+            let queue = objects.message_queues.get(*queue as usize);
+            ("message queue", queue.map(|queue| format!("/{}", lossy(&queue.name))).unwrap_or_default(), None)
+        }
         FileKind::PidFd { pid: 0, .. } => ("pidfd", "a process that has ended".to_owned(), None),
         FileKind::PidFd { pid, .. } => ("pidfd", format!("process {pid}"), None),
         FileKind::Inotify { watches } => {

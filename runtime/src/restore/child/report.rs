@@ -194,6 +194,7 @@ fn shown(kind: &FileKind) -> String {
         FileKind::SignalFd { .. } => "a signalfd".into(),
         FileKind::Epoll { .. } => "an epoll instance".into(),
         FileKind::PidFd { .. } => "a pidfd".into(),
+        FileKind::MessageQueue { .. } => "a message queue".into(),
         FileKind::Inotify { .. } => "an inotify instance".into(),
         FileKind::Regular { path, .. } | FileKind::Directory { path, .. } | FileKind::Device { path } => {
             path_of(path).display().to_string()

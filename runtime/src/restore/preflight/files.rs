@@ -43,6 +43,7 @@ fn check_file(objects: &Objects, file: &OpenFile, force: bool) -> Result<()> {
         FileKind::EventFd { .. } | FileKind::TimerFd { .. } | FileKind::SignalFd { .. } => Ok(()),
         FileKind::Epoll { .. } => Ok(()),
         FileKind::PidFd { .. } | FileKind::Inotify { .. } => Ok(()),
+        FileKind::MessageQueue { .. } => Ok(()),
     }
 }
 

@@ -130,6 +130,9 @@ fn files_flaw(objects: &Objects) -> Option<String> {
     }
     objects.files.iter().find_map(|file| match file.kind {
         FileKind::Pipe { pipe } if pipe as usize >= objects.pipes.len() => Some(format!("pipe {pipe} is missing")),
+        FileKind::MessageQueue { queue } if queue as usize >= objects.message_queues.len() => {
+            Some(format!("message queue {queue} is missing"))
+        }
         FileKind::Standard { stream, .. } if !(0..=2).contains(&stream) => {
             Some(format!("{stream} is not a standard stream"))
         }

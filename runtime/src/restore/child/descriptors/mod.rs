@@ -157,7 +157,7 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
         FileKind::SignalFd { mask } => with_flags(calls::move_above(calls::signalfd(*mask)?, lowest)?, file.flags),
         FileKind::Epoll { .. } => calls::move_above(calls::epoll()?, lowest),
         // When all processes are there, in [`handed::receive`].
-        FileKind::PidFd { .. } | FileKind::Inotify { .. } => Ok(-1),
+        FileKind::PidFd { .. } | FileKind::Inotify { .. } | FileKind::MessageQueue { .. } => Ok(-1),
     }
 }
 
