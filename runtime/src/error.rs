@@ -211,6 +211,11 @@ impl Error {
         Error::Io { operation, path: path.into(), source: source.into() }
     }
 
+    /// An [`Error::Unsettled`].
+    pub fn unsettled(what: impl Into<String>, why: impl Into<String>, advice: impl Into<String>) -> Error {
+        Error::Unsettled { what: what.into(), why: why.into(), advice: advice.into() }
+    }
+
     /// An [`Error::Unsupported`].
     pub fn unsupported(what: impl Into<String>, why: impl Into<String>, advice: impl Into<String>) -> Error {
         Error::Unsupported { what: what.into(), why: why.into(), advice: advice.into() }

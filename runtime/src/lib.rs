@@ -19,6 +19,7 @@ pub mod image;
 pub mod linkage;
 pub mod location;
 pub mod logging;
+pub mod mqueue;
 pub mod namespace;
 pub mod net;
 pub mod parent;

@@ -190,6 +190,10 @@ rows! {
     pipes_and_epoll: "pipes_epoll";
     unix_sockets: "unix_sockets";
     internet_sockets: "internet_sockets";
+    named_pipes_and_packets: "fifos";
+    pidfds_and_inotify: "watchers";
+    posix_message_queues: "mqueues";
+    system_v_objects: "sysv";
     processes: "family" [.writes("written")];
     processes_born_and_dying: "forks" [.argument("120")];
 }

@@ -70,19 +70,18 @@ refused! { is_refused:
     a_raw_socket_is_refused: "raw_socket", "sockets of family 2, type 3, protocol 1";
     a_child_that_shares_its_descriptors_is_refused: "sharing_child", "which shares its descriptor table with process";
     a_child_in_the_group_of_another_that_has_gone_is_refused: "lost_group", "its leader is not in the job";
-    an_inotify_descriptor_is_refused: "inotify", "this kind of object is not captured yet";
-    a_pidfd_is_refused: "pidfd", "this kind of object is not captured yet";
+    an_inotify_descriptor_with_unread_events_is_refused: "inotify", "events are queued in it that nobody has read yet";
+    a_pidfd_of_another_program_is_refused: "pidfd", "which is not in the job";
     a_userfaultfd_is_refused: "userfaultfd", "this kind of object is not captured yet";
     a_posix_timer_over_the_time_of_a_thread_is_refused: "posix_timer", "the processor time of one thread";
     a_flood_of_queued_signals_is_refused: "flood", "more than 8192 queued signals";
-    system_v_shared_memory_is_refused: "shm", "System V shared memory is not captured yet";
     a_lease_is_refused: "lease", "it holds a lease";
     an_io_uring_is_refused: "io_uring", "this kind of object is not captured yet";
-    a_fifo_is_refused: "fifo", "named pipes are not captured yet";
+    a_fifo_to_another_process_is_refused: "fifo", "the pipe leads outside the job";
     the_master_side_of_a_terminal_is_refused: "terminal", "the device keeps state of its own";
-    a_message_queue_is_refused: "mqueue", "its path leads nowhere or to another file";
+    a_message_queue_with_messages_is_refused: "mqueue", "messages are in it that nobody has received yet";
+    a_message_queue_that_notifies_is_refused: "mqueue_notify", "mq_notify";
     a_pipe_to_another_process_on_a_number_above_2_is_refused: "pipe_outside", "the pipe leads outside the job";
-    a_pipe_in_packet_mode_is_refused: "packet_pipe", "pipes in packet mode (O_DIRECT) are not captured yet";
     an_open_device_is_refused: "device", "the device keeps state of its own";
     an_epoll_set_that_watches_a_closed_descriptor_is_refused: "epoll", "which has been closed or replaced";
     a_protection_key_is_refused: "protection_key", "memory protection keys are not captured yet";
@@ -97,11 +96,9 @@ refused! { is_refused:
 }
 
 refused! { is_refused_while_a_call_waits:
-    mq_timedreceive_goes_on: "mq_timedreceive", "message queues are not captured yet";
     io_getevents_goes_on: "io_getevents", "asynchronous I/O (io_setup) is not captured yet";
     io_uring_enter_goes_on: "io_uring_enter", "this kind of object is not captured yet";
     a_call_of_a_process_that_is_stopped_before_another_is_refused_goes_on: "sharing_child", "which shares its descriptor table";
-    a_read_of_inotify_goes_on: "inotify_read", "this kind of object is not captured yet";
 }
 
 #[test]

@@ -8,10 +8,8 @@
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
-#include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -93,15 +91,19 @@ static void queue_many_signals(void)
 	number = getpid();
 }
 
-static void make_shm(void)
+static void make_queue(void)
 {
-	int segment = shmget(IPC_PRIVATE, 8192, IPC_CREAT | 0600);
-	if (segment < 0)
-		skip("no System V shared memory");
-	char *at = shmat(segment, NULL, 0);
-	CHECK(at != (void *)-1 && shmctl(segment, IPC_RMID, NULL) == 0);
-	strcpy(at, "kept");
-	place = at;
+	char name[64];
+	struct sigevent none = { .sigev_notify = SIGEV_NONE };
+	snprintf(name, sizeof name, "ckpt-refused-%d", getpid());
+	number = (int)syscall(SYS_mq_open, name, O_RDWR | O_CREAT | O_EXCL, 0600, NULL);
+	if (number < 0)
+		skip("no message queues");
+	CHECK(syscall(SYS_mq_unlink, name) == 0);
+	if (is("mqueue"))
+		CHECK(syscall(SYS_mq_timedsend, number, "x", 1, 0, NULL) == 0);
+	else
+		CHECK(syscall(SYS_mq_notify, number, &none) == 0);
 }
 
 static void make_lease(void)
@@ -150,13 +152,14 @@ static void make_pipe_outside(void)
 	number = ends[1];
 }
 
-static void make_packet_pipe(void)
+static void make_fifo_outside(void)
 {
-	int ends[2];
-	if (pipe2(ends, O_DIRECT) != 0)
-		skip("no pipes in packet mode");
-	/* The read end does not have the flag. */
-	number = ends[1];
+	CHECK(mkfifo("fifo", 0600) == 0);
+	int reader = open("fifo", O_RDONLY | O_NONBLOCK);
+	number = open("fifo", O_WRONLY);
+	CHECK(reader >= 0 && number >= 0);
+	leave_to_a_stranger(reader);
+	CHECK(close(reader) == 0);
 }
 
 static void open_device(void)
@@ -299,10 +302,11 @@ static void set_up(void)
 		make_sharing_child();
 	else if (is("lost_group"))
 		make_child_of_lost_group();
-	else if (is("inotify"))
+	else if (is("inotify")) {
 		number = inotify_init1(0);
-	else if (is("pidfd"))
-		number = (int)syscall(SYS_pidfd_open, getpid(), 0);
+		CHECK(inotify_add_watch(number, ".", IN_CREATE) > 0 && mkdir("created", 0700) == 0);
+	} else if (is("pidfd"))
+		number = (int)syscall(SYS_pidfd_open, getppid(), 0);
 	else if (is("userfaultfd")) {
 		number = (int)syscall(SYS_userfaultfd, UFFD_USER_MODE_ONLY);
 		if (number < 0)
@@ -311,25 +315,20 @@ static void set_up(void)
 		make_posix_timer();
 	else if (is("flood"))
 		queue_many_signals();
-	else if (is("shm"))
-		make_shm();
 	else if (is("lease"))
 		make_lease();
 	else if (is("io_uring"))
 		make_io_uring();
-	else if (is("fifo")) {
-		CHECK(mkfifo("fifo", 0600) == 0 || errno == EEXIST);
-		number = open("fifo", O_RDWR);
-	} else if (is("terminal")) {
+	else if (is("fifo"))
+		make_fifo_outside();
+	else if (is("terminal")) {
 		int master = posix_openpt(O_RDWR | O_NOCTTY);
 		CHECK(master >= 0);
 		number = master;
-	} else if (is("mqueue"))
-		number = (int)syscall(SYS_mq_open, "ckpt-test", O_RDWR | O_CREAT, 0600, NULL);
+	} else if (is("mqueue") || is("mqueue_notify"))
+		make_queue();
 	else if (is("pipe_outside"))
 		make_pipe_outside();
-	else if (is("packet_pipe"))
-		make_packet_pipe();
 	else if (is("device"))
 		open_device();
 	else if (is("epoll"))
@@ -365,8 +364,6 @@ static void set_up(void)
 	}
 	else
 		FAIL("unknown kind %s", kind);
-	if (number < 0 && is("mqueue"))
-		skip("no message queues");
 	CHECK(number >= 0 || place != NULL);
 	if (place != NULL)
 		say("holds %s %p", kind, place);

@@ -5,39 +5,13 @@
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-
 
 static void skip(const char *why)
 {
 	say("skipped: %s", why);
 	_exit(EXIT_SKIPPED);
-}
-
-static void make_queue(void)
-{
-	char name[64];
-	snprintf(name, sizeof name, "ckpt-test-%d", getpid());
-	number = (int)syscall(SYS_mq_open, name, O_RDWR | O_CREAT | O_EXCL, 0600, NULL);
-	if (number < 0)
-		skip("no message queues");
-	CHECK(syscall(SYS_mq_unlink, name) == 0);
-}
-
-static int receive_from_queue(void)
-{
-	static char message[65536];
-	struct timespec time;
-	clock_gettime(CLOCK_REALTIME, &time);
-	time.tv_sec += 100000;
-	return syscall(SYS_mq_timedreceive, number, message, sizeof message, NULL, &time) == 3;
-}
-
-static void send_to_queue(void)
-{
-	CHECK(syscall(SYS_mq_timedsend, number, "end", 3, 0, NULL) == 0);
 }
 
 static aio_context_t context;
@@ -95,24 +69,6 @@ static void submit_nothing(void)
 	CHECK(syscall(SYS_io_uring_enter, number, 1, 0, 0, NULL, 0) == 1);
 }
 
-static void watch_directory(void)
-{
-	number = inotify_init1(0);
-	CHECK(number >= 0 && inotify_add_watch(number, ".", IN_DELETE) >= 0);
-}
-
-static int read_event(void)
-{
-	char events[4096];
-	return read(number, events, sizeof events) > 0;
-}
-
-static void delete_file(void)
-{
-	int file = open("deleted", O_WRONLY | O_CREAT, 0600);
-	CHECK(file >= 0 && close(file) == 0 && unlink("deleted") == 0);
-}
-
 static int events, wakes;
 static pid_t child;
 
@@ -144,10 +100,8 @@ static void wake_and_end_child(void)
 }
 
 const struct call calls[] = {
-	{ "mq_timedreceive", make_queue, receive_from_queue, SYS_mq_timedreceive, send_to_queue },
 	{ "io_getevents", make_context, wait_for_event, SYS_io_getevents, submit_read },
 	{ "io_uring_enter", make_ring, wait_for_completion, SYS_io_uring_enter, submit_nothing },
 	{ "sharing_child", make_sharing_child, wait_beside_child, SYS_epoll_wait, wake_and_end_child },
-	{ "inotify_read", watch_directory, read_event, SYS_read, delete_file },
 	{ 0 },
 };

@@ -28,6 +28,7 @@ mod snapshot;
 mod stop;
 mod stored_series;
 mod syscalls;
+mod sysv;
 mod terminal;
 mod threads;
 mod timerfds;
@@ -42,8 +43,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::thread::sleep;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ckpt_store::{Attempt, AttemptEnd, AttemptRow, AttemptStart, Depth, Store};
 use ckpt_wire::Control;
@@ -71,9 +71,6 @@ pub use refusals::refuse_other_pid_namespace;
 pub use syscalls::pidfd_open;
 pub use tree::Options as TreeOptions;
 pub use waiting_calls::WaitingCalls;
-
-/// How long, ms, a job runs on each time that something is underway in it which cannot be captured there.
-const PAUSES_MS: [u64; 8] = [1, 2, 5, 10, 20, 50, 100, 200];
 
 /// What is remembered between two checkpoints of one job.
 #[derive(Default)]
@@ -252,7 +249,7 @@ fn attempt(
         events(event);
     };
     let id = attempt.id();
-    let outcome = capture_settled(program, &control, lineage, (request, id), &mut events)
+    let outcome = snapshot::capture(program, &control, lineage, request, id, &mut events)
         .and_then(|snapshot| write::write(snapshot, lineage.series.as_mut(), store, &mut attempt, &mut events));
     match outcome {
         Ok(mut written) => {
@@ -273,24 +270,6 @@ fn attempt(
             Ok(row)
         }
         Err(error) => Err(failed(attempt, error, stop_ms.get())),
-    }
-}
-
-/// Captures a job when what its processes send each other has arrived. It runs on in between.
-fn capture_settled(
-    program: &Program,
-    control: &Control,
-    lineage: &mut Lineage,
-    (request, id): (&Request, u64),
-    events: &mut dyn FnMut(Event),
-) -> Result<snapshot::Snapshot> {
-    let mut pauses_ms = PAUSES_MS.iter();
-    loop {
-        let outcome = snapshot::capture(program, control, lineage, request, id, events);
-        match (outcome, pauses_ms.next()) {
-            (Err(Error::Unsettled { .. }), Some(&ms)) => sleep(Duration::from_millis(ms)),
-            (outcome, _) => return outcome,
-        }
     }
 }
 

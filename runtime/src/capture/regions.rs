@@ -9,8 +9,9 @@ use std::path::Path;
 use ckpt_kernels::page_digest;
 use serde_bytes::ByteBuf;
 
+use super::sysv::MAPPED_NAME;
 use crate::error::{Error, Result};
-use crate::image::{Advice, Backing, FileIdentity, SharedObject, SpecialMapping};
+use crate::image::{Advice, Backing, FileIdentity, SharedObject, SpecialMapping, SysvAttachment};
 use crate::proc::maps::Mapping;
 use crate::ptrace::read_memory;
 
@@ -59,14 +60,23 @@ pub struct SharedMemory {
     pub objects: Vec<SharedObject>,
     /// Their names as /proc shows them, and their inodes.
     pub places: Vec<(Vec<u8>, u64)>,
-    of_inode: HashMap<((u32, u32), u64), u32>,
+    /// Where System V shared memory is attached, by its inode.
+    pub attachments: Vec<(u64, SysvAttachment)>,
+    of_inode: HashMap<((u32, u32), u64, bool), u32>,
 }
 
 impl SharedMemory {
     /// The object that `mapping` is a part of, which it may be the first to show.
-    fn object(&mut self, mapping: &Mapping) -> u32 {
-        let object = *self.of_inode.entry((mapping.device, mapping.inode)).or_insert_with(|| {
-            self.objects.push(SharedObject { name: object_name(&mapping.name), bytes: 0 });
+    fn object(&mut self, pid: i32, mapping: &Mapping) -> u32 {
+        // Its inode is its id, which is not unique among those of other memory.
+        let is_sysv = mapping.name.starts_with(MAPPED_NAME);
+        if is_sysv {
+            let address = mapping.start.wrapping_sub(mapping.offset);
+            let attachment = SysvAttachment { pid, address, read_only: !mapping.has(b"mw") };
+            self.attachments.push((mapping.inode, attachment));
+        }
+        let object = *self.of_inode.entry((mapping.device, mapping.inode, is_sysv)).or_insert_with(|| {
+            self.objects.push(SharedObject { name: object_name(&mapping.name), ..SharedObject::default() });
             self.places.push((mapping.name.clone(), mapping.inode));
             self.objects.len() as u32 - 1
         });
@@ -86,7 +96,7 @@ pub fn sort(pid: i32, mappings: Vec<Mapping>, memory: &mut SharedMemory) -> Resu
         }
         refuse_unsupported(&mapping)?;
         let stat = stat(&mapping);
-        let backing = backing(&mapping, stat.as_ref(), memory);
+        let backing = backing(pid, &mapping, stat.as_ref(), memory);
         space.drafts.push(Draft { advice: advice(&mapping), backing, file: stat.map(|(stamp, _)| stamp), mapping });
     }
     Ok(space)
@@ -121,9 +131,6 @@ fn refuse_unsupported(mapping: &Mapping) -> Result<()> {
     if mapping.name.starts_with(b"/[aio]") {
         return refuse("asynchronous I/O (io_setup) is not captured yet", "destroy the context before the checkpoint");
     }
-    if mapping.name.starts_with(b"/SYSV") {
-        return refuse("System V shared memory is not captured yet", "use mmap or memfd_create");
-    }
     if mapping.name.starts_with(b"anon_inode:") || mapping.name.starts_with(b"[uprobes]") {
         return refuse("this kind of mapping is not captured", "unmap it before the checkpoint");
     }
@@ -157,13 +164,13 @@ fn stat(mapping: &Mapping) -> Option<(FileStamp, u32)> {
     })
 }
 
-fn backing(mapping: &Mapping, stat: Option<&(FileStamp, u32)>, memory: &mut SharedMemory) -> Backing {
+fn backing(pid: i32, mapping: &Mapping, stat: Option<&(FileStamp, u32)>, memory: &mut SharedMemory) -> Backing {
     let is_file = mapping.name.starts_with(b"/") && mapping.inode != 0 && mapping.name != b"/dev/zero";
     if !mapping.shared && !is_file {
         return Backing::Anonymous;
     }
     if mapping.shared && stat.is_none() {
-        return Backing::SharedObject { object: memory.object(mapping), offset: mapping.offset };
+        return Backing::SharedObject { object: memory.object(pid, mapping), offset: mapping.offset };
     }
     let file = FileIdentity {
         path: mapping.name.strip_suffix(DELETED).unwrap_or(&mapping.name).to_vec(),
@@ -235,7 +242,10 @@ mod tests {
         let space = sort(std::process::id() as i32, mappings, &mut memory).unwrap();
         assert_eq!(
             memory.objects,
-            [SharedObject { name: b"heap".to_vec(), bytes: 0x3000 }, SharedObject { name: Vec::new(), bytes: 0x2000 },]
+            [
+                SharedObject { name: b"heap".to_vec(), bytes: 0x3000, sysv: None },
+                SharedObject { name: Vec::new(), bytes: 0x2000, sysv: None },
+            ]
         );
         assert_eq!(space.drafts[1].backing, Backing::SharedObject { object: 0, offset: 0x1000 });
     }

@@ -4,7 +4,8 @@
 //! census of pages, copies of what a clone would not freeze, and the clones themselves.
 
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ckpt_store::{Depth, PageList};
 use ckpt_wire::Control;
@@ -17,6 +18,7 @@ use super::page_set::PageSet;
 use super::pages::{PageSource, Place};
 use super::plan::{self, Base, Plan};
 use super::regions::{self, Draft, SharedMemory};
+use super::sysv::{self, Sysv};
 use super::threads::Captured;
 use super::tracking::{Census, Scanner, Tracker};
 use super::tree::{Chooser, Series};
@@ -26,10 +28,13 @@ use super::{
     Event, Lineage, ProcessLineages, Program, Request, allocations, descriptors, mapping_defaults, process, refusals,
     terminal, threads,
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::image::{Backing, Objects, OpenFile, ProcessImage, ThreadImage};
 use crate::proc::{maps, task};
 use crate::ptrace::{Pinned, SIGINFO_BYTES, Stopped, remote_call};
+
+/// How long, ms, a job runs on each time that something is underway in it which cannot be captured there.
+const PAUSES_MS: [u64; 8] = [1, 2, 5, 10, 20, 50, 100, 200];
 
 /// What holds still while its memory is written.
 #[derive(Debug)]
@@ -93,6 +98,8 @@ pub struct Snapshot {
     pub processes: Vec<Frozen>,
     /// What their descriptors and shared mappings lead to, without the content of files.
     pub objects: Objects,
+    /// System V objects that they use.
+    pub sysv: Sysv,
     /// Their files.
     pub files: HeldFiles,
 }
@@ -133,21 +140,7 @@ pub fn capture(
     events: &mut dyn FnMut(Event),
 ) -> Result<Snapshot> {
     descent::prepare(program.pid)?;
-    let stop_began = Instant::now();
-    let mut members = descent::stop(program, &mut lineage.processes)?;
-
-    let states: Result<Vec<_>> = members.iter_mut().map(|member| threads_of(member, &mut lineage.processes)).collect();
-    let states = match states {
-        Ok(states) => states,
-        Err(error) => {
-            descent::let_go(members);
-            return Err(error);
-        }
-    };
-    // Behind the threads: an agent that died may have left a descriptor of its own, which was closed there.
-    let owners: Vec<Owner<'_>> =
-        members.iter().map(|member| Owner { pid: member.program.pid, pidfd: member.program.pidfd.as_fd() }).collect();
-    let mut tables = descriptors::capture(&owners)?;
+    let Stop { began: stop_began, members, states, mut tables, mut sysv } = stop(program, &mut lineage.processes)?;
     let mut memory = SharedMemory::default();
     let mut frozen = Vec::with_capacity(members.len());
     for ((member, threads), table) in members.into_iter().zip(states).zip(std::mem::take(&mut tables.of_process)) {
@@ -156,6 +149,7 @@ pub fn capture(
         let about = About { request, files: &tables.files, chooser: chooser? };
         frozen.push(freeze(member, threads, table, about, &mut memory, &mut lineage.processes, stop_began)?);
     }
+    sysv.connect(&mut memory)?;
     for unlinked in &mut tables.unlinked {
         let is_mapped = |(name, inode): &(Vec<u8>, u64)| (name, *inode) == (&unlinked.target, unlinked.place.1);
         unlinked.file.object = memory.places.iter().position(is_mapped).map(|object| object as u32);
@@ -165,7 +159,7 @@ pub fn capture(
     let runs_on = frozen.iter().any(|it| it.twin.is_some());
     let files = files::hold(&tables, &drafts, &wishes, &std::mem::take(&mut lineage.files), runs_on)?;
     let processes = let_run(frozen, id, events)?;
-    let Tables { files: open_files, pipes, signal_driven, unlinked, in_flight, .. } = tables;
+    let Tables { files: open_files, pipes, signal_driven, unlinked, message_queues, in_flight, .. } = tables;
     // Until here files that are in flight were read through these.
     drop(in_flight);
     let objects = Objects {
@@ -173,10 +167,55 @@ pub fn capture(
         pipes,
         signal_driven,
         memory: memory.objects,
+        message_queues,
         unlinked_files: unlinked.into_iter().map(|unlinked| unlinked.file).collect(),
         ..Objects::default()
     };
-    Ok(Snapshot { processes, objects, files })
+    Ok(Snapshot { processes, objects, sysv, files })
+}
+
+/// A job that stands still, its threads and what it has open.
+struct Stop {
+    began: Instant,
+    members: Vec<Member>,
+    states: Vec<Threads>,
+    tables: Tables,
+    sysv: Sysv,
+}
+
+/// Stops a job; more than once, with pauses in between, while it holds what cannot be captured and passes soon.
+fn stop(program: &Program, known: &mut ProcessLineages) -> Result<Stop> {
+    let mut pauses_ms = PAUSES_MS.iter();
+    loop {
+        match (stop_once(program, known), pauses_ms.next()) {
+            (Err(error @ Error::Unsettled { .. }), Some(&ms)) => {
+                log::debug!("the job goes on for a moment: {error}");
+                thread::sleep(Duration::from_millis(ms));
+            }
+            (outcome, _) => return outcome,
+        }
+    }
+}
+
+fn stop_once(program: &Program, known: &mut ProcessLineages) -> Result<Stop> {
+    let began = Instant::now();
+    let mut members = descent::stop(program, known)?;
+    let states: Result<Vec<_>> = members.iter_mut().map(|member| threads_of(member, known)).collect();
+    // Behind the threads: an agent that died may have left a descriptor of its own, which was closed there.
+    let looked = states.and_then(|states| {
+        let owners: Vec<Owner<'_>> =
+            members.iter().map(|it| Owner { pid: it.program.pid, pidfd: it.program.pidfd.as_fd() }).collect();
+        let pids: Vec<i32> = owners.iter().map(|owner| owner.pid).collect();
+        let sysv = sysv::capture(&pids, states.iter().flat_map(|threads| &threads.images))?;
+        Ok((states, descriptors::capture(&owners)?, sysv))
+    });
+    match looked {
+        Ok((states, tables, sysv)) => Ok(Stop { began, members, states, tables, sysv }),
+        Err(error) => {
+            descent::let_go(members);
+            Err(error)
+        }
+    }
 }
 
 /// The threads of a process, how each goes on, and what is queued for all of them.

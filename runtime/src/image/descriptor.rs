@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Socket;
+use super::{Socket, Watch};
 
 /// An entry of the descriptor table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +122,25 @@ pub enum FileKind {
         /// What it watches.
         targets: Vec<EpollTarget>,
     },
+    /// A process of the job, or one that has ended.
+    PidFd {
+        /// Its pid; 0: it has been waited for.
+        pid: i32,
+        /// What `waitpid` said then, if the kernel tells.
+        status: i32,
+        /// Whether it means the main thread alone (PIDFD_THREAD).
+        thread: bool,
+    },
+    /// A POSIX message queue.
+    MessageQueue {
+        /// Index into `Objects::message_queues`.
+        queue: u32,
+    },
+    /// An inotify instance without unread events.
+    Inotify {
+        /// Its watches, by number.
+        watches: Vec<Watch>,
+    },
 }
 
 /// A descriptor that an epoll instance watches.
@@ -149,15 +168,46 @@ pub struct SignalDriven {
 }
 
 /// A pipe within the job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PipeContent {
     /// Capacity, bytes.
     pub capacity: u32,
     /// Bytes that were written and not yet read.
     #[serde(with = "serde_bytes")]
     pub content: Vec<u8>,
+    /// How `content` divides, where some of it are packets; else empty.
+    #[serde(default)]
+    pub pieces: Vec<PipePiece>,
     /// Whether a read end was open.
     pub has_reader: bool,
     /// Whether a write end was open.
     pub has_writer: bool,
+    /// Its name, if it has one (`mkfifo`).
+    #[serde(default)]
+    pub fifo: Option<Fifo>,
+}
+
+/// A part of what lies in a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PipePiece {
+    /// How long it is.
+    pub bytes: u32,
+    /// Whether it is a packet (O_DIRECT), of which one read takes no more than this one.
+    pub packet: bool,
+}
+
+/// The name of a pipe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fifo {
+    /// Its path.
+    #[serde(with = "serde_bytes")]
+    pub path: Vec<u8>,
+    /// Permission bits.
+    pub mode: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// And group.
+    pub gid: u32,
+    /// Whether nobody has written since its readers opened it: to them it has not come to its end.
+    pub unwritten: bool,
 }

@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use super::{CapturedFile, OpenFile, PipeContent, ProcessImage, SharedObject, SignalDriven, UnlinkedFile};
+use super::{
+    CapturedFile, MessageQueue, OpenFile, PipeContent, ProcessImage, SharedObject, SignalDriven, SysvMemory, SysvQueue,
+    SysvSemaphores, UnlinkedFile,
+};
 
 /// Processes at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -48,6 +51,18 @@ pub struct Objects {
     pub memory: Vec<SharedObject>,
     /// Open files that no path leads to.
     pub unlinked_files: Vec<UnlinkedFile>,
+    /// POSIX message queues.
+    #[serde(default)]
+    pub message_queues: Vec<MessageQueue>,
+    /// System V shared memory.
+    #[serde(default)]
+    pub sysv_memory: Vec<SysvMemory>,
+    /// System V semaphores.
+    #[serde(default)]
+    pub sysv_semaphores: Vec<SysvSemaphores>,
+    /// System V message queues.
+    #[serde(default)]
+    pub sysv_queues: Vec<SysvQueue>,
     /// Files whose content is in the checkpoint, each path once.
     pub captured_files: Vec<CapturedFile>,
     /// Directories that `captured_files` has all of, in bytes of a path each: what else is there was not, at the checkpoint.

@@ -118,13 +118,16 @@ pub struct FileIdentity {
 }
 
 /// A memory object shared by one or more regions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedObject {
     /// Name behind `/memfd:`, or empty for `MAP_SHARED | MAP_ANONYMOUS`.
     #[serde(with = "serde_bytes")]
     pub name: Vec<u8>,
     /// Bytes: the end of the highest region that maps it.
     pub bytes: u64,
+    /// Index into `Objects::sysv_memory`, if it is System V shared memory.
+    #[serde(default)]
+    pub sysv: Option<u32>,
 }
 
 /// Flags that a region keeps (`VmFlags` of smaps).

@@ -18,14 +18,17 @@ mod memory;
 mod path;
 mod posix_timer;
 mod process;
+mod queue;
 mod socket;
+mod sysv;
 mod terminal;
 mod thread;
+mod watch;
 
 pub use allocation::{Allocation, AllocationKind};
 pub use clocks::{ClockOffsets, Clocks};
 pub use data::{CodeMapping, DataImage, LeftOut, Moved};
-pub use descriptor::{Descriptor, EpollTarget, FileKind, OpenFile, PipeContent, SignalDriven};
+pub use descriptor::{Descriptor, EpollTarget, Fifo, FileKind, OpenFile, PipeContent, PipePiece, SignalDriven};
 pub use family::{EndedChild, Family, Role};
 pub use file::{CapturedFile, CapturedKind, FileContent, UnlinkedFile};
 pub use job::{Host, JobImage, Objects};
@@ -38,9 +41,12 @@ pub use memory::{
 pub use path::{PathMap, path_of};
 pub use posix_timer::PosixTimer;
 pub use process::{Capabilities, IntervalTimer, Layout, Limit, ProcessImage, SignalAction};
+pub use queue::MessageQueue;
 pub use socket::{BoundFile, Message, Socket, SocketLink, SocketOption};
+pub use sysv::{SysvAttachment, SysvIdentity, SysvMemory, SysvMessage, SysvQueue, SysvSemaphores};
 pub use terminal::{TerminalImage, TerminalModes};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};
+pub use watch::Watch;
 
 use ckpt_store::{Depth, Manifest};
 use serde::de::DeserializeOwned;

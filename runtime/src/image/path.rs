@@ -70,8 +70,12 @@ impl Objects {
             match &mut file.kind {
                 FileKind::Regular { path, .. } | FileKind::Directory { path, .. } => paths.apply(path),
                 FileKind::Socket(socket) => paths.apply(&mut socket.directory),
+                FileKind::Inotify { watches } => watches.iter_mut().for_each(|watch| paths.apply(&mut watch.path)),
                 _ => {}
             }
+        }
+        for fifo in self.pipes.iter_mut().filter_map(|pipe| pipe.fifo.as_mut()) {
+            paths.apply(&mut fifo.path);
         }
         for file in &mut self.captured_files {
             paths.apply(&mut file.path);

@@ -11,6 +11,7 @@ pub mod limits;
 pub mod locks;
 pub mod maps;
 pub mod sched;
+pub mod sysvipc;
 pub mod task;
 
 use std::path::Path;

@@ -14,9 +14,10 @@ use super::file_mappings::Source;
 use super::host::Machine;
 use super::process::{Call, HalfBuilt, SCRATCH_BYTES};
 use super::ranges::{Span, gaps, moves, room};
+use super::sysv;
 use super::vdso::VdsoPlan;
 use crate::error::{Error, Result};
-use crate::image::{Advice, Backing, ProcessImage, Region};
+use crate::image::{Advice, Backing, Objects, ProcessImage, Region};
 use crate::ptrace::write_memory;
 
 const CLOSE_RANGE: Call = Call("close_range", libc::SYS_close_range);
@@ -36,7 +37,7 @@ const MAP_DROPPABLE: i32 = 0x8;
 /// this process; `first_file` is the number that the plan's first file has in it.
 pub fn exchange(
     process: &mut HalfBuilt,
-    image: &ProcessImage,
+    (image, objects): (&ProcessImage, &Objects),
     (machine, vdso): (&Machine, &VdsoPlan),
     (sources, executable): (&[Source], Option<usize>),
     first_file: RawFd,
@@ -46,6 +47,7 @@ pub fn exchange(
     move_special_mappings(process, image, machine, vdso)?;
     process.map_scratch(scratch_address(image, vdso)?)?;
     map_old_vdso(process, vdso)?;
+    sysv::attach(process, image, objects)?;
     for (region, &source) in image.regions.iter().zip(sources) {
         map(process, region, source, first_file)?;
         advise(process, region)?;
@@ -121,11 +123,17 @@ fn no_room(image: &ProcessImage) -> Error {
 fn map(process: &mut HalfBuilt, region: &Region, source: Source, first_file: RawFd) -> Result<()> {
     let number = |file: usize| (first_file + file as RawFd) as u64;
     let none = u64::MAX;
+    if let Source::Sysv { .. } = source {
+        // It is attached; a part of it may have another protection than the whole.
+        let arguments = [region.address, region.bytes, first_protection(region) as u64];
+        return process.call(0, MPROTECT, &arguments, format_args!("protection of {:#x}", region.address)).map(drop);
+    }
     let (kind, file, offset) = match source {
         Source::Memory if region.advice.droppable => (MAP_DROPPABLE | libc::MAP_ANONYMOUS, none, 0),
         Source::Memory => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, none, 0),
         Source::SharedMemory => (libc::MAP_SHARED | libc::MAP_ANONYMOUS, none, 0),
         Source::PrivateFile { file, offset } => (libc::MAP_PRIVATE, number(file), offset),
+        Source::Sysv { offset, .. } => (libc::MAP_SHARED, none, offset),
         Source::Object { file, offset } | Source::SharedFile { file, offset, .. } => {
             (libc::MAP_SHARED, number(file), offset)
         }

@@ -10,6 +10,7 @@ use ckpt_store::{PAGE_BYTES, PageKey, Store};
 
 use super::file_mappings::{MappingPlan, Source};
 use super::process::HalfBuilt;
+use super::sysv::Attached;
 use crate::differences::{Differences, WINDOW_BYTES};
 use crate::error::{Error, Result};
 use crate::image::{PageRange, Region};
@@ -38,6 +39,7 @@ pub fn fill(
     }
     let target = match source {
         Source::Object { file, offset } => Target::Object(&plan.files[file], offset),
+        Source::Sysv { segment, offset } => Target::Segment(&plan.segments[segment], offset),
         _ if region.protection & libc::PROT_WRITE != 0 => Target::Writable(process.pid(), region.address),
         _ => Target::Protected(process.memory(), region.address),
     };
@@ -52,7 +54,7 @@ pub fn fill(
                 }
             }
         }
-        Source::Memory | Source::SharedMemory | Source::Object { .. } => {
+        Source::Memory | Source::SharedMemory | Source::Object { .. } | Source::Sysv { .. } => {
             let list = store.page_list(&region.pages)?;
             for (page, key) in list.iter().take_while(|(page, _)| *page < region.bytes / PAGE) {
                 if !key.is_zero() {
@@ -102,7 +104,7 @@ pub fn bytes_to_fill(region: &Region, source: Source) -> u64 {
     match source {
         Source::SharedFile { .. } => 0,
         Source::PrivateFile { .. } => region.own_pages.iter().map(|own| own.count * PAGE).sum(),
-        Source::Memory | Source::SharedMemory | Source::Object { .. } => region.bytes,
+        Source::Memory | Source::SharedMemory | Source::Object { .. } | Source::Sysv { .. } => region.bytes,
     }
 }
 
@@ -114,6 +116,8 @@ enum Target<'a> {
     Protected(&'a ProcessMemory, u64),
     /// Into a memory object at an offset: a shared mapping lets nobody write through its protection.
     Object(&'a File, u64),
+    /// Into System V shared memory at an offset.
+    Segment(&'a Attached, u64),
 }
 
 impl Target<'_> {
@@ -124,6 +128,10 @@ impl Target<'_> {
             Target::Object(file, offset) => file
                 .write_all_at(content, offset + page * PAGE)
                 .map_err(|source| Error::io("write", "shared memory", source)),
+            Target::Segment(segment, offset) => {
+                segment.write(offset + page * PAGE, content);
+                Ok(())
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ use ckpt_store::Store;
 use nix::unistd::geteuid;
 
 use super::file_comparison::first_difference;
+use super::sysv::Attached;
 use super::unlinked_files;
 use crate::error::{Error, Result};
 use crate::image::{Backing, FileIdentity, JobImage, ProcessImage, Region, SharedObject, UnlinkedFile, path_of};
@@ -30,6 +31,8 @@ pub enum Source {
     SharedMemory,
     /// A memory object, at an offset.
     Object { file: usize, offset: u64 },
+    /// System V shared memory, by its index among the job's segments, at an offset.
+    Sysv { segment: usize, offset: u64 },
     /// A file, privately; only the program's own pages are written.
     PrivateFile { file: usize, offset: u64 },
     /// A file, shared.
@@ -47,6 +50,8 @@ pub struct MappingPlan {
     pub unlinked: Vec<usize>,
     /// Index in `files` of the executable of each process, for the link /proc/PID/exe.
     pub executables: Vec<Option<usize>>,
+    /// System V shared memory, attached here while it is filled.
+    pub segments: Vec<Attached>,
     opened: Vec<(Vec<u8>, bool, usize)>,
     objects: Vec<Option<usize>>,
 }
@@ -169,6 +174,9 @@ impl MappingPlan {
             return Ok(Source::SharedFile { file: self.unlinked[unlinked], offset, may_write: true });
         }
         let shared = &job.objects.memory[object];
+        if let Some(segment) = shared.sysv {
+            return Ok(Source::Sysv { segment: segment as usize, offset });
+        }
         let uses =
             |other: &Region| matches!(other.backing, Backing::SharedObject { object: o, .. } if o as usize == object);
         let only_one =

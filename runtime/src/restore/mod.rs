@@ -18,14 +18,17 @@ mod clocks;
 mod content;
 mod control;
 mod credentials;
+mod fifos;
 mod file_comparison;
 mod file_mappings;
 mod groups;
 mod grown_files;
+mod handed;
 mod host;
 mod limits;
 mod locks;
 mod mapping_defaults;
+mod message_queues;
 mod outside;
 mod paths;
 mod posix_timers;
@@ -42,6 +45,7 @@ mod signal_driven;
 mod signals;
 mod sockets;
 mod spawn;
+mod sysv;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -69,6 +73,7 @@ use crate::ptrace::{Pinned, Registers};
 use clocks::ClockPlan;
 use file_mappings::MappingPlan;
 use host::Machine;
+use message_queues::Queues;
 use outside::{Outside, Regained};
 use process::HalfBuilt;
 use settle::Changes;
@@ -208,27 +213,34 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let of_each = || job.processes.iter();
     let vdsos: Vec<_> = of_each().map(|image| VdsoPlan::new(image, &job.host, &machine)).collect::<Result<_>>()?;
     let differences: Vec<_> = of_each().map(|image| Differences::of(image, store)).collect::<Result<_>>()?;
-    let plan = plan_mappings(&job, store, &options.store_dir, progress)?;
+    let mut plan = plan_mappings(&job, store, &options.store_dir, progress)?;
     let changes = Changes::find(&job, &plan, store)?;
     let outside = Outside::of(&job, &options.stdio)?;
     let prepared = changes.prepare(&job)?;
-
+    let fifos = fifos::make_missing(&job.objects)?;
+    let queues = Queues::of(&job)?;
     let sockets = Sockets::make(&job)?;
 
     let pinned = Pinned::here();
-    let Spawned { mut processes, first_kept, first_file } =
-        spawn::spawn(&job, &outside, (&plan, &sockets), &clocks, machine.syscall())?;
+    let Spawned { mut processes, handed, first_kept, first_file } =
+        spawn::spawn(&job, &outside, (&plan, &queues, &sockets), &clocks, machine.syscall())?;
     sockets.settle();
     groups::join(&mut processes, &job)?;
+    let mut made = sysv::Made::default();
+    sysv::make_memory(&mut processes, &job, &mut made)?;
+    plan.segments = sysv::attach_here(&job, store)?;
     for (index, (process, image)) in processes.iter_mut().zip(&job.processes).enumerate() {
         mapping_defaults::set_for_pages(process, image)?;
         let mappings = (plan.sources[index].as_slice(), plan.executables[index]);
-        address_space::exchange(process, image, (&machine, &vdsos[index]), mappings, first_file)?;
+        address_space::exchange(process, (image, &job.objects), (&machine, &vdsos[index]), mappings, first_file)?;
         address_space::close_kept(process, first_kept)?;
     }
     drop(pinned);
     fill(&processes, &job, &plan, (store, &differences), progress)?;
     drop(differences);
+    plan.segments.clear();
+    sysv::make_others(&mut processes, &job, &mut made)?;
+    sysv::settle_memory(&job.objects)?;
 
     let _pinned = Pinned::here();
     progress(Stage::Threads, 0, 0);
@@ -238,7 +250,11 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
         make_threads(process, (&job, index), id, &options.place)?;
     }
     prepared.keep();
+    fifos.keep();
+    made.keep();
     changes.settle(id, &job, &plan, store)?;
+    handed.forget_events(&job)?;
+    queues.settle()?;
     Ok(Rebuilt { processes, job, terminal: outside.regained })
 }
 

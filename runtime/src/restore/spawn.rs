@@ -18,6 +18,8 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, 
 use super::child::{self, CHANNEL, FILES, Plan, REPORT_BYTES, Report, Verdict};
 use super::clocks::ClockPlan;
 use super::file_mappings::MappingPlan;
+use super::handed::Handed;
+use super::message_queues::Queues;
 use super::outside::Outside;
 use super::process::{Expendable, HalfBuilt};
 use super::sockets::Sockets;
@@ -37,6 +39,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Spawned {
     /// The processes, in the order of the job.
     pub processes: Vec<HalfBuilt>,
+    /// What was handed to them.
+    pub handed: Handed,
     /// Number in each of its first descriptor that is not the program's.
     pub first_kept: RawFd,
     /// Number in each of the first of the mappings' files, the others following.
@@ -48,7 +52,7 @@ pub struct Spawned {
 pub fn spawn(
     job: &JobImage,
     outside: &Outside,
-    (mappings, sockets): (&MappingPlan, &Sockets),
+    (mappings, queues, sockets): (&MappingPlan, &Queues, &Sockets),
     clocks: &ClockPlan,
     syscall: u64,
 ) -> Result<Spawned> {
@@ -71,7 +75,7 @@ pub fn spawn(
     let running = Running::seize(pid, Options::EXPENDABLE_ALONE)?;
     let mut process = HalfBuilt::new(pid)?;
     std::mem::forget(guard);
-    start(&parent_end, job)?;
+    let handed = start(&parent_end, job, queues)?;
     stop(running, &mut process, syscall)?;
     let mut processes = vec![process];
     for image in &job.processes[1..] {
@@ -81,7 +85,7 @@ pub fn spawn(
         stop(running, &mut process, syscall)?;
         processes.push(process);
     }
-    Ok(Spawned { processes, first_kept: plan.number_of(CHANNEL), first_file: plan.number_of(FILES) })
+    Ok(Spawned { processes, handed, first_kept: plan.number_of(CHANNEL), first_file: plan.number_of(FILES) })
 }
 
 fn stop(running: Running, process: &mut HalfBuilt, syscall: u64) -> Result<()> {
@@ -199,16 +203,29 @@ impl CloneArguments {
 }
 
 /// Gives the word and listens until all children are ready.
-fn start(channel: &OwnedFd, job: &JobImage) -> Result<()> {
+fn start(channel: &OwnedFd, job: &JobImage, queues: &Queues) -> Result<Handed> {
     let failed = |source: Errno| Error::io("talk to", "the rebuilt process", source);
     fcntl(channel, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(failed)?;
     send(channel.as_raw_fd(), b"g", MsgFlags::MSG_NOSIGNAL).map_err(failed)?;
     let deadline = Instant::now() + PREPARATION_TIMEOUT;
-    let mut unready = job.processes.len();
+    listen(channel, deadline, job, job.processes.len())?;
+    let handed = Handed::make(job, queues)?;
+    if !handed.is_empty() {
+        // One after the other: they have the channel in common.
+        for _ in &job.processes {
+            handed.send(channel)?;
+            listen(channel, deadline, job, 1)?;
+        }
+    }
+    Ok(handed)
+}
+
+/// Waits until so many children are ready for what comes next.
+fn listen(channel: &OwnedFd, deadline: Instant, job: &JobImage, mut unready: usize) -> Result<()> {
     while unready > 0 {
         let report = receive(channel, deadline, job.root().pid)?;
         match report.verdict {
-            Verdict::Done => unready -= 1,
+            Verdict::Done | Verdict::Ready => unready -= 1,
             Verdict::Failed => return Err(report.error(job)),
             Verdict::Warning => log::warn!("{}", report.error(job)),
         }

@@ -9,7 +9,7 @@ use std::path::Path;
 use ckpt_store::PageListRef;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::stat::{major, minor};
-use nix::sys::statfs::{FsType, HUGETLBFS_MAGIC, fstatfs};
+use nix::sys::statfs::{HUGETLBFS_MAGIC, fstatfs};
 
 use super::{Entry, place_of, refused};
 use crate::error::{Error, Result};
@@ -18,8 +18,6 @@ use crate::proc::fdinfo::FdInfo;
 
 const DELETED: &[u8] = b" (deleted)";
 const MEMFD: &[u8] = b"/memfd:";
-/// Of the file system of message queues.
-const MQUEUE_MAGIC: FsType = FsType(0x1980_0202);
 
 /// A file that no path leads to, and where it can be read.
 #[derive(Debug)]
@@ -83,7 +81,6 @@ fn refuse_file_system(info: &FdInfo, handle: &OwnedFd) -> Result<()> {
         HUGETLBFS_MAGIC => {
             Err(refused(info, "huge pages of hugetlbfs are not captured yet", "use transparent huge pages"))
         }
-        MQUEUE_MAGIC => Err(refused(info, "message queues are not captured yet", "close it before the checkpoint")),
         _ => Ok(()),
     }
 }
@@ -98,7 +95,7 @@ pub fn living_path(info: &FdInfo) -> Result<Vec<u8>> {
     let leads_there = std::fs::metadata(path)
         .is_ok_and(|named| named.ino() == info.metadata.inode && named.dev() == info.metadata.device);
     if !leads_there {
-        let why = "its path leads nowhere or to another file (a message queue, or a file replaced meanwhile)";
+        let why = "its path leads nowhere or to another file (one that has been replaced meanwhile)";
         return Err(refused(info, why, "close it before the checkpoint"));
     }
     Ok(info.target.clone())

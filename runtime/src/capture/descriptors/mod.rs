@@ -8,9 +8,14 @@ mod anonymous;
 mod devices;
 mod epoll;
 mod files;
+mod inotify;
+mod message_queues;
+mod pidfds;
+mod pipe_content;
 mod pipes;
 mod signal_driven;
 mod sockets;
+mod watched;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,11 +25,12 @@ use nix::sys::stat::SFlag;
 use super::locks;
 use super::syscalls::{pidfd_getfd, pidfd_open, same_open_file};
 use crate::error::{Error, Result};
-use crate::image::{Descriptor, FileKind, FileLock, OpenFile, PipeContent, SignalDriven};
+use crate::image::{Descriptor, FileKind, FileLock, MessageQueue, OpenFile, PipeContent, SignalDriven};
 use crate::proc::fdinfo::{self, FdInfo};
 pub use files::Unlinked;
 use pipes::Pipes;
 use sockets::Sockets;
+use watched::Places;
 
 /// Status flags that come back by reopening; the rest of the flags word is the kernel's.
 const KEPT_FLAGS: i32 = libc::O_ACCMODE
@@ -36,6 +42,9 @@ const KEPT_FLAGS: i32 = libc::O_ACCMODE
     | libc::O_NOATIME
     | libc::O_PATH
     | libc::O_DIRECTORY;
+
+/// So many pidfds, inotify instances and message queues a restart can make: see `restore::handed`.
+const HANDED_MAX: usize = 253;
 
 /// A stopped process whose descriptors are captured.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +70,8 @@ pub struct Tables {
     pub unlinked: Vec<Unlinked>,
     /// Open while `places` lead there: what no process has, because it is on its way from one to another.
     pub in_flight: Vec<OwnedFd>,
+    /// POSIX message queues.
+    pub message_queues: Vec<MessageQueue>,
     /// What belongs to each process.
     pub of_process: Vec<Table>,
 }
@@ -87,7 +98,10 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
         of_each().flat_map(|(&owner, infos)| infos.iter().map(move |info| Entry { owner, info })).collect();
 
     let mut tables = Tables::default();
-    let mut found = Found { pipes: Pipes::among(&entries), unlinked: Vec::new(), sockets };
+    let pids: Vec<i32> = owners.iter().map(|owner| owner.pid).collect();
+    let places = Places::of(&pids, &entries);
+    let mut found =
+        Found { pipes: Pipes::among(&entries), unlinked: Vec::new(), sockets, queues: Vec::new(), pids, places };
     let mut representatives = Representatives::default();
     for (&owner, infos) in of_each() {
         let mut table = Table::default();
@@ -114,17 +128,23 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
     let file_of = table_in_flight.descriptors.iter().map(|descriptor| (descriptor.number, descriptor.file)).collect();
     let in_flight = found.sockets.finish(&mut tables.files, &tables.places, &file_of)?;
     locks::keep_one_of_each_description(&mut tables.of_process);
-    Ok(Tables { pipes: found.pipes.contents, unlinked: found.unlinked, in_flight, ..tables })
+    refuse_too_many_to_hand_over(&tables.files)?;
+    let Found { pipes, unlinked, queues, .. } = found;
+    Ok(Tables { pipes: pipes.contents, unlinked, message_queues: queues, in_flight, ..tables })
 }
 
 /// Refuses what cannot be sent to a process that is not there yet.
 fn refuse_in_flight(table: &Table, files: &[OpenFile]) -> Result<()> {
-    let is_epoll = |descriptor: &&Descriptor| matches!(files[descriptor.file as usize].kind, FileKind::Epoll { .. });
-    if table.descriptors.iter().any(|descriptor| is_epoll(&descriptor)) || !table.locks.is_empty() {
-        let what = "an epoll instance, or a file with a lock, that is on its way through a Unix socket";
-        return Err(Error::unsupported(what, "it belongs to no process", "take the checkpoint when it has arrived"));
-    }
-    Ok(())
+    let what = table.descriptors.iter().find_map(|descriptor| match files[descriptor.file as usize].kind {
+        FileKind::Epoll { .. } => Some("an epoll instance"),
+        FileKind::PidFd { .. } => Some("a descriptor of a process"),
+        FileKind::Inotify { .. } => Some("an inotify instance"),
+        FileKind::MessageQueue { .. } => Some("a message queue"),
+        _ => None,
+    });
+    let Some(what) = what.or(table.locks.first().map(|_| "a file with a lock")) else { return Ok(()) };
+    let what = format!("{what} that is on its way through a Unix socket");
+    Err(Error::unsettled(what, "it belongs to no process", "take the checkpoint when it has arrived"))
 }
 
 /// What several descriptions can lead to, as far as it has been met.
@@ -132,6 +152,11 @@ struct Found<'a> {
     pipes: Pipes<'a>,
     unlinked: Vec<Unlinked>,
     sockets: Sockets,
+    queues: Vec<MessageQueue>,
+    /// The processes.
+    pids: Vec<i32>,
+    /// Where they work.
+    places: Places,
 }
 
 /// A descriptor of a process.
@@ -170,6 +195,22 @@ impl<'a> Representatives<'a> {
     }
 }
 
+/// A restart hands these over in one packet.
+fn refuse_too_many_to_hand_over(files: &[OpenFile]) -> Result<()> {
+    let is_handed = |file: &&OpenFile| {
+        matches!(file.kind, FileKind::PidFd { .. } | FileKind::Inotify { .. } | FileKind::MessageQueue { .. })
+    };
+    let count = files.iter().filter(is_handed).count();
+    if count <= HANDED_MAX {
+        return Ok(());
+    }
+    Err(Error::unsupported(
+        format!("a job with {count} descriptors of processes, inotify instances and message queues"),
+        format!("no more than {HANDED_MAX} are restored"),
+        "close those that are not needed",
+    ))
+}
+
 fn place_of(info: &FdInfo) -> (u64, u64) {
     (info.metadata.device, info.metadata.inode)
 }
@@ -178,13 +219,25 @@ fn refused(info: &FdInfo, why: &str, advice: &str) -> Error {
     Error::unsupported(format!("descriptor {} ({})", info.number, info.shown()), why, advice)
 }
 
+/// Refuses for what passes when the program runs on for a moment.
+fn unsettled(info: &FdInfo, why: &str, advice: &str) -> Error {
+    Error::unsettled(format!("descriptor {} ({})", info.number, info.shown()), why, advice)
+}
+
 /// What `entry` leads to; `all` are the descriptors of its process.
 fn kind(entry: Entry<'_>, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileKind> {
     let info = entry.info;
     refuse_state(info)?;
     let format = SFlag::from_bits_truncate(info.metadata.mode) & SFlag::S_IFMT;
-    if format == SFlag::S_IFREG {
-        files::regular(entry, &mut found.unlinked)
+    if pidfds::is_pidfd(info) {
+        pidfds::kind(entry, &found.pids)
+    } else if info.target == b"anon_inode:inotify" {
+        inotify::kind(entry, &mut found.places)
+    } else if format == SFlag::S_IFREG {
+        match message_queues::kind(entry, &mut found.queues)? {
+            Some(queue) => Ok(queue),
+            None => files::regular(entry, &mut found.unlinked),
+        }
     } else if format == SFlag::S_IFDIR {
         Ok(FileKind::Directory { path: files::living_path(info)?, offset: info.position })
     } else if format == SFlag::S_IFCHR {

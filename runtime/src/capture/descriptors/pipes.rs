@@ -1,15 +1,19 @@
-//! Pipes within the job, and what lies unread in them.
+//! Pipes within the job, with a name or without, and what lies unread in them.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
-use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, tee};
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::{pipe2, read};
 
-use super::{Entry, place_of, refused};
+use super::pipe_content::{Unread, unread};
+use super::{Entry, files, place_of, refused};
 use crate::error::{Error, Result};
-use crate::image::{FileKind, PipeContent};
+use crate::image::{Fifo, FileKind, PipeContent};
 use crate::proc::fdinfo::FdInfo;
 
 /// The pipes met so far.
@@ -30,15 +34,31 @@ impl<'a> Pipes<'a> {
     /// What a descriptor that leads to a pipe is.
     pub fn kind(&mut self, entry: Entry<'_>) -> Result<FileKind> {
         let info = entry.info;
-        let pipe = place_of(info);
-        if let Some(&pipe) = self.index_of_inode.get(&pipe) {
+        let place = place_of(info);
+        if let Some(&pipe) = self.index_of_inode.get(&place) {
             return Ok(FileKind::Pipe { pipe });
         }
-        let ends = || self.entries.iter().filter(|other| place_of(other.info) == pipe);
+        let all = || self.entries.iter().filter(|other| place_of(other.info) == place);
+        let ends = || all().filter(|other| other.info.flags & libc::O_PATH == 0);
         let mode = |other: &Entry<'_>| other.info.flags & libc::O_ACCMODE;
-        let has_reader = ends().any(|other| mode(other) != libc::O_WRONLY);
-        let has_writer = ends().any(|other| mode(other) != libc::O_RDONLY);
-        let within = (has_reader && has_writer) || other_end_is_closed(entry)?;
+        let reader = ends().find(|other| mode(other) != libc::O_WRONLY);
+        let writer = ends().find(|other| mode(other) != libc::O_RDONLY);
+
+        let capacity = match reader.or(writer) {
+            Some(end) => fcntl(end.fetch()?, FcntlArg::F_GETPIPE_SZ)
+                .map_err(|source| Error::io("read the capacity of", info.shown(), source))?,
+            None => 0,
+        };
+        let lies = match reader {
+            Some(reader) => unread(&reader.fetch()?, capacity as usize, info)?,
+            None => Unread::default(),
+        };
+        let is_over = |end: Option<&Entry<'_>>| end.map_or(Ok(false), |end| is_hung_up(*end));
+        let within = match (reader, writer) {
+            (Some(_), Some(_)) | (None, None) => true,
+            (None, writer) => is_over(writer)?,
+            (reader, None) => lies.at_end || is_over(reader)?,
+        };
         if !within {
             return match ends().find(|other| other.info.number <= 2) {
                 Some(standard) => Ok(FileKind::Standard { stream: standard.info.number, was: info.target.clone() }),
@@ -49,71 +69,38 @@ impl<'a> Pipes<'a> {
                 )),
             };
         }
-        if !info.target.starts_with(b"pipe:") {
-            return Err(refused(info, "named pipes are not captured yet", "close it before the checkpoint"));
-        }
-        // Only the write end shows the flag.
-        if let Some(end) = ends().find(|end| end.info.flags & libc::O_DIRECT != 0) {
-            return Err(refused(end.info, "pipes in packet mode (O_DIRECT) are not captured yet", "turn O_DIRECT off"));
-        }
-        let end = entry.fetch()?;
-        let capacity = fcntl(&end, FcntlArg::F_GETPIPE_SZ)
-            .map_err(|source| Error::io("read the capacity of", info.shown(), source))?;
-        let content = match ends().find(|other| mode(other) != libc::O_WRONLY) {
-            Some(reader) => unread(reader.fetch()?, capacity as usize, info)?,
-            None => Vec::new(),
+        let unwritten = lies.at_end && writer.is_none() && !is_over(reader)?;
+        let pipe = PipeContent {
+            capacity: capacity as u32,
+            content: lies.bytes,
+            pieces: lies.pieces,
+            has_reader: reader.is_some(),
+            has_writer: writer.is_some(),
+            fifo: name(info, unwritten)?,
         };
         let index = self.contents.len() as u32;
-        self.contents.push(PipeContent { capacity: capacity as u32, content, has_reader, has_writer });
-        self.index_of_inode.insert(pipe, index);
+        self.contents.push(pipe);
+        self.index_of_inode.insert(place, index);
         Ok(FileKind::Pipe { pipe: index })
     }
 }
 
-/// Whether nobody at all holds the other end of a pipe.
-fn other_end_is_closed(end: Entry<'_>) -> Result<bool> {
+/// The name of a pipe that has one. One whose name has been removed is as good as one that never had any.
+fn name(info: &FdInfo, unwritten: bool) -> Result<Option<Fifo>> {
+    if info.target.starts_with(b"pipe:") || info.metadata.links == 0 {
+        return Ok(None);
+    }
+    let path = files::living_path(info)?;
+    let shown = Path::new(OsStr::from_bytes(&path));
+    let named = std::fs::metadata(shown).map_err(|source| Error::io("examine", shown, source))?;
+    let (mode, uid, gid) = (named.mode() & 0o7777, named.uid(), named.gid());
+    Ok(Some(Fifo { path, mode, uid, gid, unwritten }))
+}
+
+/// Whether an end tells that nobody at all holds the other one, and that somebody has.
+fn is_hung_up(end: Entry<'_>) -> Result<bool> {
     let fetched = end.fetch()?;
     let mut polled = [PollFd::new(fetched.as_fd(), PollFlags::POLLIN)];
     poll(&mut polled, PollTimeout::ZERO).map_err(|source| Error::io("poll", end.info.shown(), source))?;
     Ok(polled[0].revents().is_some_and(|events| events.intersects(PollFlags::POLLHUP | PollFlags::POLLERR)))
-}
-
-/// The bytes in a pipe, read without consuming them.
-fn unread(read_end: OwnedFd, capacity: usize, info: &FdInfo) -> Result<Vec<u8>> {
-    let failed = |source: nix::errno::Errno| Error::io("read without consuming", info.shown(), source);
-    let (copy_out, copy_in) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(failed)?;
-    // As many buffers as the original may hold: a pipe of single-byte writes fills buffers, not bytes.
-    fcntl(&copy_in, FcntlArg::F_SETPIPE_SZ(capacity.max(65536) as i32)).map_err(failed)?;
-    let teed = match tee(&read_end, &copy_in, capacity, SpliceFFlags::SPLICE_F_NONBLOCK) {
-        Ok(bytes) => bytes,
-        Err(nix::errno::Errno::EAGAIN) => 0,
-        Err(source) => return Err(failed(source)),
-    };
-    let mut content = vec![0; teed];
-    let mut done = 0;
-    while done < teed {
-        match read(copy_out.as_fd(), &mut content[done..]).map_err(failed)? {
-            0 => return Err(Error::io("read", info.shown(), std::io::ErrorKind::UnexpectedEof)),
-            bytes => done += bytes,
-        }
-    }
-    Ok(content)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::descriptor;
-    use super::*;
-
-    #[test]
-    fn what_lies_in_a_pipe_is_read_and_stays_there() {
-        let info = descriptor(3, "pipe:[1]");
-        let (out, into) = pipe2(OFlag::O_NONBLOCK).unwrap();
-        for word in ["first ", "second"] {
-            nix::unistd::write(&into, word.as_bytes()).unwrap();
-        }
-        for _ in 0..2 {
-            assert_eq!(unread(out.try_clone().unwrap(), 65536, &info).unwrap(), b"first second");
-        }
-    }
 }

@@ -350,6 +350,20 @@ fn target(file: &OpenFile, objects: &Objects) -> (&'static str, String, Option<u
                 None,
             )
         }
+        FileKind::MessageQueue { queue } => {
+            let queue = objects.message_queues.get(*queue as usize);
+            ("message queue", queue.map(|queue| format!("/{}", lossy(&queue.name))).unwrap_or_default(), None)
+        }
+        FileKind::PidFd { pid: 0, .. } => ("pidfd", "a process that has ended".to_owned(), None),
+        FileKind::PidFd { pid, .. } => ("pidfd", format!("process {pid}"), None),
+        FileKind::Inotify { watches } => {
+            let paths: Vec<_> = watches.iter().map(|watch| lossy(&watch.path)).collect();
+            (
+                "inotify",
+                format!("watches {}", if paths.is_empty() { "nothing".to_owned() } else { paths.join(", ") }),
+                None,
+            )
+        }
         #[allow(unreachable_patterns, reason = "kinds are added to the image before they are known here")]
         other => ("other", format!("{other:?}"), None),
     }

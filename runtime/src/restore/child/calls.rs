@@ -149,6 +149,14 @@ pub fn pipe(flags: i32) -> Result<[RawFd; 2]> {
     Ok(ends)
 }
 
+/// How many bytes lie unread in a pipe.
+pub fn unread(number: RawFd) -> Result<i32> {
+    let mut bytes = 0;
+    // SAFETY: FIONREAD writes one int.
+    done(unsafe { libc::ioctl(number, libc::FIONREAD, &raw mut bytes) })?;
+    Ok(bytes)
+}
+
 pub fn set_pipe_capacity(number: RawFd, bytes: u32) -> Result<()> {
     // SAFETY: F_SETPIPE_SZ takes a number.
     done(unsafe { libc::fcntl(number, libc::F_SETPIPE_SZ, bytes) })
@@ -337,6 +345,48 @@ pub fn wait_for_byte(channel: RawFd) -> bool {
             -1 if Errno::last() == Errno::EINTR => {}
             _ => return false,
         }
+    }
+}
+
+/// Waits until the other end is closed, and reads nothing: what comes may be for another process.
+pub fn wait_for_hangup(channel: RawFd) {
+    let mut polled = libc::pollfd { fd: channel, events: 0, revents: 0 };
+    // SAFETY: poll reads and writes one pollfd.
+    while unsafe { libc::poll(&raw mut polled, 1, -1) } == -1 && Errno::last() == Errno::EINTR {}
+}
+
+/// Receives a packet with descriptors, which are put into `into`; gives how many there are.
+pub fn receive_descriptors(channel: RawFd, into: &mut [RawFd]) -> Result<usize> {
+    const ROOM_WORDS: usize = 256;
+    let mut byte = 0u8;
+    let mut part = libc::iovec { iov_base: ptr::from_mut(&mut byte).cast(), iov_len: 1 };
+    // Aligned as a header has to be.
+    let mut control = [0u64; ROOM_WORDS];
+    // SAFETY: a msghdr is integers and pointers, for which zero is a value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control);
+    loop {
+        // SAFETY: recvmsg writes to what `message` leads to, which outlives the call.
+        match Errno::result(unsafe { libc::recvmsg(channel, &raw mut message, libc::MSG_CMSG_CLOEXEC) }) {
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+            Ok(0) => return Err(Errno::EPIPE),
+            Ok(_) => break,
+        }
+    }
+    // SAFETY: the kernel has written the headers that these walk over, within `control`.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        if header.is_null() || (*header).cmsg_type != libc::SCM_RIGHTS {
+            return Err(Errno::EBADMSG);
+        }
+        let bytes = (*header).cmsg_len - libc::CMSG_LEN(0) as usize;
+        let count = (bytes / size_of::<RawFd>()).min(into.len());
+        ptr::copy_nonoverlapping(libc::CMSG_DATA(header).cast::<RawFd>(), into.as_mut_ptr(), count);
+        Ok(count)
     }
 }
 

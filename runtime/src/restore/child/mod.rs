@@ -21,11 +21,12 @@ use std::os::fd::RawFd;
 use nix::errno::Errno;
 
 use super::file_mappings::MappingPlan;
+use super::handed::is_handed;
 use super::outside::{Outlet, Outside};
 use super::sockets::Sockets;
 use crate::image::{JobImage, Objects, ProcessImage, Role};
 use calls::KernelAction;
-pub use calls::clone_with_pid;
+pub use calls::{clone_with_pid, end_with};
 use report::{At, Failed};
 pub use report::{REPORT_BYTES, Report, Step, Verdict};
 
@@ -52,6 +53,8 @@ pub struct Plan<'a> {
     /// Above every number of the program and every number in `kept`.
     base: RawFd,
     files: descriptors::Workspace,
+    /// Whether the restarter hands over descriptors when all processes are there.
+    is_handed_descriptors: bool,
 }
 
 /// What one process is told.
@@ -125,6 +128,7 @@ impl<'a> Plan<'a> {
             sockets,
             first_socket: FILES + mappings.files.len() as i32,
             files: descriptors::Workspace::new(job)?,
+            is_handed_descriptors: job.objects.files.iter().any(is_handed),
         })
     }
 
@@ -175,8 +179,8 @@ fn live(plan: &mut Plan, channel: RawFd, begun: Result<(), Failed>) -> ! {
         Err(failed) => Report::failed(plan.own, failed),
     };
     calls::send(channel, &report.to_bytes());
-    // The restarter stops this process here. End of file: it is gone, and so are we.
-    calls::wait_for_byte(channel);
+    // The restarter stops this process here. If the other end is closed before, it is gone, and so are we.
+    calls::wait_for_hangup(channel);
     calls::exit()
 }
 
@@ -186,6 +190,11 @@ fn prepare(plan: &mut Plan, channel: RawFd) -> Result<(), Failed> {
     calls::umask(image.umask);
     calls::take_ordinary_personality();
     descriptors::give_numbers(plan)?;
+    if plan.is_handed_descriptors {
+        calls::send(channel, &Report::ready(plan.own).to_bytes());
+        descriptors::receive(plan)?;
+    }
+    descriptors::complete(plan)?;
     let own = plan.own();
     calls::chdir(&own.working_directory).at(Step::WorkingDirectory, 0)?;
     calls::write_file(c"/proc/self/oom_score_adj", own.oom_score_adj.as_bytes()).at(Step::OomScore, 0)?;

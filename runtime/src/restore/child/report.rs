@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 
 use crate::error::Error;
-use crate::image::{FileKind, JobImage, path_of};
+use crate::image::{Fifo, FileKind, JobImage, path_of};
 use crate::restore::paths::reopened_path;
 use crate::restore::spawn::clone_refused;
 
@@ -20,6 +20,8 @@ pub enum Verdict {
     Failed,
     /// Something is missing that the program can do without.
     Warning,
+    /// It waits for descriptors to be handed over.
+    Ready,
 }
 
 /// What was being done; [`Report::error`] has the words.
@@ -98,6 +100,11 @@ impl Report {
         Report { verdict: Verdict::Done, process: process as u32, step: Step::Keep, index: 0, errno: 0 }
     }
 
+    /// `process` waits for descriptors to be handed over.
+    pub fn ready(process: usize) -> Report {
+        Report { verdict: Verdict::Ready, ..Report::done(process) }
+    }
+
     /// `process` cannot go on.
     pub fn failed(process: usize, failed: Failed) -> Report {
         let Failed { step, index, errno } = failed;
@@ -130,6 +137,7 @@ impl Report {
             0 => Verdict::Done,
             1 => Verdict::Failed,
             2 => Verdict::Warning,
+            3 => Verdict::Ready,
             _ => return None,
         };
         let step = *STEPS.get(words[1] as usize)?;
@@ -143,6 +151,14 @@ impl Report {
         let file = job.objects.files.get(self.index as usize);
         if let (Step::Open, Some(path)) = (self.step, file.and_then(reopened_path)) {
             return Error::io("reopen", path_of(path), errno);
+        }
+        if let (Step::Pipe, Some(fifo)) = (self.step, named_pipe(job, self.index)) {
+            let path = path_of(&fifo.path);
+            if errno == Errno::EBUSY {
+                let why = format!("another process has written into the named pipe {}", path.display());
+                return Error::environment("restart", why, "let somebody read that, or end the process");
+            }
+            return Error::io("reopen", path, errno);
         }
         let (call, purpose) = match self.step {
             Step::DescriptorLimit => ("setrlimit", format!("room for {} descriptors", self.index)),
@@ -167,6 +183,10 @@ impl Report {
     }
 }
 
+fn named_pipe(job: &JobImage, index: u32) -> Option<&Fifo> {
+    job.objects.pipes.get(index as usize)?.fifo.as_ref()
+}
+
 fn shown(kind: &FileKind) -> String {
     match kind {
         FileKind::Standard { stream, was } => format!("stream {stream} (was {})", String::from_utf8_lossy(was)),
@@ -177,6 +197,9 @@ fn shown(kind: &FileKind) -> String {
         FileKind::TimerFd { .. } => "a timer".into(),
         FileKind::SignalFd { .. } => "a signalfd".into(),
         FileKind::Epoll { .. } => "an epoll instance".into(),
+        FileKind::PidFd { .. } => "a pidfd".into(),
+        FileKind::MessageQueue { .. } => "a message queue".into(),
+        FileKind::Inotify { .. } => "an inotify instance".into(),
         FileKind::Regular { path, .. } | FileKind::Directory { path, .. } | FileKind::Device { path } => {
             path_of(path).display().to_string()
         }

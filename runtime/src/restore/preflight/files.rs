@@ -42,6 +42,8 @@ fn check_file(objects: &Objects, file: &OpenFile, force: bool) -> Result<()> {
         FileKind::Unlinked { .. } | FileKind::Standard { .. } | FileKind::Pipe { .. } => Ok(()),
         FileKind::EventFd { .. } | FileKind::TimerFd { .. } | FileKind::SignalFd { .. } => Ok(()),
         FileKind::Epoll { .. } | FileKind::Socket(_) => Ok(()),
+        FileKind::PidFd { .. } | FileKind::Inotify { .. } => Ok(()),
+        FileKind::MessageQueue { .. } => Ok(()),
     }
 }
 

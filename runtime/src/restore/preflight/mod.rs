@@ -24,5 +24,7 @@ pub fn check(id: u64, job: &JobImage, machine: &Machine, options: &RestoreOption
         identity::check(process, &options.place)?;
     }
     files::check(job, options.force)?;
+    super::fifos::check(&job.objects)?;
+    super::sysv::check(job)?;
     job.processes.iter().try_for_each(|process| super::locks::check(process, &job.objects))
 }

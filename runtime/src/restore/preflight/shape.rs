@@ -8,10 +8,12 @@ use std::collections::HashSet;
 
 use crate::error::{Error, Result};
 use crate::image::{
-    Backing, FileIdentity, FileKind, JobImage, Objects, OpenFile, ProcessImage, Region, Socket, SocketLink, ThreadImage,
+    Backing, FileIdentity, FileKind, JobImage, Objects, OpenFile, PipeContent, ProcessImage, Region, SharedObject,
+    Socket, SocketLink, SysvMemory, SysvQueue, SysvSemaphores, ThreadImage,
 };
 use crate::net::FILES_MAX;
 use crate::ptrace::{Registers, SIGINFO_BYTES};
+use crate::restore::handed::{HANDED_MAX, is_handed};
 use crate::restore::ranges::HIGHEST;
 
 /// Bytes of the extended state's legacy area and header, less than which no kernel takes.
@@ -41,7 +43,10 @@ pub fn check(id: u64, job: &JobImage) -> Result<()> {
 
 fn flaw(job: &JobImage) -> Option<String> {
     let process_flaw = |process| process_flaw(job, process);
-    ids_flaw(job).or_else(|| files_flaw(&job.objects)).or_else(|| job.processes.iter().find_map(process_flaw))
+    ids_flaw(job)
+        .or_else(|| files_flaw(&job.objects))
+        .or_else(|| sysv_flaw(&job.objects, page_bytes(job)))
+        .or_else(|| job.processes.iter().find_map(process_flaw))
 }
 
 fn process_flaw(job: &JobImage, image: &ProcessImage) -> Option<String> {
@@ -119,8 +124,21 @@ fn files_flaw(objects: &Objects) -> Option<String> {
     if let Some(lost) = objects.signal_driven.iter().find(|driven| driven.file as usize >= objects.files.len()) {
         return Some(format!("open file {} signals somebody, and is missing", lost.file));
     }
+    let divided = |pipe: &&PipeContent| {
+        let bytes: u64 = pipe.pieces.iter().map(|piece| u64::from(piece.bytes)).sum();
+        pipe.pieces.is_empty() || bytes == pipe.content.len() as u64
+    };
+    if let Some(index) = objects.pipes.iter().position(|pipe| !divided(&pipe)) {
+        return Some(format!("what lies in pipe {index} is not in pieces of its length"));
+    }
+    if objects.files.iter().filter(|file| is_handed(file)).count() > HANDED_MAX {
+        return Some(format!("there are more than {HANDED_MAX} descriptors of processes and inotify instances"));
+    }
     objects.files.iter().find_map(|file| match file.kind {
         FileKind::Pipe { pipe } if pipe as usize >= objects.pipes.len() => Some(format!("pipe {pipe} is missing")),
+        FileKind::MessageQueue { queue } if queue as usize >= objects.message_queues.len() => {
+            Some(format!("message queue {queue} is missing"))
+        }
         FileKind::Standard { stream, .. } if !(0..=2).contains(&stream) => {
             Some(format!("{stream} is not a standard stream"))
         }
@@ -160,6 +178,28 @@ fn socket_flaw(socket: &Socket, objects: &Objects) -> Option<String> {
     let mut in_flight = socket.unread.iter().flat_map(|message| &message.files);
     let lost = in_flight.find(|&&file| !is_file(file))?;
     Some(format!("open file {lost} is on its way through a socket, and is missing"))
+}
+
+fn sysv_flaw(objects: &Objects, page: u64) -> Option<String> {
+    let memory = &objects.sysv_memory;
+    let is_missing = |object: &&SharedObject| object.sysv.is_some_and(|segment| segment as usize >= memory.len());
+    if let Some(object) = objects.memory.iter().find(is_missing) {
+        return Some(format!("System V segment {:?} of a mapping is missing", object.sysv));
+    }
+    let reaches_too_far = |memory: &&SysvMemory| {
+        let wrong = |at: u64| !at.is_multiple_of(page) || at.checked_add(memory.bytes).is_none_or(|end| end > HIGHEST);
+        memory.bytes == 0 || wrong(0) || memory.attachments.iter().any(|attachment| wrong(attachment.address))
+    };
+    if let Some(wrong) = memory.iter().find(reaches_too_far) {
+        return Some(format!("System V segment {} is impossibly long", wrong.identity.id));
+    }
+    let is_uneven = |set: &&SysvSemaphores| set.values.is_empty() || set.values.len() != set.users.len();
+    if let Some(wrong) = objects.sysv_semaphores.iter().find(is_uneven) {
+        return Some(format!("System V semaphores {} are incomplete", wrong.identity.id));
+    }
+    let has_no_type = |queue: &&SysvQueue| queue.messages.iter().any(|message| message.kind <= 0);
+    let wrong = objects.sysv_queues.iter().find(has_no_type)?;
+    Some(format!("a message of System V queue {} has no type", wrong.identity.id))
 }
 
 fn locks_flaw(image: &ProcessImage) -> Option<String> {
@@ -249,7 +289,8 @@ mod tests {
 
     use super::*;
     use crate::image::{
-        ClockOffsets, Clocks, Descriptor, FileLock, LockKind, MappingDefaults, NewLocks, PageRange, Rseq, SharedObject,
+        ClockOffsets, Clocks, Descriptor, FileLock, LockKind, MappingDefaults, NewLocks, OpenFile, PageRange, Rseq,
+        SharedObject, SysvIdentity, SysvMessage,
     };
     use crate::restore::host::Machine;
     use crate::restore::sample::{self, ScratchDir};
@@ -308,7 +349,7 @@ mod tests {
             region(0x1000_8000, Backing::SharedObject { object: 0, offset: 0x1000 }),
         ];
         image.regions[1].own_pages = vec![PageRange { first: 0, count: 2 }, PageRange { first: 3, count: 1 }];
-        job.objects.memory = vec![SharedObject { name: Vec::new(), bytes: 0x5000 }];
+        job.objects.memory = vec![SharedObject { bytes: 0x5000, ..SharedObject::default() }];
         let kind = FileKind::Regular {
             path: b"/bin/true".to_vec(),
             device: (0, 0),
@@ -357,7 +398,20 @@ mod tests {
     fn what_makes_no_sense_is_refused_and_named() {
         check(1, &sound()).unwrap();
         type Change = fn(&mut JobImage);
-        let cases: [(&str, Change); 33] = [
+        let cases: [(&str, Change); 37] = [
+            ("System V segment Some(0) of a mapping is missing", |job| job.objects.memory[0].sysv = Some(0)),
+            ("System V semaphores 0 are incomplete", |job| {
+                let set = SysvSemaphores { identity: SysvIdentity::default(), values: vec![1], users: Vec::new() };
+                job.objects.sysv_semaphores.push(set);
+            }),
+            ("a message of System V queue 0 has no type", |job| {
+                let (identity, messages) = (SysvIdentity::default(), vec![SysvMessage { kind: 0, text: Vec::new() }]);
+                job.objects.sysv_queues.push(SysvQueue { identity, capacity: 1, sender: 0, receiver: 0, messages });
+            }),
+            ("is not in pieces of its length", |job| {
+                let pieces = vec![crate::image::PipePiece { bytes: 1, packet: true }];
+                job.objects.pipes.push(PipeContent { pieces, ..PipeContent::default() });
+            }),
             ("has no parent before it", |job| job.processes[0].family.parent = Some(0)),
             ("has no parent before it", |job| {
                 let mut other = job.processes[0].clone();

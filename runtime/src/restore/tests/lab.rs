@@ -260,12 +260,17 @@ pub fn sample(lab: &Lab, store: &mut dyn FnMut(&[u8]) -> PageListRef) -> JobImag
     ];
     let numbers = [(1, 0), (2, 1), (5, 2), (6, 3), (7, 4), (8, 5), (40, 6), (41, 7), (0, 8), (90, 0)];
     image.descriptors = numbers.map(|(number, file)| Descriptor { number, file, close_on_exec: number == 40 }).to_vec();
-    objects.pipes =
-        vec![PipeContent { capacity: 8192, content: b"piped".to_vec(), has_reader: true, has_writer: true }];
+    objects.pipes = vec![PipeContent {
+        capacity: 8192,
+        content: b"piped".to_vec(),
+        has_reader: true,
+        has_writer: true,
+        ..PipeContent::default()
+    }];
 
     let read_write = libc::PROT_READ | libc::PROT_WRITE;
     let object = Backing::SharedObject { object: 0, offset: 4096 };
-    objects.memory = vec![SharedObject { name: b"together".to_vec(), bytes: 8192 }];
+    objects.memory = vec![SharedObject { name: b"together".to_vec(), bytes: 8192, sysv: None }];
     image.regions = vec![
         region(CODE, 0x1000, libc::PROT_READ | libc::PROT_EXEC, Backing::Anonymous, store(&code())),
         region(DATA, 0x1000, read_write, Backing::Anonymous, store(&data_page())),

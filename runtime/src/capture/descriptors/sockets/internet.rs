@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd;
 
+use super::super::unsettled;
 use super::{Link, Seen, Sockets};
 use crate::error::{Error, Result};
 use crate::image::SocketLink;
@@ -34,7 +35,7 @@ pub fn link(sockets: &Sockets, inode: u64, info: &FdInfo) -> Result<Link> {
                 return Ok(Link::Peer(other));
             }
             match listener(sockets, seen) {
-                Some(_) if tcp.sent + tcp.not_sent > 0 => return Err(unsettled(info, "has not been accepted yet")),
+                Some(_) if tcp.sent + tcp.not_sent > 0 => return Err(underway(info, "has not been accepted yet")),
                 Some(listener) => return Ok(Link::Waiting(listener)),
                 None if tcp.state == TcpState::ShutThere => SocketLink::Closed { name, reset: false },
                 None => SocketLink::Outside { name },
@@ -83,13 +84,10 @@ fn refuse_underway(one: &Seen, other: &Seen, info: &FdInfo) -> Result<()> {
     if has_arrived(&here, &there) && has_arrived(&there, &here) {
         return Ok(());
     }
-    Err(unsettled(info, "has not arrived yet, because the other end is full"))
+    Err(underway(info, "has not arrived yet, because the other end is full"))
 }
 
-fn unsettled(info: &FdInfo, where_it_is: &str) -> Error {
-    Error::Unsettled {
-        what: format!("descriptor {} ({})", info.number, info.shown()),
-        why: format!("something that was sent {where_it_is}, and cannot be read on its way"),
-        advice: "take the checkpoint when less is being sent".into(),
-    }
+fn underway(info: &FdInfo, where_it_is: &str) -> Error {
+    let why = format!("something that was sent {where_it_is}, and cannot be read on its way");
+    unsettled(info, &why, "take the checkpoint when less is being sent")
 }

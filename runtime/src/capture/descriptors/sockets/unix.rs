@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use std::os::fd::AsFd;
 
+use super::super::unsettled;
 use super::diag::UnixSocket;
 use super::{Link, Seen, Sockets};
 use crate::error::{Error, Result};
@@ -95,9 +96,6 @@ fn refuse_unaccepted(known: &UnixSocket, info: &FdInfo) -> Result<()> {
 }
 
 fn unaccepted(info: &FdInfo) -> Error {
-    Error::Unsettled {
-        what: format!("descriptor {} ({})", info.number, info.shown()),
-        why: "something was sent to a connection that has not been accepted yet, where nobody can read it".into(),
-        advice: "take the checkpoint when it has been accepted".into(),
-    }
+    let why = "something was sent to a connection that has not been accepted yet, where nobody can read it";
+    unsettled(info, why, "take the checkpoint when it has been accepted")
 }

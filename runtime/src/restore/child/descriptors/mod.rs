@@ -9,6 +9,7 @@
 //! where that can be opened.
 
 mod epoll;
+mod handed;
 mod outside;
 mod pipes;
 mod sockets;
@@ -23,8 +24,11 @@ use super::report::{At, Failed, Step};
 use super::{FILES, Plan, STANDARD};
 use crate::error::Result as CkptResult;
 use crate::image::{FileKind, JobImage};
+use crate::restore::handed::is_handed;
 use crate::restore::outside::Outlet;
 use crate::restore::paths::{c_path, reopened_path, reopening_flags};
+
+pub use handed::receive;
 
 type Result<T> = std::result::Result<T, Failed>;
 
@@ -41,6 +45,8 @@ pub struct Workspace {
     leading_outside: usize,
     /// Where those are open, by outlet.
     outlets: Vec<[RawFd; Outlet::COUNT]>,
+    /// The path of each pipe, empty for those without.
+    fifos: Vec<CString>,
     /// Both ends of each pipe.
     pipes: Vec<[RawFd; 2]>,
     /// Whether an end has been given to a description.
@@ -59,12 +65,14 @@ impl Workspace {
                 fillers[descriptor.file as usize].get_or_insert(index);
             }
         }
+        let fifos = objects.pipes.iter().map(|pipe| c_path(pipe.fifo.as_ref().map_or(&[], |fifo| &fifo.path)));
         let paths = objects.files.iter().map(|file| c_path(reopened_path(file).unwrap_or_default()));
         Ok(Workspace {
             paths: paths.collect::<CkptResult<_>>()?,
             opened: vec![-1; objects.files.len()],
             leading_outside: objects.files.iter().filter(|file| matches!(file.kind, FileKind::Standard { .. })).count(),
             outlets: vec![[-1; Outlet::COUNT]; objects.files.len()],
+            fifos: fifos.collect::<CkptResult<_>>()?,
             pipes: vec![[-1; 2]; objects.pipes.len()],
             given: vec![[false; 2]; objects.pipes.len()],
             fillers,
@@ -88,10 +96,13 @@ pub fn make(plan: &mut Plan) -> Result<()> {
     sockets::deliver(plan)
 }
 
-/// Gives the descriptions of this process their numbers, and closes the rest above what is kept.
+/// Gives the descriptions of this process their numbers, but for those that are handed over later.
 pub fn give_numbers(plan: &mut Plan) -> Result<()> {
     for place in 0..plan.own().image.descriptors.len() {
         let descriptor = plan.own().image.descriptors[place];
+        if is_handed(&plan.objects.files[descriptor.file as usize]) {
+            continue;
+        }
         let from = match plan.own().outlets[place] {
             Some(outlet) => outside::lead(plan, descriptor.file as usize, outlet).at(Step::Open, descriptor.file)?,
             None => plan.files.opened[descriptor.file as usize],
@@ -99,6 +110,11 @@ pub fn give_numbers(plan: &mut Plan) -> Result<()> {
         calls::duplicate_to(from, descriptor.number, descriptor.close_on_exec)
             .at(Step::Number, descriptor.number as u32)?;
     }
+    Ok(())
+}
+
+/// Does what needs all numbers, and closes what is left of the work.
+pub fn complete(plan: &Plan) -> Result<()> {
     for index in 0..plan.objects.files.len() {
         if plan.files.fillers[index] == Some(plan.own) {
             epoll::fill(plan, index)?;
@@ -142,6 +158,8 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
         FileKind::TimerFd { clock, .. } => with_flags(calls::move_above(calls::timerfd(*clock)?, lowest)?, file.flags),
         FileKind::SignalFd { mask } => with_flags(calls::move_above(calls::signalfd(*mask)?, lowest)?, file.flags),
         FileKind::Epoll { .. } => calls::move_above(calls::epoll()?, lowest),
+        // When all processes are there, in [`handed::receive`].
+        FileKind::PidFd { .. } | FileKind::Inotify { .. } | FileKind::MessageQueue { .. } => Ok(-1),
     }
 }
 

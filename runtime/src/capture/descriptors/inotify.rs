@@ -1,0 +1,93 @@
+//! inotify instances: what they watch, by the paths that lead there.
+//!
+//! The kernel tells the inode of each watch, not its path. Who may open files by their handles is led there by the kernel;
+//! everybody else has to look for it: in and near the directories that the job works in.
+
+use super::watched::Places;
+use super::{Entry, refused, unsettled};
+use crate::error::{Error, Result};
+use crate::image::{FileKind, Watch};
+use crate::proc::fdinfo::FdInfo;
+
+/// Why an instance with unread events is refused: they can be read once only, and nobody can put them back.
+const EVENTS_QUEUED: &str = "events are queued in it that nobody has read yet";
+/// Beyond this so many watches would have to be made and removed first that a restart took seconds.
+const NUMBER_MAX: i32 = 1 << 20;
+
+/// An inotify instance; `places` is where to look for what it watches.
+pub fn kind(entry: Entry<'_>, places: &mut Places) -> Result<FileKind> {
+    let info = entry.info;
+    let mut queued: libc::c_int = 0;
+    let handle = entry.fetch()?;
+    // SAFETY: FIONREAD writes one int.
+    let asked = unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&handle), libc::FIONREAD, &raw mut queued) };
+    nix::errno::Errno::result(asked).map_err(|source| Error::io("look for events in", info.shown(), source))?;
+    if queued != 0 {
+        return Err(unsettled(info, EVENTS_QUEUED, "read them, or try again"));
+    }
+    let mut watches = Vec::new();
+    for (_, line) in info.fields.iter().filter(|(name, _)| name == "inotify wd") {
+        watches.push(watch(info, line, places)?);
+    }
+    watches.sort_by_key(|watch| watch.number);
+    Ok(FileKind::Inotify { watches })
+}
+
+/// The watch of the line `inotify wd:LINE` of fdinfo.
+fn watch(info: &FdInfo, line: &str, places: &mut Places) -> Result<Watch> {
+    let unreadable = || refused(info, "what it watches cannot be read", "close it before the checkpoint");
+    let (number, mask, inode) = parse(line).ok_or_else(unreadable)?;
+    if number > NUMBER_MAX {
+        let why = format!("it has given out {number} numbers for watches");
+        return Err(refused(info, &why, "open a new one now and then"));
+    }
+    let path = places.path_of(&inode).ok_or_else(|| {
+        let why = format!("the path of inode {} that it watches (number {number}) cannot be found", inode.number);
+        refused(info, &why, "remove the watch, or run ckpt with CAP_DAC_READ_SEARCH, which may open it by its handle")
+    })?;
+    Ok(Watch { number, mask, path })
+}
+
+/// An inode as fdinfo shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inode {
+    /// Its number.
+    pub number: u64,
+    /// The device of its file system: major, minor.
+    pub device: (u64, u64),
+    /// What its file system knows it by: type and bytes.
+    pub handle: Option<(i32, Vec<u8>)>,
+}
+
+/// Parses `3 ino:9e sdev:fe00000 mask:fff ignored_mask:0 fhandle-bytes:8 fhandle-type:1 f_handle:12409900649184e1`; numbers are
+/// hexadecimal but the first.
+fn parse(line: &str) -> Option<(i32, u32, Inode)> {
+    let mut words = line.split_whitespace();
+    let number = words.next()?.parse().ok()?;
+    let values: Vec<(&str, &str)> = words.filter_map(|word| word.split_once(':')).collect();
+    let text = |name: &str| values.iter().find(|(found, _)| *found == name).map(|(_, value)| *value);
+    let hex = |name: &str| u64::from_str_radix(text(name)?, 16).ok();
+    let device = hex("sdev")?;
+    let bytes = text("f_handle").and_then(|digits| {
+        let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
+        pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect::<Option<Vec<u8>>>()
+    });
+    let handle = hex("fhandle-type").zip(bytes).map(|(kind, bytes)| (kind as i32, bytes));
+    let inode = Inode { number: hex("ino")?, device: (device >> 20, device & 0xf_ffff), handle };
+    Some((number, hex("mask")? as u32, inode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_is_read_with_its_handle_or_without() {
+        let line = "12 ino:9e sdev:fe00001 mask:84000300 ignored_mask:0 fhandle-bytes:2 fhandle-type:1 f_handle:12ff";
+        let inode = Inode { number: 0x9e, device: (254, 1), handle: Some((1, vec![0x12, 0xff])) };
+        assert_eq!(parse(line), Some((12, 0x8400_0300, inode.clone())));
+        let without = line.split(" fhandle").next().unwrap();
+        assert_eq!(parse(without), Some((12, 0x8400_0300, Inode { handle: None, ..inode })));
+        assert_eq!(parse("x ino:1"), None);
+    }
+}

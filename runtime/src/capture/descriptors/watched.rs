@@ -1,0 +1,171 @@
+//! Finding a path that leads to an inode.
+
+use std::collections::VecDeque;
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sys::stat::{major, minor};
+
+use super::Entry;
+use super::inotify::Inode;
+use crate::proc::task;
+
+/// Bytes of the longest handle (MAX_HANDLE_SZ).
+const HANDLE_BYTES: usize = 128;
+/// So many directory entries are looked at in search of one inode: some 20 ms.
+const ENTRIES_MAX: usize = 20_000;
+/// So far below a directory of the job.
+const DEPTH_MAX: u32 = 4;
+
+/// `struct file_handle`.
+#[repr(C)]
+struct FileHandle {
+    bytes: u32,
+    kind: i32,
+    handle: [u8; HANDLE_BYTES],
+}
+
+/// Where a job works: directories in which its files are looked for.
+#[derive(Debug, Default)]
+pub struct Places(Vec<PathBuf>);
+
+impl Places {
+    /// Those of the processes and descriptors `entries`.
+    pub fn of(pids: &[i32], entries: &[Entry<'_>]) -> Places {
+        let mut places = Places::default();
+        let link = |pid: i32, name: &str| task::link(pid, name).ok();
+        for &pid in pids {
+            link(pid, "cwd").into_iter().for_each(|path| places.add(&path, true));
+        }
+        for info in entries.iter().map(|entry| entry.info).filter(|info| info.target.starts_with(b"/")) {
+            places.add(&info.target, info.metadata.mode & libc::S_IFMT == libc::S_IFDIR);
+        }
+        for &pid in pids {
+            link(pid, "exe").into_iter().for_each(|path| places.add(&path, false));
+        }
+        for path in ["/", "/tmp", "/etc", "/proc", "/sys", "/dev"] {
+            places.add(path.as_bytes(), true);
+        }
+        places
+    }
+
+    fn add(&mut self, path: &[u8], is_directory: bool) {
+        let path = Path::new(OsStr::from_bytes(path));
+        let directory = if is_directory { Some(path) } else { path.parent() };
+        if let Some(directory) = directory.filter(|directory| !self.0.iter().any(|known| known == directory)) {
+            self.0.push(directory.to_owned());
+        }
+    }
+
+    /// A path that leads to `inode`, if one is found.
+    pub fn path_of(&mut self, inode: &Inode) -> Option<Vec<u8>> {
+        let found = by_handle(inode).or_else(|| self.0.iter().find(|place| leads_to(place, inode)).cloned());
+        let found = found.or_else(|| self.search(inode))?;
+        // What is watched beside it is probably near.
+        let near = if found.is_dir() { Some(found.as_path()) } else { found.parent() };
+        if let Some(near) = near.filter(|near| !self.0.iter().any(|known| known == near)) {
+            self.0.insert(0, near.to_owned());
+        }
+        Some(found.into_os_string().into_vec())
+    }
+
+    /// Looks in all places and what is below them.
+    fn search(&self, inode: &Inode) -> Option<PathBuf> {
+        let mut seen = 0;
+        let mut waiting: VecDeque<(PathBuf, u32)> = self.0.iter().map(|place| (place.clone(), 0)).collect();
+        while let Some((directory, depth)) = waiting.pop_front() {
+            for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+                seen += 1;
+                if seen > ENTRIES_MAX {
+                    return None;
+                }
+                if entry.ino() == inode.number && leads_to(&entry.path(), inode) {
+                    return Some(entry.path());
+                }
+                if depth < DEPTH_MAX && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    waiting.push_back((entry.path(), depth + 1));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Has the kernel open the inode by its handle, in each file system that it could be in.
+fn by_handle(inode: &Inode) -> Option<PathBuf> {
+    let (kind, bytes) = inode.handle.as_ref().filter(|(_, bytes)| bytes.len() <= HANDLE_BYTES)?;
+    let mut handle = FileHandle { bytes: bytes.len() as u32, kind: *kind, handle: [0; HANDLE_BYTES] };
+    handle.handle[..bytes.len()].copy_from_slice(bytes);
+    let wanted = format!("{}:{}", inode.device.0, inode.device.1);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let points = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ').skip(2);
+        (words.next()? == wanted).then(|| words.nth(1)).flatten()
+    });
+    points.filter_map(|point| fs::File::open(point).ok()).find_map(|mount| {
+        // SAFETY: the call reads one file_handle with `bytes` bytes.
+        let opened = unsafe {
+            libc::syscall(
+                libc::SYS_open_by_handle_at,
+                mount.as_raw_fd(),
+                &raw const handle,
+                libc::O_PATH | libc::O_CLOEXEC,
+            )
+        };
+        let opened = Errno::result(opened).ok()? as i32;
+        // SAFETY: the kernel has just returned this descriptor, and nobody else owns it.
+        let opened = unsafe { OwnedFd::from_raw_fd(opened) };
+        let path = fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd())).ok()?;
+        leads_to(&path, inode).then_some(path)
+    })
+}
+
+/// Whether `path` leads to `inode`: by its handle where its file system has such, else by number and device.
+fn leads_to(path: &Path, inode: &Inode) -> bool {
+    let Ok(there) = fs::symlink_metadata(path) else { return false };
+    if there.ino() != inode.number {
+        return false;
+    }
+    match (handle_of(path), &inode.handle) {
+        (Some(found), Some(wanted)) => found == *wanted,
+        _ => (major(there.dev()), minor(there.dev())) == inode.device,
+    }
+}
+
+fn handle_of(path: &Path) -> Option<(i32, Vec<u8>)> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let mut handle = FileHandle { bytes: HANDLE_BYTES as u32, kind: 0, handle: [0; HANDLE_BYTES] };
+    let mut mount = 0i32;
+    // SAFETY: `path` ends with a zero; the call writes one file_handle of the length that it says, and one int.
+    let result = unsafe {
+        libc::syscall(libc::SYS_name_to_handle_at, libc::AT_FDCWD, path.as_ptr(), &raw mut handle, &raw mut mount, 0)
+    };
+    Errno::result(result).ok()?;
+    Some((handle.kind, handle.handle.get(..handle.bytes as usize)?.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inode_is_found_near_where_the_job_works_and_no_other_is_taken_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("a/b/c");
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(deep.join("file"), "x").unwrap();
+        let metadata = fs::metadata(deep.join("file")).unwrap();
+        let device = (major(metadata.dev()), minor(metadata.dev()));
+        let inode = Inode { number: metadata.ino(), device, handle: handle_of(&deep.join("file")) };
+        let mut places = Places(vec![dir.path().to_owned()]);
+        assert_eq!(places.search(&inode), Some(deep.join("file")));
+        assert_eq!(places.path_of(&inode), Some(deep.join("file").into_os_string().into_vec()));
+        let other = Inode { handle: Some((1, vec![0; 8])), ..inode };
+        assert_eq!(places.search(&other), None);
+    }
+}

@@ -1,0 +1,79 @@
+//! The system calls of POSIX message queues: the C library may have none for them.
+
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+use nix::errno::Errno;
+
+/// `struct mq_attr`, with the kernel's own names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[expect(missing_docs, reason = "the kernel's own names")]
+pub struct Attributes {
+    pub flags: i64,
+    pub max_messages: i64,
+    pub message_bytes: i64,
+    pub queued: i64,
+    reserved: [i64; 4],
+}
+
+impl Attributes {
+    /// Of a queue that is to be made.
+    pub fn of_new(max_messages: i64, message_bytes: i64) -> Attributes {
+        Attributes { max_messages, message_bytes, ..Attributes::default() }
+    }
+}
+
+/// Opens the queue `name`, which has no slash; `new` are the attributes of one that is made.
+///
+/// # Errors
+/// As `mq_open(3)`.
+pub fn open(name: &CStr, flags: i32, new: Option<&Attributes>) -> nix::Result<OwnedFd> {
+    let attributes = new.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: `name` ends with a zero, and the attributes are read if there are any.
+    let opened = unsafe { libc::syscall(libc::SYS_mq_open, name.as_ptr(), flags | libc::O_CLOEXEC, 0o600, attributes) };
+    // SAFETY: the kernel has just returned this descriptor, and nobody else owns it.
+    Errno::result(opened).map(|number| unsafe { OwnedFd::from_raw_fd(number as RawFd) })
+}
+
+/// Removes the name of a queue.
+///
+/// # Errors
+/// As `mq_unlink(3)`.
+pub fn unlink(name: &CStr) -> nix::Result<()> {
+    // SAFETY: `name` ends with a zero.
+    Errno::result(unsafe { libc::syscall(libc::SYS_mq_unlink, name.as_ptr()) }).map(drop)
+}
+
+/// What a queue is like, and how many messages are in it.
+///
+/// # Errors
+/// For what is no queue.
+pub fn attributes(queue: BorrowedFd<'_>) -> nix::Result<Attributes> {
+    let mut attributes = Attributes::default();
+    let old = ptr::from_mut(&mut attributes);
+    // SAFETY: the call writes one `Attributes`.
+    let asked = unsafe { libc::syscall(libc::SYS_mq_getsetattr, queue.as_raw_fd(), ptr::null::<Attributes>(), old) };
+    Errno::result(asked).map(|_| attributes)
+}
+
+/// Takes all messages out of a queue that is open for reading and does not block.
+///
+/// # Errors
+/// For any other.
+pub fn empty(queue: BorrowedFd<'_>) -> nix::Result<()> {
+    let mut message = vec![0u8; attributes(queue)?.message_bytes as usize];
+    loop {
+        let (at, none) = (message.as_mut_ptr(), ptr::null_mut::<u32>());
+        // SAFETY: the call writes at most so many bytes to `message`.
+        let received = unsafe {
+            libc::syscall(libc::SYS_mq_timedreceive, queue.as_raw_fd(), at, message.len(), none, ptr::null::<u8>())
+        };
+        match Errno::result(received) {
+            Ok(_) => {}
+            Err(Errno::EAGAIN) => return Ok(()),
+            Err(errno) => return Err(errno),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Descriptors that the restarter makes when all processes are there, and hands to those that had them: of processes, which
+//! can be opened only then, and of what it has to hold itself until the end.
+//!
+//! Several processes may share one description, so all get the same. They travel over the channel, in one packet for each process.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::unistd::read;
+
+use super::child::end_with;
+use super::message_queues::Queues;
+use super::spawn::CloneArguments;
+use crate::error::{Error, Result};
+use crate::image::{FileKind, JobImage, OpenFile, Watch, path_of};
+
+/// As many descriptors as fit into a packet (SCM_MAX_FD).
+pub const HANDED_MAX: usize = 253;
+
+/// Whether a description is made by the restarter and handed over.
+pub fn is_handed(file: &OpenFile) -> bool {
+    matches!(file.kind, FileKind::PidFd { .. } | FileKind::Inotify { .. } | FileKind::MessageQueue { .. })
+}
+
+/// What is handed over.
+#[derive(Debug, Default)]
+pub struct Handed(Vec<(usize, OwnedFd)>);
+
+impl Handed {
+    /// Makes those of `job`, whose processes are all there.
+    ///
+    /// # Errors
+    /// When one cannot be made, by name.
+    pub fn make(job: &JobImage, queues: &Queues) -> Result<Handed> {
+        let files = job.objects.files.iter().enumerate().filter(|(_, file)| is_handed(file));
+        let made = files.map(|(index, file)| Ok((index, make(file, queues)?)));
+        Ok(Handed(made.collect::<Result<_>>()?))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Sends all of them to whoever listens.
+    pub fn send(&self, channel: &OwnedFd) -> Result<()> {
+        let numbers: Vec<RawFd> = self.0.iter().map(|(_, made)| made.as_raw_fd()).collect();
+        let rights = [ControlMessage::ScmRights(&numbers)];
+        sendmsg::<()>(channel.as_raw_fd(), &[IoSlice::new(b"d")], &rights, MsgFlags::MSG_NOSIGNAL, None)
+            .map(drop)
+            .map_err(|source| Error::io("hand descriptors to", "the rebuilt process", source))
+    }
+
+    /// Forgets what watches have seen of the restart itself, its files being put back above all.
+    pub fn forget_events(&self, job: &JobImage) -> Result<()> {
+        let watching = |index: usize| matches!(job.objects.files[index].kind, FileKind::Inotify { .. });
+        for (_, inotify) in self.0.iter().filter(|(index, _)| watching(*index)) {
+            drain(inotify).map_err(|source| Error::io("read", "the events of an inotify instance", source))?;
+        }
+        Ok(())
+    }
+}
+
+fn make(file: &OpenFile, queues: &Queues) -> Result<OwnedFd> {
+    match &file.kind {
+        FileKind::Inotify { watches } => inotify(watches, file.flags),
+        FileKind::MessageQueue { queue } => queues.reopen(*queue, file.flags),
+        &FileKind::PidFd { pid: 0, status, .. } => {
+            ended(status, file.flags).map_err(|source| Error::io("make", "a process that has ended", source))
+        }
+        &FileKind::PidFd { pid, thread, .. } => {
+            let thread = if thread { libc::O_EXCL } else { 0 };
+            // SAFETY: takes numbers only.
+            let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, file.flags & libc::O_NONBLOCK | thread) };
+            owned(opened).map_err(|source| Error::io("open a pidfd of", format!("/proc/{pid}"), source))
+        }
+        _ => Err(Error::io("hand over", "a descriptor", io::ErrorKind::InvalidInput)),
+    }
+}
+
+fn owned(number: i64) -> nix::Result<OwnedFd> {
+    // SAFETY: the kernel has just returned this descriptor, and nobody else owns it.
+    Errno::result(number).map(|number| unsafe { OwnedFd::from_raw_fd(number as RawFd) })
+}
+
+/// A descriptor of a process that has ended with `status` and has been waited for.
+fn ended(status: i32, flags: i32) -> nix::Result<OwnedFd> {
+    let mut pidfd: RawFd = -1;
+    let arguments = CloneArguments {
+        flags: libc::CLONE_PIDFD as u64,
+        pidfd: ptr::from_mut(&mut pidfd) as u64,
+        ..CloneArguments::default()
+    };
+    // SAFETY: without CLONE_VM the child has its own copy of everything; it only ends. The kernel writes one number to `pidfd`.
+    match Errno::result(unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of::<CloneArguments>()) })? {
+        0 => end_with(status),
+        pid => drop(Reaped(pid as i32)),
+    }
+    let pidfd = owned(pidfd.into())?;
+    fcntl(&pidfd, FcntlArg::F_SETFL(OFlag::from_bits_truncate(flags & libc::O_NONBLOCK)))?;
+    Ok(pidfd)
+}
+
+/// A child that ends by itself, and is waited for when this is dropped.
+struct Reaped(i32);
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        let mut status = 0;
+        // SAFETY: waitpid writes one int.
+        while unsafe { libc::waitpid(self.0, &raw mut status, libc::__WALL) } == -1 && Errno::last() == Errno::EINTR {}
+    }
+}
+
+/// An instance whose watches have their numbers, which the kernel gives out in order: those between are used up.
+fn inotify(watches: &[Watch], flags: i32) -> Result<OwnedFd> {
+    let failed = |source| Error::io("make", "an inotify instance", source);
+    let made = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).map_err(failed)?;
+    for watch in watches {
+        let path = path_of(&watch.path);
+        let failed = |source| Error::io("watch", path, source);
+        loop {
+            // The path leads to what is watched itself, were that a symbolic link.
+            let mask = AddWatchFlags::from_bits_retain(watch.mask) | AddWatchFlags::IN_DONT_FOLLOW;
+            let descriptor = made.add_watch(path, mask).map_err(failed)?;
+            match descriptor.as_raw() {
+                number if number == watch.number => break,
+                number if number > watch.number => {
+                    return Err(Error::environment(
+                        format!("watch {}", path.display()),
+                        format!("the kernel gives it the number {number}, and it had {}", watch.number),
+                        "restart another checkpoint",
+                    ));
+                }
+                _ => made.rm_watch(descriptor).map_err(failed)?,
+            }
+            // Each removal is an event, and there is a limit.
+            drain(made.as_fd()).map_err(failed)?;
+        }
+    }
+    let inotify = OwnedFd::from(made);
+    drain(&inotify).map_err(failed)?;
+    fcntl(&inotify, FcntlArg::F_SETFL(OFlag::from_bits_truncate(flags & libc::O_NONBLOCK))).map_err(failed)?;
+    Ok(inotify)
+}
+
+/// Reads all events that there are.
+fn drain(inotify: impl AsFd) -> nix::Result<()> {
+    let mut events = [0; 65536];
+    loop {
+        let mut queued: libc::c_int = 0;
+        // SAFETY: FIONREAD writes one int.
+        Errno::result(unsafe { libc::ioctl(inotify.as_fd().as_raw_fd(), libc::FIONREAD, &raw mut queued) })?;
+        if queued == 0 {
+            return Ok(());
+        }
+        read(inotify.as_fd(), &mut events)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watches_have_the_numbers_that_they_had() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, "").unwrap();
+            path.into_os_string().into_encoded_bytes()
+        };
+        let mask = libc::IN_MODIFY | libc::IN_EXCL_UNLINK;
+        let watches = [3, 4, 40].map(|number| Watch { number, mask, path: path(&number.to_string()) });
+        let made = inotify(&watches, 0).unwrap();
+        let shown = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", made.as_raw_fd())).unwrap();
+        for watch in watches {
+            assert!(shown.contains(&format!("inotify wd:{:x} ", watch.number)), "{shown}");
+        }
+        assert_eq!(shown.matches(&format!("mask:{mask:x} ")).count(), 3, "{shown}");
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_dead_to_whoever_has_its_descriptor() {
+        let pidfd = ended(5 << 8, libc::O_NONBLOCK).unwrap();
+        let shown = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).unwrap();
+        assert!(shown.contains("Pid:\t-1"), "{shown}");
+    }
+}
