@@ -22,6 +22,7 @@ pub mod logging;
 pub mod namespace;
 pub mod parent;
 pub mod proc;
+pub mod pseudo_terminal;
 pub mod ptrace;
 pub mod restore;
 pub mod saved_name;

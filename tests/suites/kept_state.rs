@@ -188,6 +188,7 @@ rows! {
     files: "files" [.writes("append").writes("growing").writes("read_write")];
     locks: "locks";
     pipes_and_epoll: "pipes_epoll";
+    pseudo_terminals: "pseudo_terminals";
     processes: "family" [.writes("written")];
     processes_born_and_dying: "forks" [.argument("120")];
 }

@@ -80,7 +80,7 @@ refused! { is_refused:
     a_lease_is_refused: "lease", "it holds a lease";
     an_io_uring_is_refused: "io_uring", "this kind of object is not captured yet";
     a_fifo_is_refused: "fifo", "named pipes are not captured yet";
-    the_master_side_of_a_terminal_is_refused: "terminal", "the device keeps state of its own";
+    a_terminal_that_somebody_outside_works_at_is_refused: "terminal", "is used by process";
     a_message_queue_is_refused: "mqueue", "its path leads nowhere or to another file";
     a_pipe_to_another_process_on_a_number_above_2_is_refused: "pipe_outside", "the pipe leads outside the job";
     a_pipe_in_packet_mode_is_refused: "packet_pipe", "pipes in packet mode (O_DIRECT) are not captured yet";

@@ -34,6 +34,7 @@ mod timerfds;
 mod tracking;
 mod tree;
 mod twin;
+mod unbroken;
 mod unseen;
 mod waiting_calls;
 mod write;

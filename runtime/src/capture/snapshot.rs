@@ -165,10 +165,11 @@ pub fn capture(
     let runs_on = frozen.iter().any(|it| it.twin.is_some());
     let files = files::hold(&tables, &drafts, &wishes, &std::mem::take(&mut lineage.files), runs_on)?;
     let processes = let_run(frozen, id, events)?;
-    let Tables { files: open_files, pipes, unlinked, .. } = tables;
+    let Tables { files: open_files, pipes, pseudo_terminals, unlinked, .. } = tables;
     let objects = Objects {
         files: open_files,
         pipes,
+        pseudo_terminals,
         memory: memory.objects,
         unlinked_files: unlinked.into_iter().map(|unlinked| unlinked.file).collect(),
         ..Objects::default()

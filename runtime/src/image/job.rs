@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use super::{CapturedFile, OpenFile, PipeContent, ProcessImage, SharedObject, UnlinkedFile};
+use super::{CapturedFile, OpenFile, PipeContent, ProcessImage, PseudoTerminal, SharedObject, UnlinkedFile};
 
 /// Processes at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -42,6 +42,9 @@ pub struct Objects {
     pub files: Vec<OpenFile>,
     /// Pipes with both ends in the job.
     pub pipes: Vec<PipeContent>,
+    /// Pseudo-terminals whose master is in the job.
+    #[serde(default)]
+    pub pseudo_terminals: Vec<PseudoTerminal>,
     /// Memory objects behind shared mappings that no path leads to.
     pub memory: Vec<SharedObject>,
     /// Open files that no path leads to.

@@ -18,6 +18,7 @@ mod memory;
 mod path;
 mod posix_timer;
 mod process;
+mod pseudo_terminal;
 mod terminal;
 mod thread;
 
@@ -37,7 +38,8 @@ pub use memory::{
 pub use path::{PathMap, path_of};
 pub use posix_timer::PosixTimer;
 pub use process::{Capabilities, IntervalTimer, Layout, Limit, ProcessImage, SignalAction};
-pub use terminal::{TerminalImage, TerminalModes};
+pub use pseudo_terminal::{LineModes, PseudoTerminal};
+pub use terminal::{AtTerminal, TerminalImage, TerminalModes};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};
 
 use ckpt_store::{Depth, Manifest};

@@ -20,6 +20,7 @@ use super::clocks::ClockPlan;
 use super::file_mappings::MappingPlan;
 use super::outside::Outside;
 use super::process::{Expendable, HalfBuilt};
+use super::pseudo_terminals::PseudoTerminals;
 use crate::error::{Error, Result};
 use crate::image::{ClockOffsets, JobImage};
 use crate::namespace;
@@ -40,14 +41,16 @@ pub struct Spawned {
     pub first_kept: RawFd,
     /// Number in each of the first of the mappings' files, the others following.
     pub first_file: RawFd,
+    /// Number in each of the first master of the job's pseudo-terminals, the others following.
+    pub first_terminal: RawFd,
 }
 
 /// Makes the children and lets them do their own part. `syscall` is the address of a `syscall` instruction in the vdso; the files of
-/// `mappings` are open in them.
+/// `mappings` and the masters of `terminals` are open in them.
 pub fn spawn(
     job: &JobImage,
     outside: &Outside,
-    mappings: &MappingPlan,
+    (mappings, terminals): (&MappingPlan, &PseudoTerminals),
     clocks: &ClockPlan,
     syscall: u64,
 ) -> Result<Spawned> {
@@ -56,6 +59,7 @@ pub fn spawn(
     let mut kept = vec![child_end.as_raw_fd()];
     kept.extend(outside.numbers());
     kept.extend(mappings.numbers());
+    kept.extend(terminals.numbers());
     let pid = job.root().pid;
     let mut plan = Plan::new(job, outside, parent_end.as_raw_fd(), kept, &mappings.unlinked)?;
 
@@ -79,7 +83,8 @@ pub fn spawn(
         stop(running, &mut process, syscall)?;
         processes.push(process);
     }
-    Ok(Spawned { processes, first_kept: plan.number_of(CHANNEL), first_file: plan.number_of(FILES) })
+    let (first_kept, first_file) = (plan.number_of(CHANNEL), plan.number_of(FILES));
+    Ok(Spawned { processes, first_kept, first_file, first_terminal: plan.master(0) })
 }
 
 fn stop(running: Running, process: &mut HalfBuilt, syscall: u64) -> Result<()> {

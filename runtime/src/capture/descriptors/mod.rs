@@ -1,14 +1,16 @@
 //! Capturing the descriptor tables of a job: what each number leads to, which numbers share an open file description, in
 //! whatever process, and what lies unread in pipes.
 //!
-//! A descriptor that cannot be rebuilt is refused by its number and kind, and the program runs on. Terminals,
-//! and pipes and sockets on 0, 1 and 2, lead to whoever started the program; after a restart that is the restarter.
+//! A descriptor that cannot be rebuilt is refused by its number and kind, and the program runs on. Terminals
+//! whose master is elsewhere, and pipes and sockets on 0, 1 and 2, lead to whoever started the program; after a restart that
+//! is the restarter.
 
 mod anonymous;
 mod devices;
 mod epoll;
 mod files;
 mod pipes;
+mod pseudo_terminals;
 
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -18,10 +20,11 @@ use nix::sys::stat::SFlag;
 use super::locks;
 use super::syscalls::{pidfd_getfd, same_open_file};
 use crate::error::{Error, Result};
-use crate::image::{Descriptor, FileKind, FileLock, OpenFile, PipeContent};
+use crate::image::{Descriptor, FileKind, FileLock, OpenFile, PipeContent, PseudoTerminal};
 use crate::proc::fdinfo::{self, FdInfo};
 pub use files::Unlinked;
 use pipes::Pipes;
+use pseudo_terminals::PseudoTerminals;
 
 /// Status flags that come back by reopening; the rest of the flags word is the kernel's.
 const KEPT_FLAGS: i32 = libc::O_ACCMODE
@@ -52,6 +55,8 @@ pub struct Tables {
     pub places: Vec<(i32, i32)>,
     /// Pipes within the job.
     pub pipes: Vec<PipeContent>,
+    /// Pseudo-terminals whose master is in the job.
+    pub pseudo_terminals: Vec<PseudoTerminal>,
     /// Files that no path leads to.
     pub unlinked: Vec<Unlinked>,
     /// What belongs to each process.
@@ -74,7 +79,8 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
     let entries: Vec<Entry<'_>> =
         of_each.flat_map(|(&owner, infos)| infos.iter().map(move |info| Entry { owner, info })).collect();
     let mut tables = Tables::default();
-    let mut found = Found { pipes: Pipes::among(&entries), unlinked: Vec::new() };
+    let terminals = PseudoTerminals::among(&entries, owners)?;
+    let mut found = Found { pipes: Pipes::among(&entries), terminals, unlinked: Vec::new() };
     let mut representatives = Representatives::default();
     for (owner, infos) in owners.iter().zip(&infos) {
         let mut table = Table::default();
@@ -96,12 +102,14 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
         tables.of_process.push(table);
     }
     locks::keep_one_of_each_description(&mut tables.of_process);
-    Ok(Tables { pipes: found.pipes.contents, unlinked: found.unlinked, ..tables })
+    let pseudo_terminals = found.terminals.capture()?;
+    Ok(Tables { pipes: found.pipes.contents, pseudo_terminals, unlinked: found.unlinked, ..tables })
 }
 
 /// What several descriptions can lead to, as far as it has been met.
 struct Found<'a> {
     pipes: Pipes<'a>,
+    terminals: PseudoTerminals<'a>,
     unlinked: Vec<Unlinked>,
 }
 
@@ -159,7 +167,10 @@ fn kind(entry: Entry<'_>, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileK
     } else if format == SFlag::S_IFDIR {
         Ok(FileKind::Directory { path: files::living_path(info)?, offset: info.position })
     } else if format == SFlag::S_IFCHR {
-        devices::character_device(info, all)
+        match found.terminals.kind(entry)? {
+            Some(kind) => Ok(kind),
+            None => devices::character_device(info, all),
+        }
     } else if format == SFlag::S_IFIFO {
         found.pipes.kind(entry)
     } else if format == SFlag::S_IFSOCK && info.number <= 2 {

@@ -41,6 +41,7 @@ fn check_file(objects: &Objects, file: &OpenFile, force: bool) -> Result<()> {
         FileKind::Device { path } => check_device(path_of(path)),
         FileKind::Unlinked { .. } | FileKind::Standard { .. } | FileKind::Pipe { .. } => Ok(()),
         FileKind::EventFd { .. } | FileKind::TimerFd { .. } | FileKind::SignalFd { .. } => Ok(()),
+        FileKind::TerminalMaster { .. } | FileKind::Terminal { .. } | FileKind::HungUpTerminal { .. } => Ok(()),
         FileKind::Epoll { .. } => Ok(()),
     }
 }

@@ -113,6 +113,11 @@ fn descriptors_flaw(image: &ProcessImage, objects: &Objects) -> Option<String> {
 fn files_flaw(objects: &Objects) -> Option<String> {
     objects.files.iter().find_map(|file| match file.kind {
         FileKind::Pipe { pipe } if pipe as usize >= objects.pipes.len() => Some(format!("pipe {pipe} is missing")),
+        FileKind::TerminalMaster { terminal } | FileKind::Terminal { terminal, .. }
+            if terminal as usize >= objects.pseudo_terminals.len() =>
+        {
+            Some(format!("terminal {terminal} is missing"))
+        }
         FileKind::Standard { stream, .. } if !(0..=2).contains(&stream) => {
             Some(format!("{stream} is not a standard stream"))
         }
@@ -319,7 +324,7 @@ mod tests {
     fn what_makes_no_sense_is_refused_and_named() {
         check(1, &sound()).unwrap();
         type Change = fn(&mut JobImage);
-        let cases: [(&str, Change); 33] = [
+        let cases: [(&str, Change); 35] = [
             ("has no parent before it", |job| job.processes[0].family.parent = Some(0)),
             ("has no parent before it", |job| {
                 let mut other = job.processes[0].clone();
@@ -352,6 +357,8 @@ mod tests {
             ("no descriptor 2147483647", |job| job.processes[0].descriptors[0].number = i32::MAX),
             ("leads nowhere", |job| job.processes[0].descriptors[0].file = 1),
             ("pipe 0 is missing", |job| job.objects.files[0].kind = FileKind::Pipe { pipe: 0 }),
+            ("terminal 0 is missing", |job| job.objects.files[0].kind = FileKind::TerminalMaster { terminal: 0 }),
+            ("terminal 1 is missing", |job| job.objects.files[0].kind = FileKind::Terminal { terminal: 1, own: false }),
             ("no file has", |job| match &mut job.objects.files[0].kind {
                 FileKind::Regular { size, .. } => *size = u64::MAX,
                 _ => unreachable!(),
