@@ -9,6 +9,7 @@ mod databases;
 mod editors;
 mod interpreters;
 mod numerics;
+mod terminals;
 mod threads;
 
 use std::time::Duration;
