@@ -25,7 +25,7 @@ pub type Modes = libc::termios2;
 /// # Errors
 /// The kernel's: ENOTTY for what is no master.
 pub fn number(master: &impl AsFd) -> Result<u32, Errno> {
-    Ok(ask(master, libc::TIOCGPTN as u64)? as u32)
+    Ok(ask(master, libc::TIOCGPTN)? as u32)
 }
 
 /// Device (major, minor) of the terminal that `terminal` leads to, also where that was opened as /dev/tty.
@@ -119,7 +119,7 @@ pub fn is_locked(master: &impl AsFd) -> Result<bool, Errno> {
 /// # Errors
 /// The kernel's.
 pub fn set_locked(master: &impl AsFd, locked: bool) -> Result<(), Errno> {
-    tell(master, libc::TIOCSPTLCK as u64, locked.into())
+    tell(master, libc::TIOCSPTLCK, locked.into())
 }
 
 /// Whether those who have this side open keep others from opening it (`TIOCEXCL`).
@@ -137,7 +137,7 @@ pub fn is_exclusive(side: &impl AsFd) -> Result<bool, Errno> {
 pub fn set_exclusive(side: &impl AsFd, on: bool) -> Result<(), Errno> {
     let request = if on { libc::TIOCEXCL } else { libc::TIOCNXCL };
     // SAFETY: takes no argument.
-    Errno::result(unsafe { libc::ioctl(side.as_fd().as_raw_fd(), request as u64) }).map(drop)
+    Errno::result(unsafe { libc::ioctl(side.as_fd().as_raw_fd(), request) }).map(drop)
 }
 
 /// The session that the slave side controls; none if it controls none.
@@ -145,7 +145,7 @@ pub fn set_exclusive(side: &impl AsFd, on: bool) -> Result<(), Errno> {
 /// # Errors
 /// The kernel's.
 pub fn session(master: &impl AsFd) -> Result<Option<i32>, Errno> {
-    match ask(master, libc::TIOCGSID as u64) {
+    match ask(master, libc::TIOCGSID) {
         Err(Errno::ENOTTY) => Ok(None),
         asked => asked.map(|session| Some(session).filter(|&session| session != 0)),
     }
@@ -156,7 +156,7 @@ pub fn session(master: &impl AsFd) -> Result<Option<i32>, Errno> {
 /// # Errors
 /// The kernel's.
 pub fn foreground(master: &impl AsFd) -> Result<Option<i32>, Errno> {
-    match ask(master, libc::TIOCGPGRP as u64) {
+    match ask(master, libc::TIOCGPGRP) {
         Err(Errno::ENOTTY) => Ok(None),
         asked => asked.map(|group| Some(group).filter(|&group| group > 0)),
     }

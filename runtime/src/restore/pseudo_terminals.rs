@@ -73,7 +73,7 @@ pub fn give_foreground(
     for (number, terminal) in (first_terminal..).zip(&job.objects.pseudo_terminals) {
         let Some(group) = terminal.foreground.filter(|_| terminal.session == Some(image.pid)) else { continue };
         let at = process.put(&group.to_ne_bytes())?;
-        match process.try_call(0, IOCTL, &[number as u64, libc::TIOCSPGRP as u64, at])? {
+        match process.try_call(0, IOCTL, &[number as u64, libc::TIOCSPGRP, at])? {
             Ok(_) => {}
             // As it was: nobody is left in that group.
             Err(Errno::ESRCH) => log::debug!("process group {group} is gone, which had the foreground"),

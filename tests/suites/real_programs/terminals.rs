@@ -102,3 +102,24 @@ fn a_dialogue_of_expect_goes_on_exactly() {
         survives_once(&dialogue, line);
     }
 }
+
+#[test]
+fn an_editor_in_script_goes_on_in_the_middle_of_typing() {
+    let scene = Scene::of_at_most(Duration::from_secs(60));
+    let program = Program::installed("script").argument("--quiet").argument("--return").argument("--command");
+    let program = program.argument("nano --ignorercfiles text").argument("/dev/null");
+    let program = program.variable("TERM", "xterm").variable("LC_ALL", "C.UTF-8");
+    let mut first = Life::start(&scene, "life", &program, &Launch::Preload, Stdout::OrdinaryTerminal);
+    wait_until("nano is there", LIMIT, || first.output.text().contains("[ New File ]"));
+    type_and_see(&mut first, "begun in the first life", "first life");
+    let id = checkpoint(&scene, first.pid);
+    type_and_see(&mut first, " and lost", "lost");
+    first.kill();
+
+    let restart = Restart::of(first.store()).id(id).stdout(Stdout::OrdinaryTerminal);
+    let mut second = restart.begin(&scene, &first.directory, first.pid);
+    second.type_in(", and done in the second\x18y\r");
+    assert_eq!(code_of(second.wait()), 0, "{}\n{}", second.output.text(), second.errors());
+    let written = std::fs::read_to_string(first.directory.join("text")).expect("nano has saved it");
+    assert_eq!(written, "begun in the first life, and done in the second\n");
+}
