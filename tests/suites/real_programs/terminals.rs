@@ -1,5 +1,6 @@
 //! Programs that make terminals, and shells that work there.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ckpt_tests::exact::survives_once;
@@ -119,6 +120,51 @@ fn an_editor_in_script_goes_on_in_the_middle_of_typing() {
     let restart = Restart::of(first.store()).id(id).stdout(Stdout::OrdinaryTerminal);
     let mut second = restart.begin(&scene, &first.directory, first.pid);
     second.type_in(", and done in the second\x18y\r");
+    assert_eq!(code_of(second.wait()), 0, "{}\n{}", second.output.text(), second.errors());
+    let written = std::fs::read_to_string(first.directory.join("text")).expect("nano has saved it");
+    assert_eq!(written, "begun in the first life, and done in the second\n");
+}
+
+/// Asks the tmux of a scene, from outside of its job.
+fn tmux(scene: &Scene, words: &[&str]) -> String {
+    let mut command = Command::new("tmux");
+    command.args(["-L", "ckpt"]).args(words).env("TMUX_TMPDIR", scene.path()).env("TERM", "xterm");
+    let answer = command.output().expect("tmux is installed");
+    assert!(answer.status.success(), "tmux {words:?}: {}", String::from_utf8_lossy(&answer.stderr));
+    String::from_utf8_lossy(&answer.stdout).into_owned()
+}
+
+#[test]
+#[ignore = "tmux listens at a Unix socket, which a checkpoint refuses; to be turned on with those"]
+fn an_editor_in_tmux_goes_on_and_is_attached_again() {
+    let scene = Scene::of_at_most(Duration::from_secs(60));
+    // The server itself, in the foreground.
+    let server =
+        Program::installed("tmux").argument("-D").argument("-L").argument("ckpt").argument("-f").argument("/dev/null");
+    let server = server.variable("TMUX_TMPDIR", scene.path()).variable("TERM", "xterm").variable("LC_ALL", "C.UTF-8");
+    let mut first = Life::start(&scene, "life", &server, &Launch::Preload, Stdout::File);
+    let shows = |text: &str| {
+        let shown = || tmux(&scene, &["capture-pane", "-p", "-t", "work"]).contains(text);
+        wait_until(&format!("{text:?} is shown"), LIMIT, shown);
+    };
+    let has_a_socket =
+        || scene.path().read_dir().into_iter().flatten().flatten().any(|entry| entry.path().join("ckpt").exists());
+    wait_until("the server listens", LIMIT, has_a_socket);
+    let directory = first.directory.to_string_lossy().into_owned();
+    let editor = "nano --ignorercfiles text";
+    tmux(&scene, &["new-session", "-d", "-s", "work", "-x", "80", "-y", "24", "-c", &directory, editor]);
+    shows("[ New File ]");
+    tmux(&scene, &["send-keys", "-t", "work", "begun in the first life"]);
+    shows("first life");
+    let id = checkpoint(&scene, first.pid);
+    tmux(&scene, &["send-keys", "-t", "work", " and lost"]);
+    shows("lost");
+    first.kill();
+
+    let mut second = Restart::of(first.store()).id(id).begin(&scene, &first.directory, first.pid);
+    shows("first life");
+    tmux(&scene, &["send-keys", "-t", "work", ", and done in the second", "C-x", "y", "Enter"]);
+    // Without a session there is no server.
     assert_eq!(code_of(second.wait()), 0, "{}\n{}", second.output.text(), second.errors());
     let written = std::fs::read_to_string(first.directory.join("text")).expect("nano has saved it");
     assert_eq!(written, "begun in the first life, and done in the second\n");
