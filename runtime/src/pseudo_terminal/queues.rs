@@ -48,6 +48,8 @@ pub enum Trouble {
     Refused(Errno),
     /// There is more than could be put back as it was.
     TooMuch,
+    /// What was there found no room any more, in part.
+    Lost,
 }
 
 impl From<Errno> for Trouble {
@@ -99,7 +101,7 @@ impl Line<'_> {
         let put = if queues.is_empty() { set_modes(&self.master, self.modes) } else { self.put(queues) };
         set_flags(self.master, flags)?;
         taken?;
-        put?;
+        put.map_err(|errno| if errno == Errno::EAGAIN { Trouble::Lost } else { Trouble::Refused(errno) })?;
         if queues.input.len() > INPUT_MAX { Err(Trouble::TooMuch) } else { Ok(()) }
     }
 

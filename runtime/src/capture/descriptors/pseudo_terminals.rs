@@ -223,6 +223,11 @@ impl<'a> PseudoTerminals<'a> {
         match outcome {
             Ok(()) => Ok(queues),
             Err(Trouble::Refused(source)) => Err(failed("look at what waits in", *entry)(source)),
+            Err(Trouble::Lost) => Err(Error::io(
+                "put back all that waited (a part is lost) in",
+                format!("/dev/pts/{}", of.number),
+                Errno::ENOSPC,
+            )),
             Err(Trouble::TooMuch) => Err(refused(
                 info,
                 &format!(
