@@ -24,6 +24,7 @@ pub mod namespace;
 pub mod net;
 pub mod parent;
 pub mod proc;
+pub mod pseudo_terminal;
 pub mod ptrace;
 pub mod restore;
 pub mod saved_name;

@@ -194,6 +194,7 @@ rows! {
     pidfds_and_inotify: "watchers";
     posix_message_queues: "mqueues";
     system_v_objects: "sysv";
+    pseudo_terminals: "pseudo_terminals";
     processes: "family" [.writes("written")];
     processes_born_and_dying: "forks" [.argument("120")];
 }

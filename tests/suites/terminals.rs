@@ -1,11 +1,15 @@
 //! Programs at terminals, before and after a restart: modes, size, job control; and restarts where there is no terminal.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
+use ckpt_tests::ordinary_user::as_ordinary_user;
 use ckpt_tests::output::Output;
-use ckpt_tests::{Ckpt, Desk, Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes, product};
+use ckpt_tests::{
+    Ckpt, Desk, Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, fault, processes, product,
+};
 use nix::sys::signal::Signal;
 use nix::sys::termios::LocalFlags;
 
@@ -397,4 +401,80 @@ fn stdio_refuses_what_cannot_be_written_to_and_builds_nothing() {
     restart(&folder.join("no/such").to_string_lossy()).failed_with(125);
     restart("").failed_with(122);
     assert_eq!(life.output.bytes(), grown);
+}
+
+/// A shell at the user's terminal, with job control, while a program of its has the foreground.
+fn a_shell_gives_the_foreground_to_its_own_program() {
+    let scene = Scene::of_at_most(Duration::from_secs(60));
+    let bash = Program::at("/bin/bash").argument("--norc").argument("--noprofile").argument("-i");
+    let mut desk = Desk::new(&scene, "first", &bash, SMALL);
+    let pid = desk.start("{}");
+    type_to(&mut desk, ("x=40; cat; echo x is $((x + 2)), status $?\n", "x=40"));
+    wait_until(&desk, "cat runs", |_| !processes::children(pid).is_empty());
+    wait_until(&desk, "it reads lines", |desk| desk.modes().local_flags.contains(LocalFlags::ICANON));
+    let lines = |desk: &Desk, line: &str| desk.shell.output.text().lines().filter(|it| *it == line).count();
+    desk.shell.type_in("before\n");
+    wait_until(&desk, "it is echoed and printed", |desk| lines(desk, "before") == 2);
+    let family = processes::descendants(pid);
+    checkpoint(&scene, pid);
+    family.iter().for_each(|&child| processes::send(child, Signal::SIGKILL));
+    desk.kill(pid);
+
+    let mut desk = Desk::new(&scene, "second", &bash, LARGE);
+    desk.restart("{}");
+    wait_until(&desk, "it reads lines", |desk| desk.modes().local_flags.contains(LocalFlags::ICANON));
+    desk.shell.type_in("after\n");
+    wait_until(&desk, "it is echoed and printed", |desk| lines(desk, "after") == 2);
+    desk.shell.type_in("\x03");
+    type_to(&mut desk, ("echo then $((x + 3)) $?; exit 4\n", "then 43 130"));
+    assert_eq!(desk.status(), 4, "{}", desk.shell.output.text());
+    desk.leave();
+}
+
+#[test]
+fn a_program_that_had_the_foreground_from_a_shell_of_the_job_has_it_again() {
+    a_shell_gives_the_foreground_to_its_own_program();
+}
+
+#[test]
+fn a_program_that_had_the_foreground_from_a_shell_of_the_job_has_it_again_as_an_ordinary_user() {
+    as_ordinary_user(&[], &[], a_shell_gives_the_foreground_to_its_own_program);
+}
+
+#[test]
+fn what_waits_in_terminals_of_the_job_outlives_the_agent() {
+    let scene = Scene::of_at_most(Duration::from_secs(150));
+    let (over, trace) = (scene.path().join("over"), scene.path().join("trace"));
+    let program = Program::victim("pseudo_terminals").argument("1500").waiting(1490, &over);
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_line("step 5");
+    checkpoint(&scene, life.pid);
+    processes::end_agents(life.pid);
+    let ask = |name: &str, value: &OsStr| {
+        Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).variable(name, value).call()
+    };
+    ask(fault::TRACE, trace.as_os_str()).succeeded();
+    let faults = fault::plan(&fault::passages(&trace), 1);
+    for name in faults.iter().step_by(faults.len().div_ceil(12)) {
+        processes::end_agents(life.pid);
+        ask(fault::KILL, name.as_ref());
+        // It checks in each step what waits, and in which state each process is.
+        life.output.wait_for_more_lines(2);
+    }
+    processes::end_agents(life.pid);
+    checkpoint(&scene, life.pid);
+    fs::write(&over, "").expect("a file in the scene");
+    assert_eq!(code_of(life.wait()), 7, "{}\n{}", life.output.text(), life.errors());
+}
+
+#[test]
+fn a_terminal_whose_name_somebody_else_has_by_now_gets_another_and_it_is_said() {
+    let scene = Scene::new();
+    let program = Program::victim("pseudo_terminals");
+    let life = Life::until_checkpoint(&scene, "life", &program, 5);
+    // Whoever makes terminals gets the lowest names.
+    let _others: Vec<_> = (0..12).map(|_| nix::pty::openpty(None, None).expect("a terminal")).collect();
+    let mut second = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
+    assert_eq!(code_of(second.wait()), 7, "{}\n{}", second.output.text(), second.errors());
+    assert!(second.errors().contains("somebody else has the old one"), "{}", second.errors());
 }

@@ -293,6 +293,32 @@ static void make_file_of_huge_pages(void)
 		skip("no huge pages");
 }
 
+/* A terminal that only a process has open which does not belong to us any more. */
+static void show_somebody_elses_terminal(void)
+{
+	int ready[2], status;
+	char byte;
+	number = posix_openpt(O_RDWR | O_NOCTTY);
+	CHECK(number >= 0 && unlockpt(number) == 0 && pipe(ready) == 0);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		if (fork() != 0)
+			_exit(0);
+		int slave = open(ptsname(number), O_RDWR | O_NOCTTY);
+		for (int other = 0; other < 64; other++)
+			if (other != slave && other != ready[1])
+				close(other);
+		if (slave >= 0 && write(ready[1], "r", 1) == 1 && close(ready[1]) == 0)
+			/* Until the master is closed. */
+			while (read(slave, &byte, 1) > 0)
+				;
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && close(ready[1]) == 0);
+	CHECK(read(ready[0], &byte, 1) == 1 && close(ready[0]) == 0);
+}
+
 static void set_up(void)
 {
 	step_ms = 20;
@@ -321,11 +347,9 @@ static void set_up(void)
 		make_io_uring();
 	else if (is("fifo"))
 		make_fifo_outside();
-	else if (is("terminal")) {
-		int master = posix_openpt(O_RDWR | O_NOCTTY);
-		CHECK(master >= 0);
-		number = master;
-	} else if (is("mqueue") || is("mqueue_notify"))
+	else if (is("terminal"))
+		show_somebody_elses_terminal();
+	else if (is("mqueue") || is("mqueue_notify"))
 		make_queue();
 	else if (is("pipe_outside"))
 		make_pipe_outside();

@@ -35,6 +35,7 @@ mod timerfds;
 mod tracking;
 mod tree;
 mod twin;
+mod unbroken;
 mod unseen;
 mod waiting_calls;
 mod write;

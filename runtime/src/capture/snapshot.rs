@@ -159,13 +159,16 @@ pub fn capture(
     let runs_on = frozen.iter().any(|it| it.twin.is_some());
     let files = files::hold(&tables, &drafts, &wishes, &std::mem::take(&mut lineage.files), runs_on)?;
     let processes = let_run(frozen, id, events)?;
-    let Tables { files: open_files, pipes, signal_driven, unlinked, message_queues, in_flight, .. } = tables;
+    let Tables {
+        files: open_files, pipes, signal_driven, pseudo_terminals, unlinked, message_queues, in_flight, ..
+    } = tables;
     // Until here files that are in flight were read through these.
     drop(in_flight);
     let objects = Objects {
         files: open_files,
         pipes,
         signal_driven,
+        pseudo_terminals,
         memory: memory.objects,
         message_queues,
         unlinked_files: unlinked.into_iter().map(|unlinked| unlinked.file).collect(),

@@ -55,6 +55,8 @@ struct Job {
     terminal: Option<(u64, u64)>,
     /// Whether its process group is the foreground there.
     in_foreground: bool,
+    /// The process group that is.
+    foreground: i32,
 }
 
 impl Job {
@@ -66,8 +68,9 @@ impl Job {
         let device = stat_number(&stat, TERMINAL);
         // As in the kernel's new_encode_dev.
         let device_numbers = ((device >> 8) & 0xfff, (device & 0xff) | ((device >> 12) & 0xf_ff00));
-        let in_foreground = stat_number(&stat, GROUP) == stat_number(&stat, FOREGROUND);
-        Some(Job { terminal: Some(device_numbers).filter(|_| device != 0), in_foreground })
+        let foreground = stat_number(&stat, FOREGROUND) as i32;
+        let in_foreground = stat_number(&stat, GROUP) as i32 == foreground;
+        Some(Job { terminal: Some(device_numbers).filter(|_| device != 0), in_foreground, foreground })
     }
 }
 
@@ -103,7 +106,8 @@ impl<'a> Opened<'a> {
             local: modes.c_lflag,
             characters: modes.c_cc.to_vec(),
         });
-        TerminalImage { was: self.was.to_vec(), controlling: self.controlling, modes, rows, columns }
+        let foreground = Some(job.foreground).filter(|&group| self.controlling && group > 0);
+        TerminalImage { was: self.was.to_vec(), controlling: self.controlling, modes, rows, columns, foreground }
     }
 }
 

@@ -85,6 +85,24 @@ pub enum FileKind {
         #[serde(with = "serde_bytes")]
         was: Vec<u8>,
     },
+    /// The master of a pseudo-terminal.
+    TerminalMaster {
+        /// Index into `Objects::pseudo_terminals`.
+        terminal: u32,
+    },
+    /// A pseudo-terminal whose master is in the job.
+    Terminal {
+        /// Index into `Objects::pseudo_terminals`.
+        terminal: u32,
+        /// It was opened as /dev/tty.
+        own: bool,
+    },
+    /// A pseudo-terminal whose master has been closed, or that has been taken away: there is nothing to read from it.
+    HungUpTerminal {
+        /// What it was, for people.
+        #[serde(with = "serde_bytes")]
+        was: Vec<u8>,
+    },
     /// An end of a pipe within the job.
     Pipe {
         /// Index into `Objects::pipes`.

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::{
-    CapturedFile, MessageQueue, OpenFile, PipeContent, ProcessImage, SharedObject, SignalDriven, SysvMemory, SysvQueue,
-    SysvSemaphores, UnlinkedFile,
+    CapturedFile, MessageQueue, OpenFile, PipeContent, ProcessImage, PseudoTerminal, SharedObject, SignalDriven,
+    SysvMemory, SysvQueue, SysvSemaphores, UnlinkedFile,
 };
 
 /// Processes at one moment.
@@ -47,6 +47,8 @@ pub struct Objects {
     pub pipes: Vec<PipeContent>,
     /// Files that signal somebody when they become ready.
     pub signal_driven: Vec<SignalDriven>,
+    /// Pseudo-terminals whose master is in the job.
+    pub pseudo_terminals: Vec<PseudoTerminal>,
     /// Memory objects behind shared mappings that no path leads to.
     pub memory: Vec<SharedObject>,
     /// Open files that no path leads to.

@@ -18,6 +18,7 @@ mod memory;
 mod path;
 mod posix_timer;
 mod process;
+mod pseudo_terminal;
 mod queue;
 mod socket;
 mod sysv;
@@ -41,10 +42,11 @@ pub use memory::{
 pub use path::{PathMap, path_of};
 pub use posix_timer::PosixTimer;
 pub use process::{Capabilities, IntervalTimer, Layout, Limit, ProcessImage, SignalAction};
+pub use pseudo_terminal::{LineModes, PseudoTerminal};
 pub use queue::MessageQueue;
 pub use socket::{BoundFile, Message, Socket, SocketLink, SocketOption};
 pub use sysv::{SysvAttachment, SysvIdentity, SysvMemory, SysvMessage, SysvQueue, SysvSemaphores};
-pub use terminal::{TerminalImage, TerminalModes};
+pub use terminal::{AtTerminal, TerminalImage, TerminalModes};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};
 pub use watch::Watch;
 

@@ -29,7 +29,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::error::{Error, Result};
-use crate::image::TerminalModes;
+use crate::image::AtTerminal;
 use job_control::Job;
 use relay::Relay;
 use status::Event;
@@ -82,18 +82,11 @@ impl Parent {
     }
 
     /// Lets our child `pid` run by calling `release`. If we are the foreground of the terminal and the child leads a
-    /// group of its own, that becomes the foreground first, and the terminal gets the program's `modes`: its first access
-    /// to the terminal finds things in order.
-    pub fn release(
-        &mut self,
-        pid: i32,
-        modes: Option<TerminalModes>,
-        release: impl FnOnce() -> Result<()>,
-    ) -> Result<()> {
+    /// group of its own, that becomes the foreground first, or the group that is named `there`, and the terminal gets the
+    /// program's modes: its first access to the terminal finds things in order.
+    pub fn release(&mut self, pid: i32, there: AtTerminal, release: impl FnOnce() -> Result<()>) -> Result<()> {
         if let Some(terminal) = &mut self.terminal {
-            if let Some(modes) = modes {
-                terminal.expect(modes);
-            }
+            terminal.expect(there);
             terminal.hand_over(job_control::own_group(pid));
         }
         let released = release();

@@ -15,7 +15,7 @@ use nix::sys::signal::kill;
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 
 use super::modes;
-use crate::image::TerminalModes;
+use crate::image::{AtTerminal, TerminalModes};
 use crate::tty;
 
 /// The controlling terminal of our session.
@@ -27,6 +27,8 @@ pub struct Terminal {
     given_to: Option<Pid>,
     /// The program's modes, while they are not those of the terminal.
     awaited: Awaited,
+    /// The process group that is to have the foreground first, if it is not the program's.
+    first: Option<Pid>,
     /// The program was to have the terminal when somebody else had it.
     owed: bool,
 }
@@ -46,8 +48,14 @@ impl Terminal {
     pub fn open() -> Option<Terminal> {
         let file =
             OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY | libc::O_CLOEXEC).open("/dev/tty");
-        let mut terminal =
-            Terminal { file: file.ok()?, found: None, given_to: None, awaited: Awaited::Nothing, owed: false };
+        let mut terminal = Terminal {
+            file: file.ok()?,
+            found: None,
+            given_to: None,
+            awaited: Awaited::Nothing,
+            first: None,
+            owed: false,
+        };
         tcgetpgrp(&terminal.file).ok()?;
         terminal.come_by();
         Some(terminal)
@@ -69,9 +77,12 @@ impl Terminal {
         self.owed && (group.is_some() || !matches!(self.awaited, Awaited::Nothing)) && tcgetpgrp(&self.file).is_ok()
     }
 
-    /// The program is to find these modes as soon as we have the foreground.
-    pub fn expect(&mut self, modes: TerminalModes) {
-        self.awaited = Awaited::Captured(modes);
+    /// The program is to find this as soon as we have the foreground.
+    pub fn expect(&mut self, there: AtTerminal) {
+        if let Some(modes) = there.modes {
+            self.awaited = Awaited::Captured(modes);
+        }
+        self.first = there.foreground.map(Pid::from_raw);
     }
 
     /// Makes the terminal what the program expects, if it is ours; `group` is the program's if it has one of its own, and
@@ -93,10 +104,10 @@ impl Terminal {
         if let Some(Err(error)) = wanted.map(|wanted| tty::set_modes(&self.file, &wanted)) {
             log::warn!("the terminal does not take the program's modes: {error}");
         }
-        if let Some(group) = group
-            && tcsetpgrp(&self.file, group).is_ok()
-        {
-            self.given_to = Some(group);
+        // One that is gone by now has nobody who could miss it.
+        let mut heirs = self.first.take().into_iter().chain(group);
+        if let Some(heir) = heirs.find(|&heir| tcsetpgrp(&self.file, heir).is_ok()) {
+            self.given_to = Some(heir);
         }
     }
 

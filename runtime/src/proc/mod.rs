@@ -7,6 +7,7 @@
 pub mod auxv;
 pub mod clocks;
 pub mod fdinfo;
+pub mod holders;
 pub mod limits;
 pub mod locks;
 pub mod maps;

@@ -34,6 +34,7 @@ mod paths;
 mod posix_timers;
 mod preflight;
 mod process;
+mod pseudo_terminals;
 mod ranges;
 #[cfg(test)]
 mod sample;
@@ -62,12 +63,13 @@ pub use preflight::shape::check as check_shape;
 use std::path::{Path, PathBuf};
 
 use ckpt_store::Store;
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::differences::Differences;
 use crate::error::{Error, Result};
-use crate::image::{self, JobImage, PathMap, ProcessImage, TerminalModes};
+use crate::image::{self, AtTerminal, JobImage, PathMap, ProcessImage};
 use crate::namespace;
 use crate::ptrace::{Pinned, Registers};
 use clocks::ClockPlan;
@@ -76,9 +78,10 @@ use host::Machine;
 use message_queues::Queues;
 use outside::{Outside, Regained};
 use process::HalfBuilt;
+use pseudo_terminals::{PseudoTerminals, give_foreground};
 use settle::Changes;
 use sockets::Sockets;
-use spawn::Spawned;
+use spawn::{Ready, Spawned};
 use vdso::VdsoPlan;
 
 /// How to restart.
@@ -159,37 +162,40 @@ impl Rebuilt {
         self.job.root()
     }
 
-    /// The modes in which it works at its terminal, if it has one again that controls it.
-    pub fn terminal_modes(&self) -> Option<&TerminalModes> {
-        let before = self.image().terminal.as_ref().filter(|_| self.terminal.controls)?;
-        before.modes.as_ref()
+    /// What it finds again at its terminal, if it has one again that controls it.
+    pub fn at_terminal(&self) -> AtTerminal {
+        if self.terminal.controls { AtTerminal::of(&self.job) } else { AtTerminal::default() }
     }
 
     /// Lets everything run at once, or stand still again under SIGSTOP if it was stopped when it was captured. It is
     /// told by SIGWINCH if its terminal is another one.
     pub fn release(self) -> Result<()> {
-        let pid = self.pid();
         for stopped in self.job.processes.iter().filter(|process| process.job_stopped).map(|process| process.pid) {
             kill(Pid::from_raw(stopped), Signal::SIGSTOP)
                 .map_err(|source| Error::io("stop", format!("process {stopped}"), source))?;
         }
-        let is_news = self.terminal.is_news_for(self.image());
         HalfBuilt::release_all(self.processes)?;
-        if is_news && let Err(error) = kill(Pid::from_raw(pid), Signal::SIGWINCH) {
-            log::warn!("telling process {pid} the size of its terminal: {error}");
+        let is_news_for = |process: &&ProcessImage| self.terminal.is_news_for(process);
+        for pid in self.job.processes.iter().filter(is_news_for).map(|process| process.pid) {
+            // One that has ended meanwhile need not know.
+            if let Err(error) = kill(Pid::from_raw(pid), Signal::SIGWINCH)
+                && error != Errno::ESRCH
+            {
+                log::warn!("telling process {pid} the size of its terminal: {error}");
+            }
         }
         Ok(())
     }
 }
 
-/// The modes in which the program of `job` works at its terminal, if a restart by this process gives it one that controls it.
+/// What the program of `job` finds again at its terminal, if a restart by this process gives it one that controls it.
 ///
 /// # Errors
 /// When this process has no streams to give.
-pub fn terminal_modes(mut job: JobImage, stdio: &Stdio) -> Result<Option<TerminalModes>> {
+pub fn at_terminal(mut job: JobImage, stdio: &Stdio) -> Result<AtTerminal> {
     stdio.apply_to(&mut job);
     let regained = Outside::of(&job, stdio)?.regained;
-    Ok(job.root().terminal.clone().filter(|_| regained.controls).and_then(|terminal| terminal.modes))
+    Ok(if regained.controls { AtTerminal::of(&job) } else { AtTerminal::default() })
 }
 
 /// Rebuilds the process of checkpoint `id`.
@@ -221,10 +227,15 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let queues = Queues::of(&job)?;
     let sockets = Sockets::make(&job)?;
 
+    let terminals = PseudoTerminals::make(&job)?;
+
     let pinned = Pinned::here();
-    let Spawned { mut processes, handed, first_kept, first_file } =
-        spawn::spawn(&job, &outside, (&plan, &queues, &sockets), &clocks, machine.syscall())?;
+    let ready = Ready { mappings: &plan, queues: &queues, sockets: &sockets, terminals: &terminals };
+    let Spawned { mut processes, handed, first_kept, first_file, first_terminal } =
+        spawn::spawn(&job, &outside, &ready, &clocks, machine.syscall())?;
     sockets.settle();
+    terminals.shut(&job)?;
+    drop(terminals);
     groups::join(&mut processes, &job)?;
     let mut made = sysv::Made::default();
     sysv::make_memory(&mut processes, &job, &mut made)?;
@@ -233,6 +244,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
         mapping_defaults::set_for_pages(process, image)?;
         let mappings = (plan.sources[index].as_slice(), plan.executables[index]);
         address_space::exchange(process, (image, &job.objects), (&machine, &vdsos[index]), mappings, first_file)?;
+        give_foreground(process, image, &job, first_terminal)?;
         address_space::close_kept(process, first_kept)?;
     }
     drop(pinned);

@@ -22,6 +22,7 @@ pub fn reopened_path(file: &OpenFile) -> Option<&[u8]> {
         FileKind::Epoll { .. } | FileKind::Socket(_) => None,
         FileKind::PidFd { .. } | FileKind::Inotify { .. } => None,
         FileKind::MessageQueue { .. } => None,
+        FileKind::TerminalMaster { .. } | FileKind::Terminal { .. } | FileKind::HungUpTerminal { .. } => None,
     }
 }
 

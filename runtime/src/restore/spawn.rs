@@ -22,6 +22,7 @@ use super::handed::Handed;
 use super::message_queues::Queues;
 use super::outside::Outside;
 use super::process::{Expendable, HalfBuilt};
+use super::pseudo_terminals::PseudoTerminals;
 use super::sockets::Sockets;
 use crate::error::{Error, Result};
 use crate::image::{ClockOffsets, JobImage};
@@ -45,23 +46,39 @@ pub struct Spawned {
     pub first_kept: RawFd,
     /// Number in each of the first of the mappings' files, the others following.
     pub first_file: RawFd,
+    /// Number in each of the first master of the job's pseudo-terminals, the others following.
+    pub first_terminal: RawFd,
 }
 
-/// Makes the children and lets them do their own part. `syscall` is the address of a `syscall` instruction in the vdso; the files of
-/// `mappings` are open in them, and `sockets`, with what lay in those.
+/// What the restarter has made for the children, and has open itself.
+pub struct Ready<'a> {
+    /// The files behind mappings.
+    pub mappings: &'a MappingPlan,
+    /// Message queues.
+    pub queues: &'a Queues,
+    /// Sockets, which get what lay in them from the children.
+    pub sockets: &'a Sockets,
+    /// Pseudo-terminals with what waits in them.
+    pub terminals: &'a PseudoTerminals,
+}
+
+/// Makes the children and lets them do their own part. `syscall` is the address of a `syscall` instruction in the vdso; what is `ready`
+/// is open in them.
 pub fn spawn(
     job: &JobImage,
     outside: &Outside,
-    (mappings, queues, sockets): (&MappingPlan, &Queues, &Sockets),
+    ready: &Ready<'_>,
     clocks: &ClockPlan,
     syscall: u64,
 ) -> Result<Spawned> {
     let (parent_end, child_end) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
         .map_err(|source| Error::io("make the channel to", "the rebuilt process", source))?;
+    let &Ready { mappings, queues, sockets, terminals } = ready;
     let mut kept = vec![child_end.as_raw_fd()];
     kept.extend(outside.numbers());
     kept.extend(mappings.numbers());
     kept.extend(sockets.numbers());
+    kept.extend(terminals.numbers());
     let pid = job.root().pid;
     let mut plan = Plan::new(job, outside, parent_end.as_raw_fd(), kept, mappings, sockets)?;
 
@@ -85,7 +102,8 @@ pub fn spawn(
         stop(running, &mut process, syscall)?;
         processes.push(process);
     }
-    Ok(Spawned { processes, handed, first_kept: plan.number_of(CHANNEL), first_file: plan.number_of(FILES) })
+    let (first_kept, first_file) = (plan.number_of(CHANNEL), plan.number_of(FILES));
+    Ok(Spawned { processes, handed, first_kept, first_file, first_terminal: plan.master(0) })
 }
 
 fn stop(running: Running, process: &mut HalfBuilt, syscall: u64) -> Result<()> {

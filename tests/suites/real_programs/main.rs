@@ -10,6 +10,7 @@ mod editors;
 mod interpreters;
 mod numerics;
 mod servers;
+mod terminals;
 mod threads;
 
 use std::time::Duration;

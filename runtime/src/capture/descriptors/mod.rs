@@ -1,8 +1,9 @@
 //! Capturing the descriptor tables of a job: what each number leads to, which numbers share an open file description, in
 //! whatever process, and what lies unread in pipes.
 //!
-//! A descriptor that cannot be rebuilt is refused by its number and kind, and the program runs on. Terminals,
-//! and pipes and sockets on 0, 1 and 2, lead to whoever started the program; after a restart that is the restarter.
+//! A descriptor that cannot be rebuilt is refused by its number and kind, and the program runs on. Terminals
+//! whose master is elsewhere, and pipes and sockets on 0, 1 and 2, lead to whoever started the program; after a restart that
+//! is the restarter.
 
 mod anonymous;
 mod devices;
@@ -13,6 +14,7 @@ mod message_queues;
 mod pidfds;
 mod pipe_content;
 mod pipes;
+mod pseudo_terminals;
 mod signal_driven;
 mod sockets;
 mod watched;
@@ -25,10 +27,11 @@ use nix::sys::stat::SFlag;
 use super::locks;
 use super::syscalls::{pidfd_getfd, pidfd_open, same_open_file};
 use crate::error::{Error, Result};
-use crate::image::{Descriptor, FileKind, FileLock, MessageQueue, OpenFile, PipeContent, SignalDriven};
+use crate::image::{Descriptor, FileKind, FileLock, MessageQueue, OpenFile, PipeContent, PseudoTerminal, SignalDriven};
 use crate::proc::fdinfo::{self, FdInfo};
 pub use files::Unlinked;
 use pipes::Pipes;
+use pseudo_terminals::PseudoTerminals;
 use sockets::Sockets;
 use watched::Places;
 
@@ -66,6 +69,8 @@ pub struct Tables {
     pub pipes: Vec<PipeContent>,
     /// Those of them that signal somebody when they become ready.
     pub signal_driven: Vec<SignalDriven>,
+    /// Pseudo-terminals whose master is in the job.
+    pub pseudo_terminals: Vec<PseudoTerminal>,
     /// Files that no path leads to.
     pub unlinked: Vec<Unlinked>,
     /// Open while `places` lead there: what no process has, because it is on its way from one to another.
@@ -100,8 +105,9 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
     let mut tables = Tables::default();
     let pids: Vec<i32> = owners.iter().map(|owner| owner.pid).collect();
     let places = Places::of(&pids, &entries);
-    let mut found =
-        Found { pipes: Pipes::among(&entries), unlinked: Vec::new(), sockets, queues: Vec::new(), pids, places };
+    let terminals = PseudoTerminals::among(&entries, owners)?;
+    let pipes = Pipes::among(&entries);
+    let mut found = Found { pipes, terminals, unlinked: Vec::new(), sockets, queues: Vec::new(), pids, places };
     let mut representatives = Representatives::default();
     for (&owner, infos) in of_each() {
         let mut table = Table::default();
@@ -129,8 +135,10 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
     let in_flight = found.sockets.finish(&mut tables.files, &tables.places, &file_of)?;
     locks::keep_one_of_each_description(&mut tables.of_process);
     refuse_too_many_to_hand_over(&tables.files)?;
-    let Found { pipes, unlinked, queues, .. } = found;
-    Ok(Tables { pipes: pipes.contents, unlinked, message_queues: queues, in_flight, ..tables })
+    let Found { pipes, terminals, unlinked, queues, .. } = found;
+    // The last that can fail: what waits in terminals is read from them, and put back.
+    let pseudo_terminals = terminals.capture()?;
+    Ok(Tables { pipes: pipes.contents, pseudo_terminals, unlinked, message_queues: queues, in_flight, ..tables })
 }
 
 /// Refuses what cannot be sent to a process that is not there yet.
@@ -140,6 +148,7 @@ fn refuse_in_flight(table: &Table, files: &[OpenFile]) -> Result<()> {
         FileKind::PidFd { .. } => Some("a descriptor of a process"),
         FileKind::Inotify { .. } => Some("an inotify instance"),
         FileKind::MessageQueue { .. } => Some("a message queue"),
+        FileKind::Terminal { own: true, .. } => Some("a controlling terminal"),
         _ => None,
     });
     let Some(what) = what.or(table.locks.first().map(|_| "a file with a lock")) else { return Ok(()) };
@@ -150,6 +159,7 @@ fn refuse_in_flight(table: &Table, files: &[OpenFile]) -> Result<()> {
 /// What several descriptions can lead to, as far as it has been met.
 struct Found<'a> {
     pipes: Pipes<'a>,
+    terminals: PseudoTerminals<'a>,
     unlinked: Vec<Unlinked>,
     sockets: Sockets,
     queues: Vec<MessageQueue>,
@@ -241,7 +251,10 @@ fn kind(entry: Entry<'_>, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileK
     } else if format == SFlag::S_IFDIR {
         Ok(FileKind::Directory { path: files::living_path(info)?, offset: info.position })
     } else if format == SFlag::S_IFCHR {
-        devices::character_device(info, all)
+        match found.terminals.kind(entry)? {
+            Some(kind) => Ok(kind),
+            None => devices::character_device(info, all),
+        }
     } else if format == SFlag::S_IFIFO {
         found.pipes.kind(entry)
     } else if format == SFlag::S_IFSOCK {

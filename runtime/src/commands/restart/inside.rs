@@ -26,6 +26,7 @@ use crate::error::{Error, Result, exit_code};
 use crate::namespace::{self, Kind};
 use crate::parent::first_process;
 use crate::parent::relay::{Message, Relay};
+use crate::proc::task;
 use crate::restore::{Place, Rebuilt};
 
 /// The option that tells this command that it is the first process, and where its end of the relay is.
@@ -71,6 +72,22 @@ impl Inside {
     /// Its pid as this process sees it.
     pub fn pid(&self) -> i32 {
         self.outer
+    }
+
+    /// What a process group of the program is as this process sees it.
+    pub fn outer_group(&self, inner: i32) -> Option<i32> {
+        let mut unseen = vec![self.outer];
+        while let Some(pid) = unseen.pop() {
+            let status = task::text(pid, "status").unwrap_or_default();
+            let groups = task::status_value(&status, "NSpgid").unwrap_or_default();
+            let mut numbers = groups.split_whitespace().filter_map(|word| word.parse::<i32>().ok());
+            let outer = numbers.next();
+            if numbers.next_back() == Some(inner) {
+                return outer;
+            }
+            unseen.extend(task::children(pid).unwrap_or_default());
+        }
+        None
     }
 
     /// Lets it run. From then on it depends on nobody outside.

@@ -19,10 +19,10 @@ use super::progress_bar::{Progress, Unit};
 use super::run::store_dir;
 use super::{absolute, which_checkpoint, which_program};
 use crate::error::{Error, Result, exit_code};
-use crate::image::{self, PathMap, TerminalModes};
+use crate::image::{self, AtTerminal, PathMap};
 use crate::location::Location;
 use crate::parent::Parent;
-use crate::restore::{ClockWish, Place, Rebuilt, RestoreOptions, Stage, Stdio, rebuild, terminal_modes};
+use crate::restore::{ClockWish, Place, Rebuilt, RestoreOptions, Stage, Stdio, at_terminal, rebuild};
 use inside::Inside;
 
 /// Bring a program back from its newest checkpoint
@@ -165,14 +165,16 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     match parent.interruptible(|| build(arguments, stdio.clone()))? {
         Built::Here(rebuilt) => {
             let pid = rebuilt.pid();
-            let modes = rebuilt.terminal_modes().cloned();
-            parent.release(pid, modes, || release(pid, pid_file, || rebuilt.release()))?;
+            let there = rebuilt.at_terminal();
+            parent.release(pid, there, || release(pid, pid_file, || rebuilt.release()))?;
             automatic::go_on(pid);
             parent.follow(pid)
         }
         Built::Inside(inside) => {
-            let (pid, modes) = (inside.pid(), modes_regained(arguments, &stdio)?);
-            parent.release(pid, modes, || release(pid, pid_file, || inside.release()))?;
+            let (pid, there) = (inside.pid(), regained(arguments, &stdio)?);
+            let there =
+                AtTerminal { foreground: there.foreground.and_then(|group| inside.outer_group(group)), ..there };
+            parent.release(pid, there, || release(pid, pid_file, || inside.release()))?;
             parent.follow_inside(inside.pid(), inside.into_relay())
         }
     }
@@ -250,11 +252,11 @@ impl Selected {
     }
 }
 
-/// The modes that the program regains of the terminal, which only a process out here can set.
-fn modes_regained(arguments: &Arguments, stdio: &Stdio) -> Result<Option<TerminalModes>> {
+/// What the program regains of the terminal, which only a process out here can give it.
+fn regained(arguments: &Arguments, stdio: &Stdio) -> Result<AtTerminal> {
     let Selected { store, id, .. } = Selected::by(arguments)?;
     let manifest = store.manifest(id).map_err(|error| which_checkpoint::or_dropped(&store, id, error.into()))?;
-    terminal_modes(image::job_of(&manifest)?, stdio)
+    at_terminal(image::job_of(&manifest)?, stdio)
 }
 
 /// Rebuilds the chosen checkpoint at `place`. The store is closed again: its descriptors are of no use to a parent.

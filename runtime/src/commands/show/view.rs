@@ -328,6 +328,12 @@ fn target(file: &OpenFile, objects: &Objects) -> (&'static str, String, Option<u
         FileKind::Directory { path, offset } => ("directory", lossy(path), Some(*offset)),
         FileKind::Device { path } => ("device", lossy(path), None),
         FileKind::Standard { stream, was } => ("standard", format!("{stream} (was {})", lossy(was)), None),
+        FileKind::TerminalMaster { terminal } => ("terminal master", of_terminal(*terminal, objects), None),
+        FileKind::Terminal { terminal, own: false } => ("terminal", of_terminal(*terminal, objects), None),
+        FileKind::Terminal { terminal, own: true } => {
+            ("terminal", format!("/dev/tty ({})", of_terminal(*terminal, objects)), None)
+        }
+        FileKind::HungUpTerminal { was } => ("terminal", format!("hung up (was {})", lossy(was)), None),
         FileKind::Pipe { pipe } => ("pipe", format!("pipe {pipe} of the job"), None),
         FileKind::Socket(socket) => ("socket", sockets::in_words(socket), None),
         FileKind::EventFd { count, semaphore: false } => ("eventfd", format!("count {count}"), None),
@@ -367,6 +373,12 @@ fn target(file: &OpenFile, objects: &Objects) -> (&'static str, String, Option<u
         #[allow(unreachable_patterns, reason = "kinds are added to the image before they are known here")]
         other => ("other", format!("{other:?}"), None),
     }
+}
+
+/// Which of the job's own terminals it is.
+fn of_terminal(terminal: u32, objects: &Objects) -> String {
+    let number = objects.pseudo_terminals.get(terminal as usize).map(|terminal| terminal.number);
+    number.map(|number| format!("/dev/pts/{number} of the job")).unwrap_or_default()
 }
 
 /// Text from the program, as far as it is text.

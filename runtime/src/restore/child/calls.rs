@@ -205,6 +205,30 @@ pub fn allow_descriptors(needed: u64) -> Result<()> {
     done(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) })
 }
 
+/// Opens the slave side of a pseudo-terminal.
+pub fn open_slave(master: RawFd, flags: i32) -> Result<RawFd> {
+    // SAFETY: TIOCGPTPEER takes flags.
+    Errno::result(unsafe { libc::ioctl(master, libc::TIOCGPTPEER, flags | libc::O_CLOEXEC) })
+}
+
+pub fn unlock_slave(master: RawFd) -> Result<()> {
+    let locked = 0i32;
+    // SAFETY: TIOCSPTLCK reads one int.
+    done(unsafe { libc::ioctl(master, libc::TIOCSPTLCK, &raw const locked) })
+}
+
+/// Makes a pseudo-terminal the one that controls the session that this process leads.
+pub fn be_controlled_by(master: RawFd) -> Result<()> {
+    // SAFETY: TIOCSCTTY takes a number.
+    done(unsafe { libc::ioctl(master, libc::TIOCSCTTY, 0) })
+}
+
+/// Gives up the terminal that controls this process, which leads no session.
+pub fn be_controlled_by_none(slave: RawFd) -> Result<()> {
+    // SAFETY: takes no argument.
+    done(unsafe { libc::ioctl(slave, libc::TIOCNOTTY) })
+}
+
 pub fn umask(mask: u32) {
     // SAFETY: takes a number and cannot fail.
     unsafe { libc::umask(mask) };

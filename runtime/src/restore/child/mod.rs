@@ -45,6 +45,8 @@ pub struct Plan<'a> {
     parent_end: RawFd,
     /// Descriptors to keep; number `i` is moved to `base + i`. First the channel, then the standard streams.
     kept: Vec<RawFd>,
+    /// Place in `kept` of the first master of a pseudo-terminal.
+    first_master: i32,
     /// Which of the files for the mappings is which of the job's unlinked files.
     unlinked: &'a [usize],
     sockets: &'a Sockets,
@@ -107,7 +109,7 @@ pub const FILES: i32 = STANDARD + 3;
 
 impl<'a> Plan<'a> {
     /// A plan for all processes of `job`. `kept` begins with the channel and the three standard streams; what follows is for
-    /// the mappings, and then the sockets.
+    /// the mappings, then the sockets, and then the masters of the job's pseudo-terminals.
     pub fn new(
         job: &'a JobImage,
         outside: &'a Outside,
@@ -123,6 +125,7 @@ impl<'a> Plan<'a> {
             own: 0,
             parent_end,
             base: base(job, &kept),
+            first_master: (kept.len() - job.objects.pseudo_terminals.len()) as i32,
             kept,
             unlinked: &mappings.unlinked,
             sockets,
@@ -135,6 +138,11 @@ impl<'a> Plan<'a> {
     /// The number that place `place` of `kept` has in the children.
     pub fn number_of(&self, place: i32) -> RawFd {
         self.base + place
+    }
+
+    /// The number of the master of a pseudo-terminal of the job.
+    pub fn master(&self, terminal: usize) -> RawFd {
+        self.number_of(self.first_master + terminal as i32)
     }
 
     fn kept_end(&self) -> RawFd {
@@ -185,6 +193,7 @@ fn live(plan: &mut Plan, channel: RawFd, begun: Result<(), Failed>) -> ! {
 }
 
 fn prepare(plan: &mut Plan, channel: RawFd) -> Result<(), Failed> {
+    descriptors::take_control(plan)?;
     descendants::make(plan, channel)?;
     let image = plan.own().image;
     calls::umask(image.umask);

@@ -31,6 +31,7 @@ pub enum Step {
     DescriptorLimit,
     Keep,
     Role,
+    Control,
     Child,
     Open,
     Number,
@@ -44,10 +45,11 @@ pub enum Step {
     SignalAction,
 }
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     Step::DescriptorLimit,
     Step::Keep,
     Step::Role,
+    Step::Control,
     Step::Child,
     Step::Open,
     Step::Number,
@@ -168,6 +170,7 @@ impl Report {
             }
             Step::Child => ("clone3", format!("child {}", self.index)),
             Step::Role => ("setsid", format!("become {:?}", image.family.role(image.pid))),
+            Step::Control => ("ioctl", format!("be controlled by terminal {} of the job's own", self.index)),
             Step::Open => ("open", file.map(|file| shown(&file.kind)).unwrap_or_default()),
             Step::Number => ("dup3", format!("descriptor {}", self.index)),
             Step::Pipe => ("pipe2", format!("pipe {} and its content", self.index)),
@@ -191,6 +194,11 @@ fn shown(kind: &FileKind) -> String {
     match kind {
         FileKind::Standard { stream, was } => format!("stream {stream} (was {})", String::from_utf8_lossy(was)),
         FileKind::Unlinked { file, .. } => format!("file {file} of those without a path"),
+        FileKind::TerminalMaster { terminal } => format!("the master of terminal {terminal} of the job's own"),
+        FileKind::Terminal { terminal, .. } => format!("terminal {terminal} of the job's own"),
+        FileKind::HungUpTerminal { was } => {
+            format!("a terminal that was hung up (was {})", String::from_utf8_lossy(was))
+        }
         FileKind::Pipe { pipe } => format!("an end of pipe {pipe}"),
         FileKind::Socket(_) => "a socket".into(),
         FileKind::EventFd { .. } => "an eventfd".into(),

@@ -72,7 +72,8 @@ mod tests {
         let regained = |controls, size| Regained { controls, size };
         assert!(!regained(true, Some((24, 80))).is_news_for(&image));
         let was = b"/dev/pts/3".to_vec();
-        image.terminal = Some(TerminalImage { was, controlling: true, modes: None, rows: 24, columns: 80 });
+        let before = TerminalImage { was, controlling: true, modes: None, rows: 24, columns: 80, foreground: None };
+        image.terminal = Some(before);
         assert!(!regained(true, Some((24, 80))).is_news_for(&image));
         assert!(!regained(false, None).is_news_for(&image));
         assert!(regained(false, Some((25, 80))).is_news_for(&image));

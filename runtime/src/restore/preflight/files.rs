@@ -44,6 +44,7 @@ fn check_file(objects: &Objects, file: &OpenFile, force: bool) -> Result<()> {
         FileKind::Epoll { .. } | FileKind::Socket(_) => Ok(()),
         FileKind::PidFd { .. } | FileKind::Inotify { .. } => Ok(()),
         FileKind::MessageQueue { .. } => Ok(()),
+        FileKind::TerminalMaster { .. } | FileKind::Terminal { .. } | FileKind::HungUpTerminal { .. } => Ok(()),
     }
 }
 

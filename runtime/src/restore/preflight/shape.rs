@@ -139,6 +139,11 @@ fn files_flaw(objects: &Objects) -> Option<String> {
         FileKind::MessageQueue { queue } if queue as usize >= objects.message_queues.len() => {
             Some(format!("message queue {queue} is missing"))
         }
+        FileKind::TerminalMaster { terminal } | FileKind::Terminal { terminal, .. }
+            if terminal as usize >= objects.pseudo_terminals.len() =>
+        {
+            Some(format!("terminal {terminal} is missing"))
+        }
         FileKind::Standard { stream, .. } if !(0..=2).contains(&stream) => {
             Some(format!("{stream} is not a standard stream"))
         }
@@ -398,7 +403,7 @@ mod tests {
     fn what_makes_no_sense_is_refused_and_named() {
         check(1, &sound()).unwrap();
         type Change = fn(&mut JobImage);
-        let cases: [(&str, Change); 37] = [
+        let cases: [(&str, Change); 39] = [
             ("System V segment Some(0) of a mapping is missing", |job| job.objects.memory[0].sysv = Some(0)),
             ("System V semaphores 0 are incomplete", |job| {
                 let set = SysvSemaphores { identity: SysvIdentity::default(), values: vec![1], users: Vec::new() };
@@ -444,6 +449,8 @@ mod tests {
             ("no descriptor 2147483647", |job| job.processes[0].descriptors[0].number = i32::MAX),
             ("leads nowhere", |job| job.processes[0].descriptors[0].file = 1),
             ("pipe 0 is missing", |job| job.objects.files[0].kind = FileKind::Pipe { pipe: 0 }),
+            ("terminal 0 is missing", |job| job.objects.files[0].kind = FileKind::TerminalMaster { terminal: 0 }),
+            ("terminal 1 is missing", |job| job.objects.files[0].kind = FileKind::Terminal { terminal: 1, own: false }),
             ("no file has", |job| match &mut job.objects.files[0].kind {
                 FileKind::Regular { size, .. } => *size = u64::MAX,
                 _ => unreachable!(),

@@ -12,6 +12,7 @@ mod epoll;
 mod handed;
 mod outside;
 mod pipes;
+mod pseudo_terminals;
 mod sockets;
 
 use std::ffi::CString;
@@ -27,6 +28,7 @@ use crate::image::{FileKind, JobImage};
 use crate::restore::handed::is_handed;
 use crate::restore::outside::Outlet;
 use crate::restore::paths::{c_path, reopened_path, reopening_flags};
+pub use pseudo_terminals::take_control;
 
 pub use handed::receive;
 
@@ -53,6 +55,8 @@ pub struct Workspace {
     given: Vec<[bool; 2]>,
     /// The process that fills each epoll instance: the first that has it.
     fillers: Vec<Option<usize>>,
+    /// The process that opens a file which the first one cannot.
+    openers: Vec<Option<usize>>,
 }
 
 impl Workspace {
@@ -76,6 +80,7 @@ impl Workspace {
             pipes: vec![[-1; 2]; objects.pipes.len()],
             given: vec![[false; 2]; objects.pipes.len()],
             fillers,
+            openers: pseudo_terminals::openers(job),
         })
     }
 
@@ -145,6 +150,9 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
         FileKind::Device { .. } => open_path(plan, index),
         // Each of its numbers by itself, in [`outside::lead`].
         FileKind::Standard { .. } => Ok(-1),
+        FileKind::TerminalMaster { terminal } => pseudo_terminals::master(plan, *terminal as usize, file.flags),
+        FileKind::Terminal { terminal, .. } => pseudo_terminals::slave(plan, index, *terminal as usize),
+        FileKind::HungUpTerminal { .. } => pseudo_terminals::hung_up(plan, file.flags),
         FileKind::Pipe { pipe } => pipes::end(plan, *pipe as usize, file.flags),
         FileKind::Socket(_) => with_flags(sockets::number(plan, index)?, file.flags),
         FileKind::EventFd { count, semaphore } => {
