@@ -191,6 +191,7 @@ rows! {
     named_pipes_and_packets: "fifos";
     pidfds_and_inotify: "watchers";
     posix_message_queues: "mqueues";
+    shared_names: "shared_names";
     system_v_objects: "sysv";
     processes: "family" [.writes("written")];
     processes_born_and_dying: "forks" [.argument("120")];

@@ -238,7 +238,10 @@ fn a_message_queue_that_is_another_by_now_is_left_alone_and_the_restart_refused(
     assert!(other >= 0);
     send(other);
     let said = refused(&scene, &life);
-    assert!(said.contains(&format!("open message queue /ckpt-victim-{}: it is another one by now", life.pid)), "{said}");
+    assert!(
+        said.contains(&format!("open message queue /ckpt-victim-{}: it is another one by now", life.pid)),
+        "{said}"
+    );
     // SAFETY: the name ends with a zero.
     assert_eq!(unsafe { libc::syscall(libc::SYS_mq_unlink, name.as_ptr()) }, 0, "it is there");
     goes_on(&scene, &life);
