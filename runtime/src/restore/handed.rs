@@ -180,7 +180,7 @@ mod tests {
         let made = inotify(&watches, 0).unwrap();
         let shown = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", made.as_raw_fd())).unwrap();
         for watch in watches {
-            assert!(shown.contains(&format!("inotify wd:{} ", watch.number)), "{shown}");
+            assert!(shown.contains(&format!("inotify wd:{:x} ", watch.number)), "{shown}");
         }
         assert_eq!(shown.matches(&format!("mask:{mask:x} ")).count(), 3, "{shown}");
     }
