@@ -94,4 +94,12 @@ static void verify(void)
 	CHECK(sem_post(&common->asked) == 0);
 	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 8);
 	CHECK(sem_unlink(semaphore_name) == 0 && shm_unlink(name) == 0);
+	/* What restarts have saved beside them. */
+	for (int checkpoint = 1; checkpoint < 10; checkpoint++) {
+		char saved[96];
+		snprintf(saved, sizeof saved, "%s.ckpt-%d", name, checkpoint);
+		shm_unlink(saved);
+		snprintf(saved, sizeof saved, "/sem.%s.ckpt-%d", name + 1, checkpoint);
+		shm_unlink(saved);
+	}
 }
