@@ -193,6 +193,7 @@ rows! {
     named_pipes_and_packets: "fifos";
     pidfds_and_inotify: "watchers";
     posix_message_queues: "mqueues";
+    shared_names: "shared_names";
     system_v_objects: "sysv";
     pseudo_terminals: "pseudo_terminals";
     processes: "family" [.writes("written")];

@@ -26,7 +26,7 @@ fn dead<'scene>(scene: &'scene Scene, program: &Program) -> Life<'scene> {
 }
 
 fn goes_on(scene: &Scene, life: &Life<'_>) {
-    let mut back = Restart::of(&life.store()).begin(scene, &life.directory, life.pid);
+    let mut back = Restart::of(life.store()).begin(scene, &life.directory, life.pid);
     assert_eq!(code_of(back.wait()), 7, "{}\n{}", back.output.text(), back.errors());
 }
 

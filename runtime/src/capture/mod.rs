@@ -14,6 +14,7 @@ mod descent;
 mod descriptors;
 mod files;
 mod guest;
+mod linked_names;
 mod locks;
 mod mapping_defaults;
 mod page_set;

@@ -9,6 +9,7 @@ use std::path::Path;
 use ckpt_kernels::page_digest;
 use serde_bytes::ByteBuf;
 
+use super::linked_names::other_name;
 use super::sysv::MAPPED_NAME;
 use crate::error::{Error, Result};
 use crate::image::{Advice, Backing, FileIdentity, SharedObject, SpecialMapping, SysvAttachment};
@@ -89,12 +90,15 @@ impl SharedMemory {
 /// Sorts `mappings` of process `pid`; what they share with those of others is in `memory`.
 pub fn sort(pid: i32, mappings: Vec<Mapping>, memory: &mut SharedMemory) -> Result<AddressSpace> {
     let mut space = AddressSpace::default();
-    for mapping in mappings {
+    for mut mapping in mappings {
         if matches!(mapping.name.as_slice(), b"[vdso]" | b"[vvar]" | b"[vvar_vclock]") {
             space.special.push(special(pid, &mapping)?);
             continue;
         }
         refuse_unsupported(&mapping)?;
+        if let Some(name) = other_name(&mapping) {
+            mapping.name = name;
+        }
         let stat = stat(&mapping);
         let backing = backing(pid, &mapping, stat.as_ref(), memory);
         space.drafts.push(Draft { advice: advice(&mapping), backing, file: stat.map(|(stamp, _)| stamp), mapping });

@@ -163,8 +163,9 @@ fn an_editor_in_tmux_goes_on_and_is_attached_again() {
     let mut second = Restart::of(first.store()).id(id).begin(&scene, &first.directory, first.pid);
     shows("first life");
     tmux(&scene, &["send-keys", "-t", "work", ", and done in the second", "C-x", "y", "Enter"]);
-    // Without a session there is no server.
+    let saved = || std::fs::read_to_string(first.directory.join("text")).unwrap_or_default();
+    wait_until("nano has saved it", LIMIT, || saved() == "begun in the first life, and done in the second\n");
+    // In the foreground it stays without a session.
+    tmux(&scene, &["kill-server"]);
     assert_eq!(code_of(second.wait()), 0, "{}\n{}", second.output.text(), second.errors());
-    let written = std::fs::read_to_string(first.directory.join("text")).expect("nano has saved it");
-    assert_eq!(written, "begun in the first life, and done in the second\n");
 }

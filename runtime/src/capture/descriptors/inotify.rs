@@ -59,11 +59,11 @@ pub struct Inode {
     pub handle: Option<(i32, Vec<u8>)>,
 }
 
-/// Parses `3 ino:9e sdev:fe00000 mask:fff ignored_mask:0 fhandle-bytes:8 fhandle-type:1 f_handle:12409900649184e1`; numbers are
-/// hexadecimal but the first.
+/// Parses `3 ino:9e sdev:fe00000 mask:fff ignored_mask:0 fhandle-bytes:8 fhandle-type:1 f_handle:12409900649184e1`; all numbers are
+/// hexadecimal.
 fn parse(line: &str) -> Option<(i32, u32, Inode)> {
     let mut words = line.split_whitespace();
-    let number = words.next()?.parse().ok()?;
+    let number = i32::from_str_radix(words.next()?, 16).ok()?;
     let values: Vec<(&str, &str)> = words.filter_map(|word| word.split_once(':')).collect();
     let text = |name: &str| values.iter().find(|(found, _)| *found == name).map(|(_, value)| *value);
     let hex = |name: &str| u64::from_str_radix(text(name)?, 16).ok();
@@ -83,11 +83,11 @@ mod tests {
 
     #[test]
     fn a_watch_is_read_with_its_handle_or_without() {
-        let line = "12 ino:9e sdev:fe00001 mask:84000300 ignored_mask:0 fhandle-bytes:2 fhandle-type:1 f_handle:12ff";
+        let line = "1c ino:9e sdev:fe00001 mask:84000300 ignored_mask:0 fhandle-bytes:2 fhandle-type:1 f_handle:12ff";
         let inode = Inode { number: 0x9e, device: (254, 1), handle: Some((1, vec![0x12, 0xff])) };
-        assert_eq!(parse(line), Some((12, 0x8400_0300, inode.clone())));
+        assert_eq!(parse(line), Some((28, 0x8400_0300, inode.clone())));
         let without = line.split(" fhandle").next().unwrap();
-        assert_eq!(parse(without), Some((12, 0x8400_0300, Inode { handle: None, ..inode })));
+        assert_eq!(parse(without), Some((28, 0x8400_0300, Inode { handle: None, ..inode })));
         assert_eq!(parse("x ino:1"), None);
     }
 }
