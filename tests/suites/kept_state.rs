@@ -189,6 +189,7 @@ rows! {
     locks: "locks";
     pipes_and_epoll: "pipes_epoll";
     processes: "family" [.writes("written")];
+    groups_and_sessions: "places";
     processes_born_and_dying: "forks" [.argument("120")];
 }
 

@@ -157,6 +157,14 @@ fn pipelines_of_bash_go_on_exactly() {
 }
 
 #[test]
+fn jobs_of_bash_whose_first_process_has_ended_go_on_exactly() {
+    let jobs = Program::installed("bash").argument(source("job_control.bash")).argument("60").writes("left");
+    for line in [2, 30] {
+        survives_once(&jobs, line);
+    }
+}
+
+#[test]
 fn a_pool_of_python_goes_on_exactly() {
     for line in [2, 30] {
         survives_once(&Program::python("pool.py"), line);

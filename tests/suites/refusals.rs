@@ -70,7 +70,6 @@ refused! { is_refused:
     a_network_socket_is_refused: "socket", "sockets are not captured yet";
     a_pair_of_unix_sockets_is_refused: "socketpair", "sockets are not captured yet";
     a_child_that_shares_its_descriptors_is_refused: "sharing_child", "which shares its descriptor table with process";
-    a_child_in_the_group_of_another_that_has_gone_is_refused: "lost_group", "its leader is not in the job";
     an_inotify_descriptor_is_refused: "inotify", "this kind of object is not captured yet";
     a_pidfd_is_refused: "pidfd", "this kind of object is not captured yet";
     a_userfaultfd_is_refused: "userfaultfd", "this kind of object is not captured yet";

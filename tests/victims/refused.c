@@ -57,22 +57,6 @@ static void make_sharing_child(void)
 	number = child;
 }
 
-/* A child in the process group of another that has ended and was waited for. */
-static void make_child_of_lost_group(void)
-{
-	int status;
-	pid_t leader = fork();
-	if (leader == 0)
-		wait_for_death();
-	CHECK(leader > 0 && setpgid(leader, leader) == 0);
-	child = fork();
-	if (child == 0)
-		wait_for_death();
-	CHECK(child > 0 && setpgid(child, leader) == 0);
-	CHECK(kill(leader, SIGKILL) == 0 && waitpid(leader, &status, 0) == leader);
-	number = child;
-}
-
 static void make_posix_timer(void)
 {
 	struct sigevent event = { .sigev_notify = SIGEV_NONE };
@@ -308,8 +292,6 @@ static void set_up(void)
 		number = pair[0];
 	} else if (is("sharing_child"))
 		make_sharing_child();
-	else if (is("lost_group"))
-		make_child_of_lost_group();
 	else if (is("inotify"))
 		number = inotify_init1(0);
 	else if (is("pidfd"))

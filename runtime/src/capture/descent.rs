@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use ckpt_wire::Control;
 
 use super::syscalls::{Shared, share};
-use super::{ProcessLineages, Program, WaitingCalls, stop, wait_until_ready};
+use super::{ProcessLineages, Program, WaitingCalls, places, stop, wait_until_ready};
 use crate::error::{Error, Result};
-use crate::image::{EndedChild, Family};
+use crate::image::{EndedChild, Family, LostLeader};
 use crate::proc::task::{self, stat_number};
 use crate::ptrace::Stopped;
 
@@ -33,6 +33,14 @@ pub struct Member {
     pub family: Family,
     /// Whether it was under a job-control stop before.
     pub job_stopped: bool,
+}
+
+/// A job that stands still.
+pub struct StillJob {
+    /// Its processes; parents come before their children.
+    pub members: Vec<Member>,
+    /// Leaders of their sessions and process groups that have gone.
+    pub lost_leaders: Vec<LostLeader>,
 }
 
 /// The first process of the job that process `pid` belongs to: the highest of its ancestors that it has an unbroken line of
@@ -66,14 +74,14 @@ pub fn prepare(root: i32) -> Result<()> {
     Ok(())
 }
 
-/// Stops `root` and all its descendants; parents come before their children.
+/// Stops `root` and all its descendants.
 ///
 /// # Errors
 /// When one of them cannot be stopped, or rebuilt in its place among the others. All go on.
-pub fn stop(root: &Program, known: &mut ProcessLineages) -> Result<Vec<Member>> {
+pub fn stop(root: &Program, known: &mut ProcessLineages) -> Result<StillJob> {
     let mut members = Vec::new();
-    match stop_into(root, known, &mut members).and_then(|()| refuse_places(&members)) {
-        Ok(()) => Ok(members),
+    match stop_into(root, known, &mut members).and_then(|()| places::lost_leaders(&members, true)) {
+        Ok(lost_leaders) => Ok(StillJob { members, lost_leaders }),
         Err(error) => {
             let_go(members);
             Err(error)
@@ -228,30 +236,6 @@ fn refuse_shared(parent: i32, child: i32) -> Result<()> {
                 "each would have one of its own after a restart",
                 "make it by fork, or make a thread",
             ));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses sessions and process groups that a restart could not make again.
-fn refuse_places(members: &[Member]) -> Result<()> {
-    let refuse = |pid: i32, what: String| {
-        let why = "which a restart could not join again, because its leader is not in the job";
-        Err(Error::unsupported(format!("process {pid} in {what}"), why, "take the checkpoint when it has ended"))
-    };
-    let Some(root) = members.first() else { return Ok(()) };
-    let leads = |id: i32| {
-        let has_it = |ended: &EndedChild| ended.pid == id;
-        members.iter().any(|member| member.program.pid == id || member.family.ended_children.iter().any(has_it))
-    };
-    for member in &members[1..] {
-        let (pid, family) = (member.program.pid, &member.family);
-        let of_parent = family.parent.and_then(|parent| members.get(parent as usize)).map(|it| it.family.session);
-        if family.session != pid && Some(family.session) != of_parent {
-            return refuse(pid, format!("session {}, which is not that of its parent,", family.session));
-        }
-        if !leads(family.group) && family.group != root.family.group {
-            return refuse(pid, format!("process group {}", family.group));
         }
     }
     Ok(())

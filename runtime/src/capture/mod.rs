@@ -18,6 +18,7 @@ mod locks;
 mod mapping_defaults;
 mod page_set;
 mod pages;
+mod places;
 mod plan;
 mod posix_timers;
 mod process;

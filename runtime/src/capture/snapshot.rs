@@ -27,7 +27,7 @@ use super::{
     terminal, threads,
 };
 use crate::error::Result;
-use crate::image::{Backing, Objects, OpenFile, ProcessImage, ThreadImage};
+use crate::image::{Backing, LostLeader, Objects, OpenFile, ProcessImage, ThreadImage};
 use crate::proc::{maps, task};
 use crate::ptrace::{Pinned, SIGINFO_BYTES, Stopped, remote_call};
 
@@ -95,6 +95,8 @@ pub struct Snapshot {
     pub objects: Objects,
     /// Their files.
     pub files: HeldFiles,
+    /// Leaders of their sessions and process groups that have gone.
+    pub lost_leaders: Vec<LostLeader>,
 }
 
 /// A captured process whose pages are not written yet.
@@ -134,7 +136,7 @@ pub fn capture(
 ) -> Result<Snapshot> {
     descent::prepare(program.pid)?;
     let stop_began = Instant::now();
-    let mut members = descent::stop(program, &mut lineage.processes)?;
+    let descent::StillJob { mut members, lost_leaders } = descent::stop(program, &mut lineage.processes)?;
 
     let states: Result<Vec<_>> = members.iter_mut().map(|member| threads_of(member, &mut lineage.processes)).collect();
     let states = match states {
@@ -173,7 +175,7 @@ pub fn capture(
         unlinked_files: unlinked.into_iter().map(|unlinked| unlinked.file).collect(),
         ..Objects::default()
     };
-    Ok(Snapshot { processes, objects, files })
+    Ok(Snapshot { processes, objects, files, lost_leaders })
 }
 
 /// The threads of a process, how each goes on, and what is queued for all of them.

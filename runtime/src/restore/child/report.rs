@@ -30,6 +30,7 @@ pub enum Step {
     Keep,
     Role,
     Child,
+    Adopting,
     Open,
     Number,
     Pipe,
@@ -41,11 +42,12 @@ pub enum Step {
     SignalAction,
 }
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     Step::DescriptorLimit,
     Step::Keep,
     Step::Role,
     Step::Child,
+    Step::Adopting,
     Step::Open,
     Step::Number,
     Step::Pipe,
@@ -149,6 +151,7 @@ impl Report {
                 return clone_refused(self.index as i32, errno);
             }
             Step::Child => ("clone3", format!("child {}", self.index)),
+            Step::Adopting => ("prctl", "PR_SET_CHILD_SUBREAPER".into()),
             Step::Role => ("setsid", format!("become {:?}", image.family.role(image.pid))),
             Step::Open => ("open", file.map(|file| shown(&file.kind)).unwrap_or_default()),
             Step::Number => ("dup3", format!("descriptor {}", self.index)),
