@@ -188,6 +188,7 @@ rows! {
     files: "files" [.writes("append").writes("growing").writes("read_write")];
     locks: "locks";
     pipes_and_epoll: "pipes_epoll";
+    orphans: "daemons" [.writes("daemon_log")];
     processes: "family" [.writes("written")];
     groups_and_sessions: "places";
     processes_born_and_dying: "forks" [.argument("120")];

@@ -97,6 +97,8 @@ pub struct Snapshot {
     pub files: HeldFiles,
     /// Leaders of their sessions and process groups that have gone.
     pub lost_leaders: Vec<LostLeader>,
+    /// Their mark.
+    pub mark: u64,
 }
 
 /// A captured process whose pages are not written yet.
@@ -134,9 +136,9 @@ pub fn capture(
     id: u64,
     events: &mut dyn FnMut(Event),
 ) -> Result<Snapshot> {
-    descent::prepare(program.pid)?;
+    descent::prepare(program.pid, control.mark, &mut lineage.processes)?;
     let stop_began = Instant::now();
-    let descent::StillJob { mut members, lost_leaders } = descent::stop(program, &mut lineage.processes)?;
+    let descent::StillJob { mut members, lost_leaders } = descent::stop(program, control, &mut lineage.processes)?;
 
     let states: Result<Vec<_>> = members.iter_mut().map(|member| threads_of(member, &mut lineage.processes)).collect();
     let states = match states {
@@ -175,7 +177,7 @@ pub fn capture(
         unlinked_files: unlinked.into_iter().map(|unlinked| unlinked.file).collect(),
         ..Objects::default()
     };
-    Ok(Snapshot { processes, objects, files, lost_leaders })
+    Ok(Snapshot { processes, objects, files, lost_leaders, mark: control.mark })
 }
 
 /// The threads of a process, how each goes on, and what is queued for all of them.
@@ -187,13 +189,13 @@ struct Threads {
 
 /// Captures the threads of a process, and has the kernel note from now on what it writes.
 fn threads_of(member: &mut Member, known: &mut ProcessLineages) -> Result<Threads> {
-    let Member { program, control, threads: stopped, family, .. } = member;
+    let Member { program, control, threads: stopped, is_first, .. } = member;
     let pid = program.pid;
     let _pinned = Pinned::to(task::last_cpu(pid)?);
     stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
     let process_signals = stopped[0].queued_process_signals()?;
     let signal_mask = threads::mask_of(&process_signals);
-    let known = known.of(pid, control, family.parent.is_none());
+    let known = known.of(pid, control, *is_first);
     let (mut images, mut ways) = (Vec::with_capacity(stopped.len()), Vec::with_capacity(stopped.len()));
     for thread in stopped.iter_mut() {
         let (image, way) = threads::capture(pid, thread, control, signal_mask, &mut known.calls)?;
@@ -229,10 +231,10 @@ fn freeze(
     known: &mut ProcessLineages,
     stop_began: Instant,
 ) -> Result<Held> {
-    let Member { program, control, threads: mut stopped, family, job_stopped } = member;
+    let Member { program, control, threads: mut stopped, family, is_first, job_stopped } = member;
     let pid = program.pid;
     let _pinned = Pinned::to(task::last_cpu(pid)?);
-    let known = known.of(pid, &control, family.parent.is_none());
+    let known = known.of(pid, &control, is_first);
     // Until the new checkpoint is sealed there is nothing to build on: the scan forgets what had changed.
     let base = std::mem::take(&mut known.base);
     let terminal = terminal::capture(pid, program.pidfd.as_fd(), &table, about.files);

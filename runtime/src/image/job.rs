@@ -22,6 +22,9 @@ pub struct JobImage {
     /// processes is not the job's.
     #[serde(default)]
     pub lost_leaders: Vec<LostLeader>,
+    /// What all processes of the job have and nobody else; 0 for none.
+    #[serde(default)]
+    pub mark: u64,
 }
 
 impl JobImage {

@@ -11,7 +11,7 @@ use crate::image::*;
 pub fn job(machine: &Machine) -> JobImage {
     let host = Host { ckpt_version: "test".into(), ..machine.host.clone() };
     let (objects, processes) = (Objects::default(), vec![process(machine)]);
-    JobImage { version: IMAGE_VERSION, host, objects, processes, lost_leaders: Vec::new() }
+    JobImage { version: IMAGE_VERSION, host, objects, processes, lost_leaders: Vec::new(), mark: 0 }
 }
 
 /// A process of one idle thread on this host, without memory.
