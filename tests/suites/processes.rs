@@ -240,6 +240,20 @@ fn jobs_of_bash_whose_first_process_has_ended_go_on_exactly() {
 }
 
 #[test]
+fn programs_that_are_executed_know_the_agent_of_their_job() {
+    let scene = Scene::new();
+    let mut life = Life::preloaded(&scene, "life", &Program::victim("who_serves").argument("100000"));
+    for _ in 0..2 {
+        processes::end_agents(life.pid);
+        checkpoint(&scene, life.pid);
+        let agents = processes::agents_of(life.pid);
+        let line = format!("agent {:010}", agents.first().expect("it serves the job"));
+        life.output.wait_for_line(&line);
+    }
+    life.kill();
+}
+
+#[test]
 fn a_pool_of_python_goes_on_exactly() {
     for line in [2, 30] {
         survives_once(&Program::python("pool.py"), line);

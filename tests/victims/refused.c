@@ -102,24 +102,33 @@ static void make_io_uring(void)
 		skip("io_uring is switched off");
 }
 
-/* A process that is no child of ours, holds descriptor `kept` alone, and ends when we do. */
+/* The life of the stranger: holds descriptor 3 until process `other` ends. */
+static void be_stranger(pid_t other)
+{
+	struct pollfd end = { .fd = (int)syscall(SYS_pidfd_open, other, 0), .events = POLLIN };
+	close_range(0, 2, 0);
+	if (end.fd >= 0)
+		poll(&end, 1, -1);
+	_exit(0);
+}
+
+/* A process that is not of our job, having been executed without its mark, holds descriptor `kept` alone, and ends when we do. */
 static void leave_to_a_stranger(int kept)
 {
-	pid_t self = getpid(), middle = fork();
+	char self[16], *arguments[] = { "refused", self, "stranger", NULL }, *environment[] = { NULL };
+	snprintf(self, sizeof self, "%d", getpid());
+	pid_t middle = fork();
 	CHECK(middle >= 0);
 	if (middle == 0) {
 		pid_t stranger = fork();
 		if (stranger != 0)
 			_exit(stranger < 0);
 		/* So that there is nothing between `kept`, which becomes 3, and the pidfd, which becomes 4. */
-		if (dup2(kept, 3) != 3)
+		if (dup2(kept, 3) != 3 || fcntl(3, F_SETFD, 0) != 0)
 			_exit(1);
 		close_range(4, ~0u, 0);
-		struct pollfd end = { .fd = (int)syscall(SYS_pidfd_open, self, 0), .events = POLLIN };
-		close_range(0, 2, 0);
-		if (end.fd >= 0)
-			poll(&end, 1, -1);
-		_exit(0);
+		execve("/proc/self/exe", arguments, environment);
+		_exit(1);
 	}
 	int status;
 	CHECK(waitpid(middle, &status, 0) == middle && status == 0);
@@ -283,6 +292,8 @@ static void make_file_of_huge_pages(void)
 
 static void set_up(void)
 {
+	if (is("stranger"))
+		be_stranger(steps);
 	step_ms = 20;
 	if (is("socket"))
 		number = socket(AF_INET, SOCK_STREAM, 0);

@@ -274,13 +274,19 @@ impl Agent {
     fn follow_job(&mut self) -> bool {
         let ended = self.program.pid;
         let (mark, founder) = self.mark;
-        let is_over = mark == 0 || ends_with_first();
-        let first = if is_over { Ok(None) } else { capture::first(mark, founder) };
-        let outcome = match first {
-            Ok(Some(pid)) if pid != ended => self.serve_from(pid).map(|()| Some(pid)),
-            Ok(_) => Ok(None),
-            Err(error) => Err(error),
-        };
+        let mut outcome = Ok(None);
+        // Those may be many that end one after the other, each having left the job to the next.
+        while mark != 0 && !ends_with_first() {
+            outcome = match capture::first(mark, founder) {
+                Ok(Some(pid)) if pid != ended => match self.serve_from(pid) {
+                    Err(Error::ProgramGone { .. }) => continue,
+                    served => served.map(|()| Some(pid)),
+                },
+                Ok(_) => Ok(None),
+                Err(error) => Err(error),
+            };
+            break;
+        }
         match &outcome {
             Ok(Some(pid)) => {
                 log::info!("process {ended} has ended; serving what is left of its job, process {pid} first")

@@ -21,12 +21,16 @@ impl Strangers {
     /// Looks at all processes that have come since, while the job runs: there may be many.
     pub fn get_to_know(&mut self, mark: u64) -> Result<()> {
         let mut seen = HashMap::new();
+        let mut unclear = Vec::new();
         for pid in processes()? {
             let Ok(begun) = task::start_time(pid) else { continue };
-            if self.0.get(&pid) == Some(&begun) || kind(pid, mark) == Kind::Stranger {
-                seen.insert(pid, begun);
+            match if self.0.get(&pid) == Some(&begun) { Kind::Stranger } else { kind(pid, mark) } {
+                Kind::Stranger => drop(seen.insert(pid, begun)),
+                Kind::Unclear => unclear.push((pid, begun)),
+                Kind::Member => {}
             }
         }
+        seen.extend(unclear.into_iter().filter(|&(pid, _)| !is_marked(pid, mark)));
         self.0 = seen;
         Ok(())
     }
@@ -92,19 +96,36 @@ pub fn first_of(pid: i32, control: &Control) -> Result<i32> {
 
 /// The first process of the job with `mark`, if anything is left of it.
 pub fn first(mark: u64, founder: i32) -> Result<Option<i32>> {
-    let all = Strangers::default().others(mark, |_| false)?;
     let own_id = |pid: i32| task::ids_in_namespaces(pid).ok().and_then(|ids| ids.last().copied());
-    if let Some(founder) = all.iter().copied().find(|&pid| own_id(pid) == Some(founder)) {
-        return Ok(Some(founder));
+    for _ in 0..LOOKS_MAX {
+        let all = all_with(mark)?;
+        if let Some(founder) = all.iter().copied().find(|&pid| own_id(pid) == Some(founder)) {
+            return Ok(Some(founder));
+        }
+        let is_orphan = |pid: &i32| parent_of(*pid).is_some_and(|parent| !all.contains(&parent));
+        let orphans = all.iter().copied().filter(is_orphan).filter(|&pid| Program::find(pid).is_ok());
+        let oldest = orphans.min_by_key(|&pid| (task::start_time(pid).unwrap_or(u64::MAX), pid));
+        // All that were seen may have ended since, each having left the job to another.
+        if all.is_empty() || oldest.is_some() {
+            return Ok(oldest);
+        }
     }
-    let is_orphan = |pid: &i32| parent_of(*pid).is_none_or(|parent| !all.contains(&parent));
-    let orphans = all.iter().copied().filter(is_orphan).filter(|&pid| Program::find(pid).is_ok());
-    Ok(orphans.min_by_key(|&pid| (task::start_time(pid).unwrap_or(u64::MAX), pid)))
+    Ok(None)
 }
 
 /// All processes with `mark`, in all pid namespaces that we see.
 pub fn all_with(mark: u64) -> Result<Vec<i32>> {
-    Strangers::default().others(mark, |_| false)
+    const EMPTY_LOOKS_MAX: u32 = 10;
+    for _ in 0..EMPTY_LOOKS_MAX {
+        let last = last_id();
+        let all = Strangers::default().others(mark, |_| false)?;
+        // One that was born while we looked, by one that has ended by now, is missed.
+        if !all.is_empty() || last.is_some() && last == last_id() {
+            return Ok(all);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(Vec::new())
 }
 
 fn parent_of(pid: i32) -> Option<i32> {
@@ -175,7 +196,8 @@ fn is_clone_of_ours(pid: i32) -> bool {
 }
 
 fn will_be(pid: i32, mark: u64) -> Kind {
-    let environment = task::bytes(pid, "environ").unwrap_or_default();
+    // Another user's is none of it, as far as we may know.
+    let Ok(environment) = task::bytes(pid, "environ") else { return Kind::Stranger };
     let named = format!("{ENV_MARK}={mark:016x}-");
     let mut entries = environment.split(|&byte| byte == 0);
     let preloads = |entry: &[u8]| {
@@ -186,5 +208,21 @@ fn will_be(pid: i32, mark: u64) -> Kind {
         _ if environment.is_empty() => Kind::Unclear,
         true => Kind::Member,
         false => Kind::Stranger,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_without_a_mark_are_strangers_and_looked_at_once() {
+        let own = std::process::id() as i32;
+        assert_eq!(kind(own, 0x1234), Kind::Stranger);
+        assert_eq!(first(0x1234, own).unwrap(), None);
+        let mut strangers = Strangers::default();
+        strangers.get_to_know(0x1234).unwrap();
+        assert_eq!(strangers.0.get(&own), task::start_time(own).ok().as_ref());
+        assert!(last_id().is_some_and(|last| last > 0));
     }
 }

@@ -7,6 +7,7 @@
 //! and every earlier checkpoint untouched.
 
 mod adoption;
+mod agent_note;
 mod allocations;
 mod clocks;
 mod data;

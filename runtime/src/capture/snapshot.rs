@@ -23,8 +23,8 @@ use super::tree::{Chooser, Series};
 use super::twin::Twin;
 use super::unseen::Unseen;
 use super::{
-    Event, Lineage, ProcessLineages, Program, Request, allocations, descriptors, mapping_defaults, process, refusals,
-    terminal, threads,
+    Event, Lineage, ProcessLineages, Program, Request, agent_note, allocations, descriptors, mapping_defaults, process,
+    refusals, terminal, threads,
 };
 use crate::error::Result;
 use crate::image::{Backing, LostLeader, Objects, OpenFile, ProcessImage, ThreadImage};
@@ -239,6 +239,7 @@ fn freeze(
     let base = std::mem::take(&mut known.base);
     let terminal = terminal::capture(pid, program.pidfd.as_fd(), &table, about.files);
 
+    agent_note::write(pid, &control);
     let way = &threads.ways[0];
     let mut guest = Guest::enter(pid, &mut stopped[0], &control, way.home, &way.reissued)?;
     let own = process::own_facts(pid, &mut guest)?;
