@@ -5,7 +5,7 @@
 
 use core::ffi::c_char;
 
-use ckpt_wire::{Control, ENV_AGENT, ENV_DIR, ENV_JOB, ENV_LOG, ENV_WITH_DIR};
+use ckpt_wire::{Control, ENV_AGENT, ENV_DIR, ENV_JOB, ENV_LOG, ENV_MARK, ENV_WITH_DIR};
 
 use crate::environment::Entries;
 use crate::shared::Shared;
@@ -41,7 +41,7 @@ impl AgentEnvironment {
     /// Copies what the agent needs. Paths and the job's id are taken from the control block, where they are
     /// resolved.
     pub fn fill(&mut self, entries: Entries<'_>, control: &Control) -> Result<(), TooLarge> {
-        let resolved = [ENV_DIR, ENV_LOG, ENV_AGENT, ENV_JOB, ENV_WITH_DIR];
+        let resolved = [ENV_DIR, ENV_LOG, ENV_AGENT, ENV_JOB, ENV_MARK, ENV_WITH_DIR];
         for entry in entries {
             let ours = entry.starts_with(b"CKPT_") && !resolved.iter().any(|name| is_variable(entry, name.as_bytes()));
             if ours || is_variable(entry, b"PATH") {
@@ -57,6 +57,9 @@ impl AgentEnvironment {
                 self.push(&[name.as_bytes(), b"=", value])?;
             }
         }
+        let mut mark = Text::<64>::new();
+        mark.push_hex(control.mark, 16).push(b"-").push_hex(control.marked_job, 16).push(b"-");
+        self.push(&[ENV_MARK.as_bytes(), b"=", mark.push_decimal(control.founder, 1).as_bytes()])?;
         let mut job = Text::<17>::new();
         self.push(&[ENV_JOB.as_bytes(), b"=", job.push_hex(control.job, 16).as_bytes()])
     }

@@ -12,6 +12,7 @@ use crate::agent_environment::AGENT_ENVIRONMENT;
 use crate::child::{self, INNER_STACK};
 use crate::control;
 use crate::errno::Errno;
+use crate::mark;
 use crate::section::Section;
 use crate::shared::Shared;
 use crate::sys::{self, KernelAction, in_child};
@@ -67,6 +68,8 @@ pub fn start_agent(section: &mut Section, cause: Cause) -> Result<(), Failure> {
     }
     sys::allow_tracer(agent_pid);
     control::agent_pid().store(agent_pid, Ordering::Release);
+    // SAFETY: the field does not change after the constructor.
+    mark::tell_agent(unsafe { (*control::control()).agent_text }, agent_pid);
     Ok(())
 }
 

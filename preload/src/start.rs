@@ -17,7 +17,9 @@ use crate::config;
 use crate::control::{self, SCRATCH, STUB_FRAME, ckpt_control};
 use crate::environment::Entries;
 use crate::errno::SavedErrno;
+use crate::fork;
 use crate::hooks;
+use crate::mark;
 use crate::objects::Behind;
 use crate::real;
 use crate::stub;
@@ -76,6 +78,7 @@ fn configure(entries: Entries<'_>, control: &mut Control) -> Result<(), Reason> 
         return Err(reason);
     }
     config::apply(&Settings::read(entries), control)?;
+    mark::take(entries, control);
     // SAFETY: written here only, by the one run of the constructor.
     let environment = unsafe { &mut *AGENT_ENVIRONMENT.get() };
     environment.fill(entries, control).map_err(|_too_large| {
@@ -90,15 +93,20 @@ fn begin() {
     let (signal, interval_ms) = unsafe { ((*control::control()).signal, (*control::control()).interval_ms) };
     let agent_pid = control::agent_pid().load(Ordering::Relaxed);
     let agent_runs = sys::process_exists(agent_pid);
-    if agent_runs {
-        sys::allow_tracer(agent_pid);
-    }
+    let mut restricted = agent_runs && sys::allow_tracer(agent_pid);
     if signal != 0 {
         trigger::install(signal);
         hooks::signals::watch(signal);
     }
     control::state().store(STATE_READY, Ordering::Release);
-    if interval_ms != 0 && !agent_runs {
+    // SAFETY: as above.
+    let agent = ckpt_wire::text(unsafe { &(*control::control()).agent });
+    // Another process may have the pid of an agent that has ended.
+    if interval_ms != 0 && !(agent_runs && sys::executes(agent_pid, agent)) {
         let _ = trigger::request(Cause::Interval);
+        restricted = sys::allow_tracer(control::agent_pid().load(Ordering::Relaxed));
+    }
+    if restricted {
+        fork::hand_on_tracer();
     }
 }

@@ -7,6 +7,8 @@ use core::arch::asm;
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::AtomicU32;
 
+use ckpt_wire::settings::text::Text;
+
 use crate::errno::Errno;
 
 /// A signal mask as the kernel has it: bit `n - 1` is signal `n`.
@@ -108,10 +110,21 @@ pub fn reap(pid: i32) {
     while unsafe { call(libc::SYS_wait4, arguments) } == Err(Errno(libc::EINTR)) {}
 }
 
-/// Lets `pid` trace the calling process where Yama restricts that. Kernels without Yama refuse, and need it not.
-pub fn allow_tracer(pid: i32) {
+/// Lets `pid` trace the calling process where Yama restricts that; false for a kernel without Yama, which needs it not.
+pub fn allow_tracer(pid: i32) -> bool {
     // SAFETY: two plain numbers.
-    let _ = unsafe { call(libc::SYS_prctl, [libc::PR_SET_PTRACER as usize, pid as usize, 0, 0, 0, 0]) };
+    unsafe { call(libc::SYS_prctl, [libc::PR_SET_PTRACER as usize, pid as usize, 0, 0, 0, 0]) }.is_ok()
+}
+
+/// Whether process `pid` executes the file at `path`, as far as we may know.
+pub fn executes(pid: i32, path: &[u8]) -> bool {
+    let mut link = Text::<32>::new();
+    link.push(b"/proc/").push_decimal(u64::from(pid.unsigned_abs()), 1).push(b"/exe");
+    let mut target = [0_u8; 512];
+    let arguments = [libc::AT_FDCWD as usize, link.as_ptr() as usize, target.as_mut_ptr() as usize, target.len(), 0, 0];
+    // SAFETY: the path ends with a zero; the kernel writes at most the length given into `target`.
+    let bytes = unsafe { call(libc::SYS_readlinkat, arguments) };
+    bytes.is_ok_and(|bytes| bytes < target.len() && target.get(..bytes) == Some(path))
 }
 
 /// Fills `buffer` with random bytes without waiting for them; false when the kernel has none yet.

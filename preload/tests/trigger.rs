@@ -144,8 +144,10 @@ fn an_interval_starts_an_agent_at_once() {
 #[test]
 fn an_interval_leaves_the_work_to_an_agent_that_runs() {
     let scene = Scene::new("odd");
+    std::fs::write(scene.path("hold"), "").unwrap();
+    let mut other = Command::new(scene.path("agent")).env("CKPT_TEST_HOLD", scene.path("hold")).spawn().unwrap();
     let mut command = scene.command();
-    command.env("CKPT_INTERVAL", "10m").env("CKPT_AGENT_PID", std::process::id().to_string());
+    command.env("CKPT_INTERVAL", "10m").env("CKPT_AGENT_PID", other.id().to_string());
     let mut victim = ready(command);
     // The next trigger is the first: an agent of the interval would have been recorded before.
     victim.signal(libc::SIGUSR1);
@@ -153,6 +155,8 @@ fn an_interval_leaves_the_work_to_an_agent_that_runs() {
     victim.close_input();
     assert!(victim.wait().success());
     assert_eq!(scene.agents().len(), 1);
+    std::fs::remove_file(scene.path("hold")).unwrap();
+    other.wait().unwrap();
 }
 
 #[test]
@@ -265,6 +269,46 @@ fn a_fork_in_the_middle_of_a_trigger_does_not_disable_the_child() {
         victim.ended()
     });
     assert!(status.success(), "{status}");
+}
+
+#[test]
+fn a_job_has_one_mark_and_starts_one_agent_while_that_lives() {
+    let scene = Scene::new("job");
+    std::fs::write(scene.path("hold"), "").unwrap();
+    let mut command = scene.command();
+    command.env("CKPT_INTERVAL", "1h").env("CKPT_TEST_HOLD", scene.path("hold"));
+    let mut victim = Victim::start(command);
+    let own = victim.line();
+    assert!(own.starts_with("mark ") && own.ends_with(", agent 10"), "{own}");
+    for _ in 0..5 {
+        assert_eq!(victim.line(), own);
+    }
+    assert_eq!(victim.line(), "done");
+    assert_eq!(scene.agents().len(), 1, "the programs that are executed find the one that there is");
+    assert_eq!(format!("mark {}", scene.agent()["env CKPT_MARK"].rsplit_once('-').unwrap().0), own[..38]);
+    // When it is gone, they start one again.
+    let agent = PathBuf::from("/proc").join(&scene.agent()["pid"]);
+    std::fs::remove_file(scene.path("hold")).unwrap();
+    until("its end", || std::fs::read_link(agent.join("exe")).is_err().then_some(()));
+    victim.close_input();
+    assert!(victim.wait().success());
+    until("other agents", || (scene.agents().len() > 1).then_some(()));
+}
+
+#[test]
+fn children_of_a_fork_name_the_agent_too_where_the_kernel_asks_for_it() {
+    let scene = Scene::new("ptracers");
+    let own = std::process::id().to_string();
+    let names = |yama: &str| {
+        let mut command = Command::new(&scene.program);
+        command.arg(support::library()).arg(yama).current_dir(scene.directory.path());
+        command.env("CKPT_AGENT_PID", &own).env("CKPT_SIGNAL", "none").env("CKPT_TEST_FORKS", "yes");
+        let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        assert!(text.ends_with("ends 0\n"), "{text}");
+        text.lines().filter(|line| *line == format!("names {own}")).count()
+    };
+    assert_eq!(names("yama"), 3, "the program, its child, and the child of that");
+    assert_eq!(names("none"), 1, "there is nothing to be allowed");
 }
 
 /// Anybody, for `PR_SET_PTRACER`.

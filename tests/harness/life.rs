@@ -169,7 +169,7 @@ impl<'scene> Life<'scene> {
         self.ended
     }
 
-    /// Kills the program and its descendants with SIGKILL and waits until their pids are free.
+    /// Kills the program, its descendants and those that have lost their parents with SIGKILL, and waits until their pids are free.
     pub fn kill(&mut self) {
         let pid = self.pid;
         let mut family = Vec::new();
@@ -179,6 +179,10 @@ impl<'scene> Life<'scene> {
         }
         family.iter().for_each(|&descendant| self.kill_if_ours(descendant));
         self.wait();
+        for orphan in processes::orphans_in(&self.directory) {
+            self.kill_if_ours(orphan);
+            family.push(orphan);
+        }
         let is_gone = |pid: i32| !Path::new(&format!("/proc/{pid}")).exists();
         let gone = || is_gone(pid) && family.iter().all(|&descendant| is_gone(descendant));
         processes::wait_until("the killed program's pid becomes free", RESTART_LIMIT, gone);

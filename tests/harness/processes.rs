@@ -138,6 +138,15 @@ pub fn agents_of(pid: i32) -> Vec<i32> {
         .collect()
 }
 
+/// Processes that work in `directory`, are none of ours, and descend from nobody of this test any more.
+pub fn orphans_in(directory: &Path) -> Vec<i32> {
+    let own = descendants(std::process::id().cast_signed());
+    let works_there = |pid: i32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == directory);
+    let is_ours = |pid: i32| executable(pid).is_some_and(|path| path == product::ckpt());
+    let all = all().into_iter().filter(|pid| !own.contains(pid));
+    all.filter(|&pid| works_there(pid) && !is_ours(pid) && is_alive(pid)).collect()
+}
+
 /// The arguments of a process.
 pub fn arguments(pid: i32) -> Vec<String> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

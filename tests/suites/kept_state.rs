@@ -196,7 +196,9 @@ rows! {
     shared_names: "shared_names";
     system_v_objects: "sysv";
     pseudo_terminals: "pseudo_terminals";
+    orphans: "daemons" [.writes("daemon_log")];
     processes: "family" [.writes("written")];
+    groups_and_sessions: "places";
     processes_born_and_dying: "forks" [.argument("120")];
 }
 

@@ -61,20 +61,95 @@ fn all_end_with_the_checkpoint_that_ends_the_job_and_are_back_after_a_restart() 
 }
 
 #[test]
-fn what_is_left_of_a_first_life_is_named_and_not_doubled() {
+fn what_is_left_of_a_first_life_is_named_and_ended_when_that_is_wanted() {
     let scene = Scene::new();
     let (mut life, children) = at_step(&scene, 20);
     checkpoint(&scene, life.pid);
-    let grandchild = processes::children(children[1]);
-    // The others have no reason to end: nobody reads what they would write.
+    // The doubler finds the end of its pipe; the others have no reason to end.
+    let left: Vec<i32> = children[1..].iter().copied().chain(processes::children(children[1])).collect();
     processes::send(life.pid, Signal::SIGKILL);
     life.wait();
-    let answer = Ckpt::new(&scene, ["restart", &life.store().path().display().to_string()]).call().failed_with(125);
-    let is_named = |pid: &i32| answer.stderr.contains(&format!("pid {pid} is in use by a life of the same program"));
-    assert!(children.iter().chain(&grandchild).any(is_named), "{answer:?}");
-    for pid in children.into_iter().chain(grandchild) {
-        processes::send(pid, Signal::SIGKILL);
+    let (store, directory, pid) = (life.store(), life.directory.clone(), life.pid);
+    let answer = Ckpt::new(&scene, ["restart", &store.path().display().to_string()]).call().failed_with(125);
+    let is_named = |pid: &i32| answer.stderr.contains(&format!("process {pid} (family)"));
+    assert!(left.len() == 2 && left.iter().all(is_named), "{left:?} {answer:?}");
+    assert!(left.iter().all(|&pid| processes::is_alive(pid)), "a refusal ends nobody");
+    let back = Restart::of(store).option("--end-leftovers").begin(&scene, &directory, pid);
+    lets_it_end(&scene, back);
+}
+
+#[test]
+fn a_life_whose_first_process_runs_is_not_left_over() {
+    let scene = Scene::new();
+    let (life, _) = at_step(&scene, 10);
+    checkpoint(&scene, life.pid);
+    let store = life.store().path().display().to_string();
+    let answer = Ckpt::new(&scene, ["restart", "--end-leftovers", &store]).call().failed_with(125);
+    let named = format!("pid {} is in use by a life of the same program", life.pid);
+    assert!(answer.stderr.contains(&named), "{answer:?}");
+    lets_it_end(&scene, life);
+}
+
+/// A program that becomes a daemon, waiting at step `until` for `over`; gives the daemon's pid, too.
+fn daemon<'scene>(scene: &'scene Scene, until: usize, variables: &[(&str, &str)]) -> (Life<'scene>, i32) {
+    let over = scene.path().join("over");
+    let mut program = Program::victim("daemons").argument("60").argument("leaves").waiting(until, &over);
+    for (name, value) in variables {
+        program = program.variable(name, value);
     }
+    let mut life = Life::preloaded(scene, "life", &program);
+    assert_eq!(code_of(life.wait()), 0, "the process that it begins with ends at once");
+    life.output.wait_for_line("step 5");
+    let daemons = processes::orphans_in(&life.directory);
+    let is_first = |pid: &i32| processes::children(*pid).len() == 1 && !is_session_leader(*pid);
+    let first = daemons.iter().copied().filter(is_first).min().expect("it runs");
+    (life, first)
+}
+
+fn is_session_leader(pid: i32) -> bool {
+    nix::unistd::getsid(Some(nix::unistd::Pid::from_raw(pid))).is_ok_and(|session| session.as_raw() == pid)
+}
+
+#[test]
+fn a_daemon_is_checkpointed_and_restarted_when_its_first_process_has_ended() {
+    let scene = Scene::new();
+    let (mut life, daemon) = daemon(&scene, 20, &[]);
+    let store = life.store();
+    processes::send(daemon, Signal::SIGUSR1);
+    store.wait_for_sealed(&scene, 1);
+    // Whichever of them is named.
+    let all = processes::orphans_in(&life.directory);
+    assert_eq!(all.len(), 7, "nobody has a parent in this test");
+    checkpoint(&scene, all[all.len() - 1]);
+    let rows = store.sealed(&scene);
+    assert!(rows.iter().all(|row| row.processes == 7) && rows[0].job == rows[1].job, "{rows:?}");
+    let (directory, family) = (life.directory.clone(), everybody(&life.directory));
+    life.kill();
+    assert!(everybody(&directory).is_empty());
+    let mut back = Restart::of(store).begin(&scene, &directory, daemon);
+    assert_eq!(everybody(&directory), family, "with their ids");
+    std::fs::write(scene.path().join("over"), "").expect("a file in the scene");
+    assert_eq!(code_of(back.wait()), 7, "{}\n{}", back.output.text(), back.errors());
+}
+
+/// The processes that work in `directory`, ours apart.
+fn everybody(directory: &std::path::Path) -> Vec<i32> {
+    let own = processes::descendants(std::process::id().cast_signed());
+    let works_there = |pid: &i32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == directory);
+    let of_ours = own.into_iter().filter(|pid| works_there(pid) && processes::is_alive(*pid));
+    let mut all: Vec<i32> = of_ours.chain(processes::orphans_in(directory)).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn automatic_checkpoints_of_a_daemon_go_on_when_its_first_process_has_ended() {
+    let scene = Scene::new();
+    let (mut life, _) = daemon(&scene, 10, &[("CKPT_INTERVAL", "1s")]);
+    let store = life.store();
+    let row = store.wait_for_sealed(&scene, 2);
+    assert_eq!(row.processes, 7);
+    life.kill();
 }
 
 #[test]
@@ -154,6 +229,28 @@ fn pipelines_of_bash_go_on_exactly() {
     for line in [3, 25, 60] {
         survives_once(&pipeline, line);
     }
+}
+
+#[test]
+fn jobs_of_bash_whose_first_process_has_ended_go_on_exactly() {
+    let jobs = Program::installed("bash").argument(source("job_control.bash")).argument("60").writes("left");
+    for line in [2, 30] {
+        survives_once(&jobs, line);
+    }
+}
+
+#[test]
+fn programs_that_are_executed_know_the_agent_of_their_job() {
+    let scene = Scene::new();
+    let mut life = Life::preloaded(&scene, "life", &Program::victim("who_serves").argument("100000"));
+    for _ in 0..2 {
+        processes::end_agents(life.pid);
+        checkpoint(&scene, life.pid);
+        let agents = processes::agents_of(life.pid);
+        let line = format!("agent {:010}", agents.first().expect("it serves the job"));
+        life.output.wait_for_line(&line);
+    }
+    life.kill();
 }
 
 #[test]

@@ -69,7 +69,6 @@ macro_rules! refused {
 refused! { is_refused:
     a_raw_socket_is_refused: "raw_socket", "sockets of family 2, type 3, protocol 1";
     a_child_that_shares_its_descriptors_is_refused: "sharing_child", "which shares its descriptor table with process";
-    a_child_in_the_group_of_another_that_has_gone_is_refused: "lost_group", "its leader is not in the job";
     an_inotify_descriptor_with_unread_events_is_refused: "inotify", "events are queued in it that nobody has read yet";
     a_pidfd_of_another_program_is_refused: "pidfd", "which is not in the job";
     a_userfaultfd_is_refused: "userfaultfd", "this kind of object is not captured yet";

@@ -59,6 +59,22 @@ fn kill_and_wait_for_the_next(call: &mut Call, signal: Signal, times: usize) {
 }
 
 #[test]
+fn what_a_crash_leaves_of_a_job_of_several_processes_is_ended_before_it_goes_on() {
+    let scene = scene();
+    let program = Program::victim("family").argument("150").writes("written");
+    let expected = reference(&scene, &program);
+    let job = Job::new(&scene, &program).options(&["--interval", "1"]);
+    let mut call = job.call();
+    let first = call.program();
+    job.store().wait_for_sealed(&scene, 1);
+    let left = processes::descendants(first);
+    kill_and_wait_for_the_next(&mut call, Signal::SIGKILL, 1);
+    assert_eq!(call.wait(), expected.code, "{}", call.messages());
+    assert_same(&stdout(&job), &expected.stdout, "the output of all lives together");
+    assert!(left.iter().all(|&pid| !processes::is_alive(pid)), "nobody is left");
+}
+
+#[test]
 fn a_program_is_done_exactly_over_crashes_at_any_moment_and_signals_to_the_job() {
     let scene = scene();
     let program = threads8(500);

@@ -55,22 +55,6 @@ static void make_sharing_child(void)
 	number = child;
 }
 
-/* A child in the process group of another that has ended and was waited for. */
-static void make_child_of_lost_group(void)
-{
-	int status;
-	pid_t leader = fork();
-	if (leader == 0)
-		wait_for_death();
-	CHECK(leader > 0 && setpgid(leader, leader) == 0);
-	child = fork();
-	if (child == 0)
-		wait_for_death();
-	CHECK(child > 0 && setpgid(child, leader) == 0);
-	CHECK(kill(leader, SIGKILL) == 0 && waitpid(leader, &status, 0) == leader);
-	number = child;
-}
-
 static void make_posix_timer(void)
 {
 	struct sigevent event = { .sigev_notify = SIGEV_NONE };
@@ -120,24 +104,33 @@ static void make_io_uring(void)
 		skip("io_uring is switched off");
 }
 
-/* A process that is no child of ours, holds descriptor `kept` alone, and ends when we do. */
+/* The life of the stranger: holds descriptor 3 until process `other` ends. */
+static void be_stranger(pid_t other)
+{
+	struct pollfd end = { .fd = (int)syscall(SYS_pidfd_open, other, 0), .events = POLLIN };
+	close_range(0, 2, 0);
+	if (end.fd >= 0)
+		poll(&end, 1, -1);
+	_exit(0);
+}
+
+/* A process that is not of our job, having been executed without its mark, holds descriptor `kept` alone, and ends when we do. */
 static void leave_to_a_stranger(int kept)
 {
-	pid_t self = getpid(), middle = fork();
+	char self[16], *arguments[] = { "refused", self, "stranger", NULL }, *environment[] = { NULL };
+	snprintf(self, sizeof self, "%d", getpid());
+	pid_t middle = fork();
 	CHECK(middle >= 0);
 	if (middle == 0) {
 		pid_t stranger = fork();
 		if (stranger != 0)
 			_exit(stranger < 0);
 		/* So that there is nothing between `kept`, which becomes 3, and the pidfd, which becomes 4. */
-		if (dup2(kept, 3) != 3)
+		if (dup2(kept, 3) != 3 || fcntl(3, F_SETFD, 0) != 0)
 			_exit(1);
 		close_range(4, ~0u, 0);
-		struct pollfd end = { .fd = (int)syscall(SYS_pidfd_open, self, 0), .events = POLLIN };
-		close_range(0, 2, 0);
-		if (end.fd >= 0)
-			poll(&end, 1, -1);
-		_exit(0);
+		execve("/proc/self/exe", arguments, environment);
+		_exit(1);
 	}
 	int status;
 	CHECK(waitpid(middle, &status, 0) == middle && status == 0);
@@ -321,13 +314,13 @@ static void show_somebody_elses_terminal(void)
 
 static void set_up(void)
 {
+	if (is("stranger"))
+		be_stranger(steps);
 	step_ms = 20;
 	if (is("raw_socket"))
 		number = socket(AF_INET, SOCK_RAW, 1);
 	else if (is("sharing_child"))
 		make_sharing_child();
-	else if (is("lost_group"))
-		make_child_of_lost_group();
 	else if (is("inotify")) {
 		number = inotify_init1(0);
 		CHECK(inotify_add_watch(number, ".", IN_CREATE) > 0 && mkdir("created", 0700) == 0);

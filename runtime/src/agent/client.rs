@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use ckpt_wire::ENV_MARK;
 use nix::unistd::{geteuid, setsid};
 
 use super::address::Address;
@@ -111,7 +112,7 @@ fn no_answer(store: &Path) -> Error {
 /// It runs as the program's user, in a session of its own and without our terminal, so that it outlives us.
 pub fn start(pid: i32) -> Result<i32> {
     let (mut command, executable) = detached()?;
-    command.args(["--pid", &pid.to_string()]);
+    command.args(["--pid", &pid.to_string()]).env_remove(ENV_MARK);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let status = task::text(pid, "status")?;
     let owner = |name| {
@@ -160,10 +161,10 @@ fn detached() -> Result<(Command, PathBuf)> {
 pub struct AwaitingProgram(Child);
 
 impl AwaitingProgram {
-    /// Starts the agent.
-    pub fn start() -> Result<AwaitingProgram> {
+    /// Starts the agent of the job that will have this mark.
+    pub fn start(mark: &str) -> Result<AwaitingProgram> {
         let (mut command, executable) = detached()?;
-        command.arg("--pid-from-stdin");
+        command.arg("--pid-from-stdin").env(ENV_MARK, mark);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(|source| Error::io("start an agent", &executable, source))?;
         Ok(AwaitingProgram(child))

@@ -8,7 +8,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ckpt_store::{Depth, Store};
+use ckpt_store::{AttemptRow, Depth, Store};
+use ckpt_wire::ENV_MARK;
+use ckpt_wire::settings::parse_mark;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::address::{Address, refuse_strangers};
@@ -25,6 +27,8 @@ use crate::{location, logging, units};
 pub const READY: &[u8] = b"ready\n";
 /// How long a program may take from its start to the constructor of libckpt.so.
 const LOADING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Environment variable: what is left of a job when its first process has ended is not to be checkpointed.
+const ENDS_WITH_FIRST: &str = "CKPT_ENDS_WITH_FIRST";
 /// How long a client may leave a reply unread before it is given up.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -32,6 +36,8 @@ struct Agent {
     program: Program,
     /// Random number of the program's libckpt.so: another one after an exec.
     image: u64,
+    /// What the processes of its job know one another by, and the pid of the one that the job has begun with.
+    mark: (u64, i32),
     store: Store,
     /// How large memory is stored at present.
     method: Method,
@@ -46,13 +52,25 @@ struct Agent {
 
 /// Serves the job of the program until its first process ends. Returns early if another agent does so already.
 pub fn serve(options: AgentOptions) -> Result<()> {
+    let mut options = options;
+    loop {
+        let outcome = serve_one(options);
+        // It may have left the job to others, as daemons do, while we looked at it.
+        let has_ended = || matches!(Program::find(options.pid), Err(Error::ProgramGone { .. }));
+        if outcome.is_ok() || !has_ended() {
+            return outcome;
+        }
+        match left_of_job()? {
+            Some(pid) if pid != options.pid => options.pid = pid,
+            _ => return outcome,
+        }
+    }
+}
+
+fn serve_one(options: AgentOptions) -> Result<()> {
     let mut calls = WaitingCalls::default();
-    let pid = capture::root_of(options.pid);
-    let program = match options.is_starting {
-        // There may be nobody to run the constructor of libckpt.so.
-        true => capture::wait_until_ready(pid, &mut calls, Instant::now() + LOADING_TIMEOUT)?.0,
-        false => find_or_adopt(pid, &mut calls)?,
-    };
+    let program = find(&options, &mut calls)?;
+    let pid = program.pid;
     capture::refuse_other_pid_namespace(pid)?;
     let control = program.control()?;
     let directory = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
@@ -80,6 +98,7 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     let mut agent = Agent {
         program,
         image: control.job,
+        mark: (control.mark, control.founder as i32),
         store,
         method,
         tree,
@@ -99,6 +118,28 @@ pub fn serve(options: AgentOptions) -> Result<()> {
         Some(trigger) => agent.checkpoint(Depth::Full, &by(trigger), &mut |_, _| {}),
     }
     agent.run(&listener)
+}
+
+fn find(options: &AgentOptions, calls: &mut WaitingCalls) -> Result<Program> {
+    let pid = capture::root_of(options.pid);
+    match options.is_starting {
+        // There may be nobody to run the constructor of libckpt.so.
+        true => capture::wait_until_ready(pid, calls, Instant::now() + LOADING_TIMEOUT).map(|found| found.0),
+        false => find_or_adopt(pid, calls),
+    }
+}
+
+/// The first process of what is left of the job that whoever has started us says we are the agent of.
+fn left_of_job() -> Result<Option<i32>> {
+    let mark = std::env::var(ENV_MARK).ok().and_then(|text| parse_mark(text.as_bytes()));
+    match mark {
+        Some((mark, _, founder)) if !ends_with_first() => capture::first(mark, founder as i32),
+        _ => Ok(None),
+    }
+}
+
+fn ends_with_first() -> bool {
+    std::env::var_os(ENDS_WITH_FIRST).is_some()
 }
 
 fn lineage_of(method: Method, tree: &TreeOptions) -> Result<Lineage> {
@@ -169,8 +210,7 @@ impl Agent {
                 Err(source) => return Err(Error::io("wait for", "the program", source)),
             }
             let [ended, asked] = events.map(|event| event.any().unwrap_or(false));
-            if ended {
-                log::info!("process {} has ended", self.program.pid);
+            if ended && !self.follow_job() {
                 return Ok(());
             }
             if asked && let Ok((stream, _)) = listener.accept() {
@@ -230,6 +270,42 @@ impl Agent {
         Ok(())
     }
 
+    /// After the end of the job's first process, another one is: the oldest that descends from none of it. False if nobody is left.
+    fn follow_job(&mut self) -> bool {
+        let ended = self.program.pid;
+        let (mark, founder) = self.mark;
+        let mut outcome = Ok(None);
+        // Those may be many that end one after the other, each having left the job to the next.
+        while mark != 0 && !ends_with_first() {
+            outcome = match capture::first(mark, founder) {
+                Ok(Some(pid)) if pid != ended => match self.serve_from(pid) {
+                    Err(Error::ProgramGone { .. }) => continue,
+                    served => served.map(|()| Some(pid)),
+                },
+                Ok(_) => Ok(None),
+                Err(error) => Err(error),
+            };
+            break;
+        }
+        match &outcome {
+            Ok(Some(pid)) => {
+                log::info!("process {ended} has ended; serving what is left of its job, process {pid} first")
+            }
+            Ok(None) => log::info!("process {ended} has ended"),
+            Err(error) => log::error!("process {ended} has ended, and nothing of its job can be served: {error}"),
+        }
+        matches!(outcome, Ok(Some(_)))
+    }
+
+    /// Process `pid` is the first one from now on.
+    fn serve_from(&mut self, pid: i32) -> Result<()> {
+        let mut calls = WaitingCalls::default();
+        let (program, control) = capture::wait_until_ready(pid, &mut calls, Instant::now() + CLIENT_TIMEOUT)?;
+        (self.program, self.image) = (program, control.job);
+        self.lineage = lineage_of(self.method, &self.tree)?.knowing(calls);
+        Ok(())
+    }
+
     /// After an exec the process is another program, with its control block elsewhere and nothing tracked.
     fn follow_exec(&mut self) -> Result<()> {
         let image = |program: &Program| program.control().map(|control| control.job);
@@ -244,26 +320,37 @@ impl Agent {
         Ok(())
     }
 
+    /// Takes a checkpoint of the job as it is now.
+    fn take(
+        &mut self,
+        depth: Depth,
+        request: &capture::Request,
+        events: &mut (dyn FnMut(Event) + Send),
+    ) -> Result<AttemptRow> {
+        self.follow_exec()?;
+        let Agent { program, store, lineage, tree, keeper_socket, .. } = self;
+        match depth {
+            Depth::Full => capture::checkpoint(program, store, lineage, request, events),
+            Depth::Data => {
+                let options = DataOptions { tree, socket: keeper_socket };
+                capture::data_checkpoint(program, store, lineage, &options, request, events)
+            }
+        }
+    }
+
     /// Takes a checkpoint and reports; `reply` gets each message and whether it must not be left out.
     fn checkpoint(&mut self, depth: Depth, request: &capture::Request, reply: &mut (dyn FnMut(&Reply, bool) + Send)) {
-        if let Err(error) = self.follow_exec() {
-            log::error!("checkpoint by {} failed: {error}", request.trigger);
-            return reply(&Reply::Failed { message: error.to_string(), exit_code: error.exit_code() }, true);
-        }
         let mut events = |event| match event {
             Event::Resumed { stop_ms, id } => reply(&Reply::Resumed { stop_ms, id }, true),
             Event::Writing { done_bytes, total_bytes } => {
                 reply(&Reply::Writing { done_bytes, total_bytes }, done_bytes == total_bytes);
             }
         };
-        let Agent { program, store, lineage, tree, keeper_socket, .. } = self;
-        let outcome = match depth {
-            Depth::Full => capture::checkpoint(program, store, lineage, request, &mut events),
-            Depth::Data => {
-                let options = DataOptions { tree, socket: keeper_socket };
-                capture::data_checkpoint(program, store, lineage, &options, request, &mut events)
-            }
-        };
+        let mut outcome = self.take(depth, request, &mut events);
+        // Its first process may end at any moment.
+        while matches!(outcome, Err(Error::ProgramGone { .. })) && self.follow_job() {
+            outcome = self.take(depth, request, &mut events);
+        }
         match outcome {
             Ok(row) => {
                 log::info!(

@@ -1,4 +1,4 @@
-//! The processes of a job: its first one and all that descend from it.
+//! The processes of a job: its first one, all that descend from it, and all that did until their parents ended ([`super::kin`]).
 //!
 //! They are stopped from the top downward: a process that stands still has no new children, so a child that is found then is
 //! there until it ends. One that has just executed another program is waited for, while the others stand still, until
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use ckpt_wire::Control;
 
 use super::syscalls::{Shared, share};
-use super::{ProcessLineages, Program, WaitingCalls, stop, wait_until_ready};
+use super::{ProcessLineages, Program, WaitingCalls, kin, places, stop, wait_until_ready};
 use crate::error::{Error, Result};
-use crate::image::{EndedChild, Family};
+use crate::image::{EndedChild, Family, LostLeader};
 use crate::proc::task::{self, stat_number};
 use crate::ptrace::Stopped;
 
@@ -31,31 +31,52 @@ pub struct Member {
     pub threads: Vec<Stopped>,
     /// Its place among the others.
     pub family: Family,
+    /// Whether it is the first of them.
+    pub is_first: bool,
     /// Whether it was under a job-control stop before.
     pub job_stopped: bool,
 }
 
-/// The first process of the job that process `pid` belongs to: the highest of its ancestors that it has an unbroken line of
-/// programs of ours to. Our own commands, which may be among its ancestors, are none.
+/// A job that stands still.
+pub struct StillJob {
+    /// Its processes; parents come before their children.
+    pub members: Vec<Member>,
+    /// Leaders of their sessions and process groups that have gone.
+    pub lost_leaders: Vec<LostLeader>,
+}
+
+/// The first process of the job that process `pid` belongs to. It is that of the highest of its ancestors that it has an
+/// unbroken line of programs of ours to. Our own commands, which may be among its ancestors, are none.
 pub fn root_of(pid: i32) -> i32 {
-    let mut root = pid;
+    let mut highest = (pid, Program::find(pid).and_then(|program| program.control()).ok());
     loop {
-        let parent = task::stat_fields(root, "stat").map_or(0, |stat| stat_number(&stat, 4) as i32);
-        let is_a_program = || Program::find(parent).and_then(|program| program.control()).is_ok();
-        if parent <= 1 || task::executes_what_we_do(parent) || !is_a_program() {
-            return root;
+        let (child, _) = highest;
+        let parent = task::stat_fields(child, "stat").map_or(0, |stat| stat_number(&stat, 4) as i32);
+        if parent <= 1 || task::executes_what_we_do(parent) {
+            break;
         }
-        root = parent;
+        match Program::find(parent).and_then(|program| program.control()) {
+            Ok(control) => highest = (parent, Some(control)),
+            Err(_) => break,
+        }
+    }
+    match highest {
+        (pid, Some(control)) if control.mark != 0 => kin::first_of(pid, &control).unwrap_or(pid),
+        (pid, _) => pid,
     }
 }
 
-/// Waits until all descendants of `root` can be captured, which gives those a control block that have none and can have one.
+/// Waits until all processes of the job can be captured, which gives those a control block that have none and can have one.
 ///
 /// # Errors
 /// When one of them cannot.
-pub fn prepare(root: i32) -> Result<()> {
+pub fn prepare(root: i32, mark: u64, known: &mut ProcessLineages) -> Result<()> {
     let deadline = Instant::now() + LOADING_TIMEOUT;
     let mut unseen = VecDeque::from([root]);
+    if mark != 0 {
+        known.strangers.get_to_know(mark)?;
+        unseen.extend(known.strangers.others(mark, |pid| pid == root)?);
+    }
     while let Some(pid) = unseen.pop_front() {
         for (child, _) in children(pid).unwrap_or_default() {
             if ready(child, deadline)?.is_some() {
@@ -66,14 +87,16 @@ pub fn prepare(root: i32) -> Result<()> {
     Ok(())
 }
 
-/// Stops `root` and all its descendants; parents come before their children.
+/// Stops `root`, the first process, and all others of its job.
 ///
 /// # Errors
 /// When one of them cannot be stopped, or rebuilt in its place among the others. All go on.
-pub fn stop(root: &Program, known: &mut ProcessLineages) -> Result<Vec<Member>> {
+pub fn stop(root: &Program, control: &Control, known: &mut ProcessLineages) -> Result<StillJob> {
     let mut members = Vec::new();
-    match stop_into(root, known, &mut members).and_then(|()| refuse_places(&members)) {
-        Ok(()) => Ok(members),
+    let is_whole = control.mark == 0 || matches!(control.founder as i32, 0) || control.founder as i32 == root.pid;
+    let stopped = stop_into(root, known, &mut members).and_then(|()| stop_orphans(control.mark, known, &mut members));
+    match stopped.and_then(|()| places::lost_leaders(&members, is_whole)) {
+        Ok(lost_leaders) => Ok(StillJob { members, lost_leaders }),
         Err(error) => {
             let_go(members);
             Err(error)
@@ -87,10 +110,34 @@ pub fn let_go(members: Vec<Member>) {
 }
 
 fn stop_into(root: &Program, known: &mut ProcessLineages, members: &mut Vec<Member>) -> Result<()> {
-    let root = stop_one((root.try_clone()?, root.control()?), known, None)?;
-    let mut waiting = add(root, members)?;
+    let root = stop_one((root.try_clone()?, root.control()?), known, None, true)?;
+    let waiting = add(root, members)?;
+    stop_descendants(waiting, known, members)
+}
+
+/// Stops those whose parents have ended, and their descendants.
+fn stop_orphans(mark: u64, known: &mut ProcessLineages, members: &mut Vec<Member>) -> Result<()> {
+    if mark == 0 {
+        return Ok(());
+    }
+    let strangers = std::mem::take(&mut known.strangers);
+    let is_member = |members: &Vec<Member>, pid: i32| members.iter().any(|member| member.program.pid == pid);
+    let stopped = kin::stop_all(&strangers, mark, members, is_member, |members, pid| {
+        let Some(orphan) = stop_child(pid, known, None)? else { return Ok(()) };
+        let waiting = add(orphan, members)?;
+        stop_descendants(waiting, known, members)
+    });
+    known.strangers = strangers;
+    stopped
+}
+
+fn stop_descendants(
+    mut waiting: VecDeque<(i32, u32)>,
+    known: &mut ProcessLineages,
+    members: &mut Vec<Member>,
+) -> Result<()> {
     while let Some((pid, parent)) = waiting.pop_front() {
-        match stop_child(pid, known, parent)? {
+        match stop_child(pid, known, Some(parent))? {
             Some(member) => {
                 let shared = refuse_shared(members[parent as usize].program.pid, pid);
                 waiting.extend(add(member, members)?);
@@ -121,12 +168,12 @@ fn add(mut member: Member, members: &mut Vec<Member>) -> Result<VecDeque<(i32, u
     children.map(|_| living)
 }
 
-/// Stops a child; none if it has ended.
-fn stop_child(pid: i32, known: &mut ProcessLineages, parent: u32) -> Result<Option<Member>> {
+/// Stops a process that is not the first; none if it has ended.
+fn stop_child(pid: i32, known: &mut ProcessLineages, parent: Option<u32>) -> Result<Option<Member>> {
     let deadline = Instant::now() + LOADING_TIMEOUT_IN_STOP;
     loop {
         let Some(found) = ready(pid, deadline)? else { return Ok(None) };
-        match stop_one(found, known, Some(parent)) {
+        match stop_one(found, known, parent, false) {
             // It may have executed another program just before.
             Ok(member) if member.program.control().is_ok_and(|now| now.job == member.control.job) => {
                 return Ok(Some(member));
@@ -142,16 +189,17 @@ fn stop_one(
     (program, control): (Program, Box<Control>),
     known: &mut ProcessLineages,
     parent: Option<u32>,
+    is_first: bool,
 ) -> Result<Member> {
     let pid = program.pid;
-    known.of(pid, &control, parent.is_none()).calls.look(pid);
+    known.of(pid, &control, is_first).calls.look(pid);
     let job_stopped = is_job_stopped(pid);
     let threads = stop::stop(pid)?;
     let stat = task::stat_fields(pid, "stat")?;
     let number = |field| stat_number(&stat, field) as i32;
     let family =
         Family { parent, exit_signal: number(38), group: number(5), session: number(6), ended_children: Vec::new() };
-    Ok(Member { program, control, threads, family, job_stopped })
+    Ok(Member { program, control, threads, family, is_first, job_stopped })
 }
 
 /// Whether `/proc` shows the process under a job-control stop; to be asked before it is seized.
@@ -228,30 +276,6 @@ fn refuse_shared(parent: i32, child: i32) -> Result<()> {
                 "each would have one of its own after a restart",
                 "make it by fork, or make a thread",
             ));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses sessions and process groups that a restart could not make again.
-fn refuse_places(members: &[Member]) -> Result<()> {
-    let refuse = |pid: i32, what: String| {
-        let why = "which a restart could not join again, because its leader is not in the job";
-        Err(Error::unsupported(format!("process {pid} in {what}"), why, "take the checkpoint when it has ended"))
-    };
-    let Some(root) = members.first() else { return Ok(()) };
-    let leads = |id: i32| {
-        let has_it = |ended: &EndedChild| ended.pid == id;
-        members.iter().any(|member| member.program.pid == id || member.family.ended_children.iter().any(has_it))
-    };
-    for member in &members[1..] {
-        let (pid, family) = (member.program.pid, &member.family);
-        let of_parent = family.parent.and_then(|parent| members.get(parent as usize)).map(|it| it.family.session);
-        if family.session != pid && Some(family.session) != of_parent {
-            return refuse(pid, format!("session {}, which is not that of its parent,", family.session));
-        }
-        if !leads(family.group) && family.group != root.family.group {
-            return refuse(pid, format!("process group {}", family.group));
         }
     }
     Ok(())

@@ -7,6 +7,7 @@
 //! and every earlier checkpoint untouched.
 
 mod adoption;
+mod agent_note;
 mod allocations;
 mod clocks;
 mod data;
@@ -14,11 +15,13 @@ mod descent;
 mod descriptors;
 mod files;
 mod guest;
+mod kin;
 mod linked_names;
 mod locks;
 mod mapping_defaults;
 mod page_set;
 mod pages;
+mod places;
 mod plan;
 mod posix_timers;
 mod process;
@@ -68,6 +71,7 @@ pub use adoption::{find_or_adopt, wait_until_ready};
 pub use allocations::{Allocations, allocations};
 pub use data::{Options as DataOptions, checkpoint as data_checkpoint};
 pub use descent::root_of;
+pub use kin::{all_with, first};
 pub use program::Program;
 pub use refusals::refuse_other_pid_namespace;
 pub use syscalls::pidfd_open;
@@ -89,6 +93,8 @@ pub struct Lineage {
 /// What is remembered of each process.
 #[derive(Default)]
 struct ProcessLineages {
+    /// Processes that are none of the job.
+    strangers: kin::Strangers,
     first: ProcessLineage,
     /// The others by their pids, and which programs they were.
     others: HashMap<i32, (Identity, ProcessLineage)>,
@@ -279,7 +285,7 @@ fn attempt(
 fn begin(store: &Store, control: &Control, request: &Request, depth: Depth) -> Result<Attempt> {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let attempt = store.begin(AttemptStart {
-        job: format!("{:016x}", control.job),
+        job: format!("{:016x}", control.job_id()),
         name: String::from_utf8_lossy(ckpt_wire::text(&control.name)).into_owned(),
         trigger: request.trigger.clone(),
         started_unix_ms: since_epoch.as_millis() as u64,

@@ -102,12 +102,16 @@ impl Program {
         Ok(Program { pid: self.pid, pidfd, control_address: self.control_address })
     }
 
-    /// Its own pid, start time and pid namespace: a name that is never used again, and the same from wherever it is looked
-    /// at.
+    /// The job's mark and pid namespace; where it has none, the program's own pid, start time and pid namespace: a name that is
+    /// never used again, and the same from wherever it is looked at.
     pub fn identity(&self) -> Result<String> {
+        let mark = self.control()?.mark;
         let own = task::ids_in_namespaces(self.pid)?.last().copied().unwrap_or(self.pid);
         let namespace = task::link(self.pid, "ns/pid")?;
         let inode: String = String::from_utf8_lossy(&namespace).chars().filter(char::is_ascii_digit).collect();
+        if mark != 0 {
+            return Ok(format!("{mark:016x}-{inode}"));
+        }
         Ok(format!("{own}-{}-{inode}", clocks::start_time(self.pid)?))
     }
 }

@@ -25,11 +25,11 @@ use super::tree::{Chooser, Series};
 use super::twin::Twin;
 use super::unseen::Unseen;
 use super::{
-    Event, Lineage, ProcessLineages, Program, Request, allocations, descriptors, mapping_defaults, process, refusals,
-    terminal, threads,
+    Event, Lineage, ProcessLineages, Program, Request, agent_note, allocations, descriptors, mapping_defaults, process,
+    refusals, terminal, threads,
 };
 use crate::error::{Error, Result};
-use crate::image::{Backing, Objects, OpenFile, ProcessImage, ThreadImage};
+use crate::image::{Backing, LostLeader, Objects, OpenFile, ProcessImage, ThreadImage};
 use crate::proc::{maps, task};
 use crate::ptrace::{Pinned, SIGINFO_BYTES, Stopped, remote_call};
 
@@ -102,6 +102,10 @@ pub struct Snapshot {
     pub sysv: Sysv,
     /// Their files.
     pub files: HeldFiles,
+    /// Leaders of their sessions and process groups that have gone.
+    pub lost_leaders: Vec<LostLeader>,
+    /// Their mark.
+    pub mark: u64,
 }
 
 /// A captured process whose pages are not written yet.
@@ -139,8 +143,9 @@ pub fn capture(
     id: u64,
     events: &mut dyn FnMut(Event),
 ) -> Result<Snapshot> {
-    descent::prepare(program.pid)?;
-    let Stop { began: stop_began, members, states, mut tables, mut sysv } = stop(program, &mut lineage.processes)?;
+    descent::prepare(program.pid, control.mark, &mut lineage.processes)?;
+    let Stop { began: stop_began, members, lost_leaders, states, mut tables, mut sysv } =
+        stop(program, control, &mut lineage.processes)?;
     let mut memory = SharedMemory::default();
     let mut frozen = Vec::with_capacity(members.len());
     for ((member, threads), table) in members.into_iter().zip(states).zip(std::mem::take(&mut tables.of_process)) {
@@ -174,23 +179,24 @@ pub fn capture(
         unlinked_files: unlinked.into_iter().map(|unlinked| unlinked.file).collect(),
         ..Objects::default()
     };
-    Ok(Snapshot { processes, objects, sysv, files })
+    Ok(Snapshot { processes, objects, sysv, files, lost_leaders, mark: control.mark })
 }
 
 /// A job that stands still, its threads and what it has open.
 struct Stop {
     began: Instant,
     members: Vec<Member>,
+    lost_leaders: Vec<LostLeader>,
     states: Vec<Threads>,
     tables: Tables,
     sysv: Sysv,
 }
 
 /// Stops a job; more than once, with pauses in between, while it holds what cannot be captured and passes soon.
-fn stop(program: &Program, known: &mut ProcessLineages) -> Result<Stop> {
+fn stop(program: &Program, control: &Control, known: &mut ProcessLineages) -> Result<Stop> {
     let mut pauses_ms = PAUSES_MS.iter();
     loop {
-        match (stop_once(program, known), pauses_ms.next()) {
+        match (stop_once(program, control, known), pauses_ms.next()) {
             (Err(error @ Error::Unsettled { .. }), Some(&ms)) => {
                 log::debug!("the job goes on for a moment: {error}");
                 thread::sleep(Duration::from_millis(ms));
@@ -200,9 +206,9 @@ fn stop(program: &Program, known: &mut ProcessLineages) -> Result<Stop> {
     }
 }
 
-fn stop_once(program: &Program, known: &mut ProcessLineages) -> Result<Stop> {
+fn stop_once(program: &Program, control: &Control, known: &mut ProcessLineages) -> Result<Stop> {
     let began = Instant::now();
-    let mut members = descent::stop(program, known)?;
+    let descent::StillJob { mut members, lost_leaders } = descent::stop(program, control, known)?;
     let states: Result<Vec<_>> = members.iter_mut().map(|member| threads_of(member, known)).collect();
     // Behind the threads: an agent that died may have left a descriptor of its own, which was closed there.
     let looked = states.and_then(|states| {
@@ -213,7 +219,7 @@ fn stop_once(program: &Program, known: &mut ProcessLineages) -> Result<Stop> {
         Ok((states, descriptors::capture(&owners)?, sysv))
     });
     match looked {
-        Ok((states, tables, sysv)) => Ok(Stop { began, members, states, tables, sysv }),
+        Ok((states, tables, sysv)) => Ok(Stop { began, members, lost_leaders, states, tables, sysv }),
         Err(error) => {
             descent::let_go(members);
             Err(error)
@@ -230,13 +236,13 @@ struct Threads {
 
 /// Captures the threads of a process, and has the kernel note from now on what it writes.
 fn threads_of(member: &mut Member, known: &mut ProcessLineages) -> Result<Threads> {
-    let Member { program, control, threads: stopped, family, .. } = member;
+    let Member { program, control, threads: stopped, is_first, .. } = member;
     let pid = program.pid;
     let _pinned = Pinned::to(task::last_cpu(pid)?);
     stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
     let process_signals = stopped[0].queued_process_signals()?;
     let signal_mask = threads::mask_of(&process_signals);
-    let known = known.of(pid, control, family.parent.is_none());
+    let known = known.of(pid, control, *is_first);
     let (mut images, mut ways) = (Vec::with_capacity(stopped.len()), Vec::with_capacity(stopped.len()));
     for thread in stopped.iter_mut() {
         let (image, way) = threads::capture(pid, thread, control, signal_mask, &mut known.calls)?;
@@ -272,14 +278,15 @@ fn freeze(
     known: &mut ProcessLineages,
     stop_began: Instant,
 ) -> Result<Held> {
-    let Member { program, control, threads: mut stopped, family, job_stopped } = member;
+    let Member { program, control, threads: mut stopped, family, is_first, job_stopped } = member;
     let pid = program.pid;
     let _pinned = Pinned::to(task::last_cpu(pid)?);
-    let known = known.of(pid, &control, family.parent.is_none());
+    let known = known.of(pid, &control, is_first);
     // Until the new checkpoint is sealed there is nothing to build on: the scan forgets what had changed.
     let base = std::mem::take(&mut known.base);
     let terminal = terminal::capture(pid, program.pidfd.as_fd(), &table, about.files);
 
+    agent_note::write(pid, &control);
     let way = &threads.ways[0];
     let mut guest = Guest::enter(pid, &mut stopped[0], &control, way.home, &way.reissued)?;
     let own = process::own_facts(pid, &mut guest)?;

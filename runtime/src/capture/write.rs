@@ -39,7 +39,7 @@ pub fn write(
     attempt: &mut Attempt,
     events: &mut dyn FnMut(Event),
 ) -> Result<Written> {
-    let Snapshot { processes, mut objects, sysv, files } = snapshot;
+    let Snapshot { processes, mut objects, sysv, files, lost_leaders, mark } = snapshot;
     let to_read: u64 = processes.iter().flat_map(|process| &process.parts).map(|part| part.plan.read.len()).sum();
     let total_bytes = to_read * PAGE + files.bytes_to_read();
     let mut writer = Writer { store, attempt, events, done_bytes: 0, total_bytes, memory_bytes: 0 };
@@ -57,7 +57,7 @@ pub fn write(
         events(Event::Writing { done_bytes: done_bytes.min(total_bytes), total_bytes });
     })?;
     sysv.store(attempt, &mut objects)?;
-    let image = JobImage { version: IMAGE_VERSION, host: host::this(), objects, processes: images };
+    let image = JobImage { version: IMAGE_VERSION, host: host::this(), objects, processes: images, lost_leaders, mark };
     Ok(Written { image, bases, files, memory_bytes, still })
 }
 

@@ -1,6 +1,7 @@
 //! `ckpt run`: starts a program under libckpt.so and is its parent.
 
 use std::ffi::{OsStr, OsString};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::num::NonZeroU32;
 use std::os::unix::process::CommandExt;
@@ -9,9 +10,10 @@ use std::process::Command;
 use std::sync::Arc;
 
 use ckpt_store::{Digest, Store};
+use ckpt_wire::settings::numbers::parse_hex;
 use ckpt_wire::{
-    ENV_AGENT_PID, ENV_CHUNK, ENV_DIGEST, ENV_DIR, ENV_FILES, ENV_INTERVAL, ENV_KEEP, ENV_MEMORY, ENV_METHOD, ENV_NAME,
-    ENV_VERIFY_MATCHES, ENV_WITH_DIR, TEXT_BYTES,
+    ENV_AGENT_PID, ENV_CHUNK, ENV_DIGEST, ENV_DIR, ENV_FILES, ENV_INTERVAL, ENV_JOB, ENV_KEEP, ENV_MARK, ENV_MEMORY,
+    ENV_METHOD, ENV_NAME, ENV_VERIFY_MATCHES, ENV_WITH_DIR, PID_DIGITS, TEXT_BYTES,
 };
 use clap::Args;
 
@@ -111,8 +113,11 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     }
     warn_of_other_digest(&dir, arguments.digest);
     command.env(ENV_DIR, dir);
-    let agent = AwaitingProgram::start()?;
-    command.env(ENV_AGENT_PID, agent.pid().to_string());
+    // It begins a job, whatever job we are in.
+    let mark = mark();
+    let agent = AwaitingProgram::start(&mark)?;
+    command.env(ENV_AGENT_PID, format!("{:0width$}", agent.pid(), width = PID_DIGITS));
+    command.env(ENV_MARK, mark);
     if let Some(name) = &arguments.name {
         command.env(ENV_NAME, name);
     }
@@ -181,6 +186,13 @@ fn start(mut command: Command, program: &OsStr, agent: AwaitingProgram, pid_file
     agent.announce(child.id());
     // Dropping `child` neither waits nor kills.
     parent.follow(child.id() as i32)
+}
+
+/// A mark for a job whose first process is not known yet.
+fn mark() -> String {
+    let random = || RandomState::new().build_hasher().finish() | 1;
+    let named = std::env::var(ENV_JOB).ok().and_then(|job| parse_hex(job.as_bytes()));
+    format!("{:016x}-{:016x}-{:0width$}", random(), named.unwrap_or_else(random), 0, width = PID_DIGITS)
 }
 
 /// What can be told through the fork: the system's answer.

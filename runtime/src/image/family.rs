@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Place of a process among others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Family {
-    /// Its parent, by its index among the processes of the job; none for the first.
+    /// Its parent, by its index among the processes of the job; none for the first, and for one whose parent has ended.
     pub parent: Option<u32>,
     /// The signal that the parent gets when it ends; 0 for none.
     pub exit_signal: i32,
@@ -34,6 +34,15 @@ pub struct EndedChild {
     /// Its process group.
     pub group: i32,
     /// Its session.
+    pub session: i32,
+}
+
+/// A process that has ended and been waited for, whose id is still that of a session or process group of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostLeader {
+    /// Its pid.
+    pub pid: i32,
+    /// Its session: its own pid if it led one.
     pub session: i32,
 }
 

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::{
-    CapturedFile, MessageQueue, OpenFile, PipeContent, ProcessImage, PseudoTerminal, SharedObject, SignalDriven,
-    SysvMemory, SysvQueue, SysvSemaphores, UnlinkedFile,
+    Births, CapturedFile, Family, LostLeader, MessageQueue, OpenFile, PipeContent, ProcessImage, PseudoTerminal,
+    SharedObject, SignalDriven, SysvMemory, SysvQueue, SysvSemaphores, UnlinkedFile,
 };
 
 /// Processes at one moment.
@@ -17,12 +17,19 @@ pub struct JobImage {
     pub host: Host,
     /// What their descriptors and shared mappings lead to.
     pub objects: Objects,
-    /// The processes, each before its children. There is at least one: the first, whose descendants the others are.
+    /// The processes, each before its children. There is at least one: the first, which all others descend from, or did.
     pub processes: Vec<ProcessImage>,
+    /// Leaders of sessions and process groups that have gone. What leads a session or group and is neither here nor among the
+    /// processes is not the job's.
+    #[serde(default)]
+    pub lost_leaders: Vec<LostLeader>,
+    /// What all processes of the job have and nobody else; 0 for none.
+    #[serde(default)]
+    pub mark: u64,
 }
 
 impl JobImage {
-    /// The process that the others descend from.
+    /// The first process: the one that the restarter has as its child.
     ///
     /// # Panics
     /// When there is none, which no image that was decoded has.
@@ -30,11 +37,20 @@ impl JobImage {
         &self.processes[0]
     }
 
-    /// The ids of all threads, and of processes that have ended.
+    /// Who makes whom at a restart; see [`Births::of`].
+    ///
+    /// # Errors
+    /// The index of a process for which there is no way.
+    pub fn births(&self, first_leads: bool) -> Result<Births, usize> {
+        let all: Vec<(i32, &Family)> = self.processes.iter().map(|process| (process.pid, &process.family)).collect();
+        Births::of(&all, &self.lost_leaders, first_leads)
+    }
+
+    /// The ids of all threads, of processes that have ended, and of leaders that have gone.
     pub fn ids(&self) -> impl Iterator<Item = i32> {
         let threads = self.processes.iter().flat_map(|process| &process.threads).map(|thread| thread.tid);
         let ended = self.processes.iter().flat_map(|process| &process.family.ended_children).map(|ended| ended.pid);
-        threads.chain(ended)
+        threads.chain(ended).chain(self.lost_leaders.iter().map(|leader| leader.pid))
     }
 }
 

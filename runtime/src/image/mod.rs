@@ -6,6 +6,7 @@
 //! making old checkpoints unreadable. Nothing here talks to the kernel.
 
 mod allocation;
+mod births;
 mod clocks;
 mod data;
 mod descriptor;
@@ -27,10 +28,11 @@ mod thread;
 mod watch;
 
 pub use allocation::{Allocation, AllocationKind};
+pub use births::{Birth, Births, Born, Made, Way};
 pub use clocks::{ClockOffsets, Clocks};
 pub use data::{CodeMapping, DataImage, LeftOut, Moved};
 pub use descriptor::{Descriptor, EpollTarget, Fifo, FileKind, OpenFile, PipeContent, PipePiece, SignalDriven};
-pub use family::{EndedChild, Family, Role};
+pub use family::{EndedChild, Family, LostLeader, Role};
 pub use file::{CapturedFile, CapturedKind, FileContent, UnlinkedFile};
 pub use job::{Host, JobImage, Objects};
 pub use lock::{FileLock, LockKind};

@@ -10,7 +10,8 @@ use crate::image::*;
 /// A job of one process: [`process`].
 pub fn job(machine: &Machine) -> JobImage {
     let host = Host { ckpt_version: "test".into(), ..machine.host.clone() };
-    JobImage { version: IMAGE_VERSION, host, objects: Objects::default(), processes: vec![process(machine)] }
+    let (objects, processes) = (Objects::default(), vec![process(machine)]);
+    JobImage { version: IMAGE_VERSION, host, objects, processes, lost_leaders: Vec::new(), mark: 0 }
 }
 
 /// A process of one idle thread on this host, without memory.

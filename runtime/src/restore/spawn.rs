@@ -1,7 +1,6 @@
-//! Brings the children into the world: a fork with the first process's own pid, seized before it does anything, which forks
-//! the others.
+//! Brings the processes into the world: a fork, which makes them with their own pids and ends.
 //!
-//! The fork is a plain `clone3` with `set_tid`, behind the C library's back, with all signals blocked. The two sides
+//! The fork is a plain `clone3`, behind the C library's back, with all signals blocked. The two sides
 //! speak over a socket pair of packets: one byte starts the child, reports come back ([`super::child`]). If the
 //! restarter dies first, the child reads an end of file; once it is seized, the kernel kills it.
 
@@ -27,7 +26,7 @@ use super::sockets::Sockets;
 use crate::error::{Error, Result};
 use crate::image::{ClockOffsets, JobImage};
 use crate::namespace;
-use crate::ptrace::{Options, Running};
+use crate::ptrace::{Options, Running, wait_until_gone};
 
 /// Longest time for the child's own part. Opening a file of a hanging network file system is the slow case.
 const PREPARATION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -79,31 +78,67 @@ pub fn spawn(
     kept.extend(mappings.numbers());
     kept.extend(sockets.numbers());
     kept.extend(terminals.numbers());
-    let pid = job.root().pid;
     let mut plan = Plan::new(job, outside, parent_end.as_raw_fd(), kept, mappings, sockets)?;
 
-    let without_clocks = fork_with_pid(&mut plan, pid, clocks)?;
+    let (ancestor, without_clocks) = fork(&mut plan, job, clocks)?;
     drop(child_end);
-    let guard = Expendable(pid);
+    let guard = Unfinished { ancestor, first: job.root().pid, led_by: first_leader(job) };
     if let Some(error) = without_clocks {
         clocks.say_given_up(&error);
     }
-    // Its own children are not traced before they have done their part.
-    let running = Running::seize(pid, Options::EXPENDABLE_ALONE)?;
-    let mut process = HalfBuilt::new(pid)?;
-    std::mem::forget(guard);
+    // When this fails, the end of the channel is the end of all of them.
     let handed = start(&parent_end, job, queues)?;
-    stop(running, &mut process, syscall)?;
-    let mut processes = vec![process];
-    for image in &job.processes[1..] {
+    std::mem::forget(guard);
+    // All have the parents that they are to have when it has ended, and the leader of the first one's session.
+    reap(ancestor);
+    first_leader(job).into_iter().for_each(reap);
+    let mut processes: Vec<HalfBuilt> = Vec::with_capacity(job.processes.len());
+    let mut guard = Some(Expendable(job.root().pid));
+    for image in &job.processes {
         // They are waiting for the channel to be closed, so none of them gets lost.
         let running = Running::seize(image.pid, Options::EXPENDABLE_ALONE)?;
         let mut process = HalfBuilt::new(image.pid)?;
+        guard.take().into_iter().for_each(std::mem::forget);
         stop(running, &mut process, syscall)?;
         processes.push(process);
     }
     let (first_kept, first_file) = (plan.number_of(CHANNEL), plan.number_of(FILES));
     Ok(Spawned { processes, handed, first_kept, first_file, first_terminal: plan.master(0) })
+}
+
+/// What of ours may be there while processes are being made: the ancestor, the first process and who leads its session. They
+/// are ended and reaped when this is dropped; all others end by themselves.
+struct Unfinished {
+    ancestor: i32,
+    first: i32,
+    led_by: Option<i32>,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        drop(Expendable(self.ancestor));
+        // An id that could not be had is somebody else's.
+        let is_our_child = |pid: &i32| {
+            // SAFETY: siginfo_t is integers and pointers, for which zero is a value.
+            let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+            let flags = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG | libc::__WALL;
+            // SAFETY: waitid writes one siginfo_t to `info`.
+            unsafe { libc::waitid(libc::P_PID, *pid as libc::id_t, &mut info, flags) == 0 }
+        };
+        self.led_by.into_iter().chain([self.first]).filter(is_our_child).map(Expendable).for_each(drop);
+    }
+}
+
+/// The leader of the first process's session, if that has gone: it is made as a child of ours.
+fn first_leader(job: &JobImage) -> Option<i32> {
+    let session = job.root().family.session;
+    job.lost_leaders.iter().map(|leader| leader.pid).find(|&leader| leader == session)
+}
+
+fn reap(pid: i32) {
+    if let Err(error) = wait_until_gone(pid) {
+        log::debug!("waiting for the end of process {pid}: {error}");
+    }
 }
 
 fn stop(running: Running, process: &mut HalfBuilt, syscall: u64) -> Result<()> {
@@ -113,35 +148,38 @@ fn stop(running: Running, process: &mut HalfBuilt, syscall: u64) -> Result<()> {
     process.stopped_at(main, syscall)
 }
 
-/// `clone3` with a wish for the pid; in the child it does not return. Gives why the program's clocks do not go on, if
-/// they should.
-fn fork_with_pid(plan: &mut Plan, pid: i32, clocks: &ClockPlan) -> Result<Option<Error>> {
+/// Makes the ancestor; in the child it does not return. Gives its id, and why the program's clocks do not go on, if they should.
+fn fork(plan: &mut Plan, job: &JobImage, clocks: &ClockPlan) -> Result<(i32, Option<Error>)> {
     let mut mask = SigSet::empty();
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask))
         .map_err(|source| Error::io("block signals for", "the rebuild", source))?;
     let forked = match clocks.ahead {
-        None => clone_when_free(plan, pid).map(|()| None),
-        Some(ahead) => clone_ahead(plan, pid, clocks, ahead),
+        None => fork_beside(plan, job).map(|pid| (pid, None)),
+        Some(ahead) => fork_ahead(plan, job, clocks, ahead),
     };
     let unblocked = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None);
-    let without_clocks = forked?;
+    let (pid, without_clocks) = forked?;
     unblocked.map_err(|source| {
         drop(Expendable(pid));
         Error::io("unblock signals after", "the fork", source)
     })?;
-    Ok(without_clocks)
+    Ok((pid, without_clocks))
 }
 
-/// Clones from a thread whose children have their clocks `ahead`. That ends with the thread: what this process starts
+/// Forks from a thread whose children have their clocks `ahead`. That ends with the thread: what this process starts
 /// later has the clocks of this process.
-fn clone_ahead(plan: &mut Plan, pid: i32, clocks: &ClockPlan, ahead: ClockOffsets) -> Result<Option<Error>> {
+fn fork_ahead(
+    plan: &mut Plan,
+    job: &JobImage,
+    clocks: &ClockPlan,
+    ahead: ClockOffsets,
+) -> Result<(i32, Option<Error>)> {
     let fork = || {
         let without_clocks = match namespace::be_ahead_in_children_of_this_thread(ahead) {
             Err(error) if clocks.required => return Err(error),
             outcome => outcome.err(),
         };
-        clone_when_free(plan, pid)?;
-        Ok(without_clocks)
+        Ok((fork_beside(plan, job)?, without_clocks))
     };
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().spawn_scoped(scope, fork);
@@ -151,13 +189,16 @@ fn clone_ahead(plan: &mut Plan, pid: i32, clocks: &ClockPlan, ahead: ClockOffset
     })
 }
 
-/// Clones, and waits for the pid if it is taken: no process has the id (preflight looked), so an ended one that nobody has reaped
-/// yet still has it as its session or group; an init that reaps by polling takes a second or two.
-fn clone_when_free(plan: &mut Plan, pid: i32) -> Result<()> {
-    match child::clone_with_pid(pid, libc::SIGCHLD) {
-        Ok(0) => child::run(plan),
-        Ok(_) => Ok(()),
-        Err(errno) => Err(clone_refused(pid, errno)),
+/// Forks, and does so again if the ancestor has an id that the job needs: the kernel goes on behind it.
+fn fork_beside(plan: &mut Plan, job: &JobImage) -> Result<i32> {
+    loop {
+        // The first process, which it makes as our child, sends us what it would.
+        match child::clone_unnamed(libc::SIGCHLD) {
+            Ok(0) => child::run(plan),
+            Ok(pid) if job.ids().any(|id| id == pid) => drop(Expendable(pid)),
+            Ok(pid) => return Ok(pid),
+            Err(errno) => return Err(Error::io("make", "the ancestor of the rebuilt processes", errno)),
+        }
     }
 }
 

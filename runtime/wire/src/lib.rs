@@ -54,8 +54,12 @@ pub const ENV_LOG: &str = "CKPT_LOG";
 pub const ENV_NAME: &str = "CKPT_NAME";
 /// Environment variable: the job's id, 16 hexadecimal digits; set by `ckpt run` for what it starts.
 pub const ENV_JOB: &str = "CKPT_JOB";
-/// Environment variable: pid of an agent that `ckpt run` has started already, for `PR_SET_PTRACER`.
+/// Environment variable: pid of the job's agent, for `PR_SET_PTRACER` and so that nobody starts another one.
 pub const ENV_AGENT_PID: &str = "CKPT_AGENT_PID";
+/// Environment variable: by what the processes of a job know one another; set by libckpt.so in a job's first process.
+pub const ENV_MARK: &str = "CKPT_MARK";
+/// Digits of a pid in [`ENV_AGENT_PID`] and [`ENV_MARK`], so that it can be written over.
+pub const PID_DIGITS: usize = 10;
 
 /// Environment variable: what a store that is made for the program names its pages by, `sha1` or `blake3`.
 pub const ENV_DIGEST: &str = "CKPT_DIGEST";
@@ -193,6 +197,21 @@ pub struct Control {
     /// Where a thread resumes a call of its own: a `syscall` instruction, rsp leading to a [`ResumedCall`]. 0 in an older
     /// libckpt.so, which has no such place.
     pub resume_start: u64,
+    /// What all processes of the job have, and nobody else. 0 for none.
+    pub mark: u64,
+    /// [`Control::job`] of the process that has made the mark.
+    pub marked_job: u64,
+    /// And its pid; 0 if it is not known.
+    pub founder: u64,
+    /// Address of the [`PID_DIGITS`] digits behind `CKPT_AGENT_PID=` in the environment that programs inherit; 0 for none.
+    pub agent_text: u64,
+}
+
+impl Control {
+    /// The id that the checkpoints of the job have.
+    pub fn job_id(&self) -> u64 {
+        if self.mark == 0 { self.job } else { self.marked_job }
+    }
 }
 
 /// The registers and signal mask with which a thread goes on if its agent disappears during an injected call.
@@ -270,7 +289,7 @@ mod tests {
         assert_eq!(offset_of!(Control, stub_start), 32);
         assert_eq!(offset_of!(Control, reason), 96);
         assert_eq!(CONTROL_BYTES_MIN, 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
-        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 80 + PATH_BYTES + 8);
+        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 80 + PATH_BYTES + 40);
     }
 
     #[test]

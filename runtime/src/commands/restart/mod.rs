@@ -3,6 +3,7 @@
 mod automatic;
 mod detach;
 mod inside;
+mod leftovers;
 mod stdio;
 
 use std::os::fd::RawFd;
@@ -17,7 +18,7 @@ use super::interval::{check_interval, interval_ms};
 use super::pid_file::PidFile;
 use super::progress_bar::{Progress, Unit};
 use super::run::store_dir;
-use super::{absolute, which_checkpoint, which_program};
+use super::{absolute, which_checkpoint};
 use crate::error::{Error, Result, exit_code};
 use crate::image::{self, AtTerminal, PathMap};
 use crate::location::Location;
@@ -73,6 +74,9 @@ pub struct Arguments {
     /// Restart even if files have changed that were not captured
     #[arg(long)]
     force: bool,
+    /// End what is left of the job's last life, whose first process has ended
+    #[arg(long)]
+    end_leftovers: bool,
     /// OLD=NEW: what was in directory OLD is in NEW now; may be given several times. Paths that the program itself
     /// remembers stay as they are
     #[arg(long = "map", value_name = "OLD=NEW", value_parser = parse_pair)]
@@ -218,19 +222,11 @@ fn build(arguments: &Arguments, stdio: Stdio) -> Result<Built> {
     }
 }
 
-/// Two lives of one program write to the same files. In one pid namespace they could not have the same pid; a life in a
-/// namespace of its own has to be looked for.
+/// See [`leftovers`].
 fn refuse_second_life(arguments: &Arguments) -> Result<()> {
     let Selected { store, id, .. } = Selected::by(arguments)?;
     let manifest = store.manifest(id).map_err(|error| which_checkpoint::or_dropped(&store, id, error.into()))?;
-    for process in &image::job_of(&manifest)?.processes {
-        let pid = process.pid;
-        if let Some(life) = which_program::life_of(process.instance, pid)? {
-            let why = format!("pid {pid} is in use by a life of the same program that runs already, process {life}");
-            return Err(Error::environment("restart", why, "end that first"));
-        }
-    }
-    Ok(())
+    leftovers::refuse(&image::job_of(&manifest)?, arguments.end_leftovers)
 }
 
 /// What the user has chosen.

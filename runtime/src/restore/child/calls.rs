@@ -15,6 +15,10 @@ type Result<T> = std::result::Result<T, Errno>;
 const ARCH_REQ_XCOMP_PERM: usize = 0x1023;
 /// AMX tile data.
 const XFEATURE_TILE_DATA: usize = 18;
+/// Between two looks at whether an id is free.
+const PAUSE_MS: u32 = 10;
+/// How often an id is tried.
+pub const ATTEMPTS: u32 = REAPING_TIMEOUT.as_millis() as u32 / PAUSE_MS;
 /// Bytes of the kernel's signal set.
 const SIGNAL_SET_BYTES: usize = 8;
 
@@ -251,28 +255,60 @@ pub fn take_ordinary_personality() {
 /// # Errors
 /// EEXIST if the id stays in use for [`REAPING_TIMEOUT`].
 pub fn clone_with_pid(pid: i32, exit_signal: i32) -> Result<i32> {
-    const PAUSE_MS: u32 = 10;
-    const ATTEMPTS: u32 = REAPING_TIMEOUT.as_millis() as u32 / PAUSE_MS;
-    const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: PAUSE_MS as i64 * 1_000_000 };
-    let wanted = [pid];
-    let arguments = CloneArguments {
-        exit_signal: exit_signal as u64,
-        set_tid: wanted.as_ptr() as u64,
-        set_tid_size: 1,
-        ..CloneArguments::default()
-    };
+    clone_when_free(pid, CloneArguments { exit_signal: exit_signal as u64, ..CloneArguments::default() })
+}
+
+/// The same, for a child of the parent of this process, which gets the signal that it would get of this one.
+pub fn clone_sibling_with_pid(pid: i32) -> Result<i32> {
+    clone_when_free(pid, CloneArguments { flags: libc::CLONE_PARENT as u64, ..CloneArguments::default() })
+}
+
+/// Makes a child with any id; the rest is as above.
+pub fn clone_unnamed(exit_signal: i32) -> Result<i32> {
+    let arguments = CloneArguments { exit_signal: exit_signal as u64, ..CloneArguments::default() };
+    // SAFETY: as below.
+    let cloned = unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of::<CloneArguments>()) };
+    Errno::result(cloned).map(|pid| pid as i32)
+}
+
+/// Makes a child with process id `pid` that sends no signal at its end, if nobody has that id; the rest is as above.
+///
+/// # Errors
+/// EEXIST if somebody has.
+pub fn clone_if_free(pid: i32) -> Result<i32> {
+    clone_once(pid, CloneArguments::default())
+}
+
+fn clone_when_free(pid: i32, arguments: CloneArguments) -> Result<i32> {
     for _ in 0..ATTEMPTS {
-        // SAFETY: without CLONE_VM the child has its own copy of this stack and everything else; for the rest see above.
-        let cloned = unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of::<CloneArguments>()) };
-        match Errno::result(cloned) {
+        match clone_once(pid, arguments) {
             // One that has ended and that nobody has waited for yet has the id as its session or group.
-            Err(Errno::EEXIST) => {}
-            outcome => return outcome.map(|pid| pid as i32),
+            Err(Errno::EEXIST) => pause(),
+            outcome => return outcome,
         }
-        // SAFETY: nanosleep reads one timespec.
-        unsafe { libc::nanosleep(&PAUSE, ptr::null_mut()) };
     }
     Err(Errno::EEXIST)
+}
+
+fn clone_once(pid: i32, arguments: CloneArguments) -> Result<i32> {
+    let wanted = [pid];
+    let arguments = CloneArguments { set_tid: wanted.as_ptr() as u64, set_tid_size: 1, ..arguments };
+    // SAFETY: without CLONE_VM the child has its own copy of this stack and everything else; for the rest see above.
+    let cloned = unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of::<CloneArguments>()) };
+    Errno::result(cloned).map(|pid| pid as i32)
+}
+
+/// Waits a little.
+pub fn pause() {
+    const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: PAUSE_MS as i64 * 1_000_000 };
+    // SAFETY: nanosleep reads one timespec.
+    unsafe { libc::nanosleep(&PAUSE, ptr::null_mut()) };
+}
+
+/// Ends child `pid`.
+pub fn kill(pid: i32) {
+    // SAFETY: takes numbers; a child that has not been waited for has its id for itself.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
 }
 
 /// Waits until child `pid` has ended, and leaves what is left of it.
@@ -287,6 +323,42 @@ pub fn wait_for_end(pid: i32) -> Result<()> {
             outcome => return outcome,
         }
     }
+}
+
+/// Waits until child `pid` has ended, and takes what is left of it: its exit code, or none if a signal has ended it.
+pub fn reap(pid: i32) -> Result<Option<i32>> {
+    let mut status = 0;
+    loop {
+        // SAFETY: waitpid writes one int to `status`.
+        match Errno::result(unsafe { libc::waitpid(pid, &mut status, libc::__WALL) }) {
+            Err(Errno::EINTR) => {}
+            outcome => return outcome.map(|_| libc::WIFEXITED(status).then_some(libc::WEXITSTATUS(status))),
+        }
+    }
+}
+
+/// The id of this process.
+pub fn own_pid() -> i32 {
+    // SAFETY: takes no arguments.
+    unsafe { libc::getpid() }
+}
+
+/// The process group of this process.
+pub fn own_group() -> i32 {
+    // SAFETY: takes no arguments.
+    unsafe { libc::getpgrp() }
+}
+
+/// Lets process `pid` trace this one. A kernel without Yama refuses, and does not ask for it either.
+pub fn allow_tracer(pid: i32) {
+    // SAFETY: this prctl takes numbers only.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, pid as libc::c_ulong, 0, 0, 0) };
+}
+
+/// Whether this process adopts orphans below it.
+pub fn adopt_orphans(adopts: bool) -> Result<()> {
+    // SAFETY: this prctl takes numbers only.
+    done(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, libc::c_ulong::from(adopts), 0, 0, 0) })
 }
 
 /// Ends this process so that `waitpid` says `status` of it.
@@ -464,8 +536,13 @@ pub fn send_message(socket: RawFd, to: &[u8], mut bytes: &[u8], mut files: &[Raw
 }
 
 pub fn exit() -> ! {
+    leave(1)
+}
+
+/// Ends this process with an exit code.
+pub fn leave(code: i32) -> ! {
     // SAFETY: ends the process without running anything of the restarter's.
-    unsafe { libc::_exit(1) }
+    unsafe { libc::_exit(code) }
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-//! Makes the children of a process, those that have ended among them.
+//! Makes processes: each makes those that are to be born by it ([`Births`]), those that have ended among them.
+//!
+//! [`Births`]: crate::image::Births
 
 use std::os::fd::RawFd;
 
@@ -7,29 +9,142 @@ use nix::errno::Errno;
 use super::calls::KernelAction;
 use super::report::{At, Failed, Report, Step};
 use super::{Plan, calls, live, take_role};
-use crate::image::Role;
+use crate::image::{Birth, Born, EndedChild, Role, Way};
 
-/// Makes the children of this process, which make their own. Only the parent returns.
+/// How an intermediate process ends that has an id which the job needs.
+const IS_WANTED: i32 = 2;
+
+/// Those that the ancestor makes.
+pub fn make_all(plan: &mut Plan, channel: RawFd) -> Result<(), Failed> {
+    let births = std::mem::take(&mut plan.births.of_ancestor);
+    births.into_iter().try_for_each(|birth| make_one(plan, channel, birth))
+}
+
+/// Those children of this process that are older than its session.
+pub fn make_older_than_session(plan: &mut Plan, channel: RawFd) -> Result<(), Failed> {
+    default_child_signal()?;
+    if plan.births.of_members[plan.own].adopts {
+        calls::adopt_orphans(true).at(Step::Adopting, 0)?;
+    }
+    for place in 0..plan.births.of_members[plan.own].before.len() {
+        let birth = plan.births.of_members[plan.own].before[place];
+        make_one(plan, channel, birth)?;
+    }
+    Ok(())
+}
+
+/// The other children of this process, and those that are born in its session and are not its children. Only the maker
+/// returns.
 pub fn make(plan: &mut Plan, channel: RawFd) -> Result<(), Failed> {
-    // Of a child whose end is ignored nothing is left.
-    calls::set_action(libc::SIGCHLD, &KernelAction::default()).at(Step::SignalAction, libc::SIGCHLD as u32)?;
-    for place in 0..plan.own().children.len() {
-        make_ended(plan, channel, |older_siblings| older_siblings as usize == place)?;
-        let child = plan.own().children[place];
-        let (image, role) = (plan.members[child].image, plan.members[child].role);
-        let pid = image.pid;
-        if calls::clone_with_pid(pid, image.family.exit_signal).at(Step::Child, pid as u32)? == 0 {
-            plan.own = child;
-            let begun = take_role(role).at(Step::Role, 0);
-            live(plan, channel, begun);
+    let older = plan.births.of_members[plan.own].before.len();
+    for place in 0..plan.births.of_members[plan.own].after.len() {
+        let due = (if place == 0 { 0 } else { older + place })..=older + place;
+        make_ended(plan, channel, |older_siblings| due.contains(&(older_siblings as usize)))?;
+        let birth = plan.births.of_members[plan.own].after[place];
+        make_one(plan, channel, birth)?;
+    }
+    let living = plan.births.of_members[plan.own].after.len();
+    let is_due = |older_siblings: u32| living == 0 || older_siblings as usize >= older + living;
+    make_ended(plan, channel, is_due)?;
+    for place in 0..plan.births.of_members[plan.own].for_others.len() {
+        let birth = plan.births.of_members[plan.own].for_others[place];
+        make_one(plan, channel, birth)?;
+    }
+    Ok(())
+}
+
+/// Of a child whose end is ignored nothing is left.
+fn default_child_signal() -> Result<(), Failed> {
+    calls::set_action(libc::SIGCHLD, &KernelAction::default()).at(Step::SignalAction, libc::SIGCHLD as u32)
+}
+
+fn make_one(plan: &mut Plan, channel: RawFd, birth: Birth) -> Result<(), Failed> {
+    let (pid, exit_signal) = match birth.born {
+        Born::Member(member) => (plan.members[member].image.pid, plan.members[member].image.family.exit_signal),
+        Born::Leader(leader) => (plan.lost_leaders[leader].pid, libc::SIGCHLD),
+    };
+    match birth.way {
+        Way::Child => {
+            if calls::clone_with_pid(pid, exit_signal).at(Step::Child, pid as u32)? == 0 {
+                begin(plan, channel, birth.born);
+            }
         }
-        if role == Role::GroupLeader {
+        Way::Sibling => {
+            if calls::clone_sibling_with_pid(pid).at(Step::Child, pid as u32)? == 0 {
+                begin(plan, channel, birth.born);
+            }
+            return Ok(());
+        }
+        Way::Orphan => return make_orphan(plan, channel, birth.born, pid),
+    }
+    match birth.born {
+        Born::Member(member) if plan.members[member].role == Role::GroupLeader => {
             // As it does itself: whoever is faster. From here on others can join the group.
-            calls::join_group(pid, pid).at(Step::Role, pid as u32)?;
+            calls::join_group(pid, pid).at(Step::Role, pid as u32)
+        }
+        Born::Member(_) => Ok(()),
+        Born::Leader(_) => {
+            // It has said itself what it could not do.
+            calls::reap(pid).at(Step::Child, pid as u32)?;
+            calls::forget(libc::SIGCHLD).at(Step::SignalAction, libc::SIGCHLD as u32)
         }
     }
-    let living = plan.own().children.len();
-    make_ended(plan, channel, |older_siblings| older_siblings as usize >= living)
+}
+
+/// Makes a child of a process that ends at once.
+fn make_orphan(plan: &mut Plan, channel: RawFd, born: Born, pid: i32) -> Result<(), Failed> {
+    loop {
+        let intermediate = calls::clone_unnamed(0).at(Step::Child, pid as u32)?;
+        if intermediate != 0 {
+            // With the next one the kernel goes on behind that id.
+            match calls::reap(intermediate).at(Step::Child, pid as u32)? {
+                Some(IS_WANTED) => continue,
+                _ => return Ok(()),
+            }
+        }
+        if plan.ids.binary_search(&calls::own_pid()).is_ok() {
+            calls::leave(IS_WANTED);
+        }
+        match calls::clone_with_pid(pid, libc::SIGCHLD).at(Step::Child, pid as u32) {
+            Ok(0) => begin(plan, channel, born),
+            Ok(_) => calls::leave(0),
+            Err(failed) => fail(plan, channel, failed),
+        }
+    }
+}
+
+/// The life of one that has just been born.
+fn begin(plan: &mut Plan, channel: RawFd, born: Born) -> ! {
+    match born {
+        Born::Member(member) => {
+            plan.own = member;
+            let role = plan.own().role;
+            let begun = make_older_than_session(plan, channel).and_then(|()| take_role(role).at(Step::Role, 0));
+            live(plan, channel, begun)
+        }
+        Born::Leader(leader) => {
+            if let Err(failed) = lead(plan, channel, leader) {
+                fail(plan, channel, failed);
+            }
+            calls::leave(0)
+        }
+    }
+}
+
+/// Leads a session for those that are to be born in it.
+fn lead(plan: &mut Plan, channel: RawFd, leader: usize) -> Result<(), Failed> {
+    default_child_signal()?;
+    calls::lead_session().at(Step::Role, 0)?;
+    for place in 0..plan.births.of_leaders[leader].len() {
+        let birth = plan.births.of_leaders[leader][place];
+        make_one(plan, channel, birth)?;
+    }
+    Ok(())
+}
+
+fn fail(plan: &Plan, channel: RawFd, failed: Failed) -> ! {
+    calls::send(channel, &Report::failed(plan.own, failed).to_bytes());
+    calls::exit()
 }
 
 /// Makes those children that have ended, by how many older siblings live.
@@ -47,7 +162,7 @@ fn make_one_ended(plan: &Plan, place: usize, channel: RawFd) -> Result<(), Faile
     let ended = &member.image.family.ended_children[place];
     if calls::clone_with_pid(ended.pid, ended.exit_signal).at(Step::Child, ended.pid as u32)? == 0 {
         calls::name(&member.ended_names[place]);
-        if let Err(failed) = take_place(ended.session, ended.group, member.image.family.group).at(Step::Role, 0) {
+        if let Err(failed) = take_place(plan, ended).at(Step::Role, 0) {
             calls::send(channel, &Report::warning(plan.own, failed).to_bytes());
         }
         calls::end_with(ended.status);
@@ -59,13 +174,42 @@ fn make_one_ended(plan: &Plan, place: usize, channel: RawFd) -> Result<(), Faile
     }
 }
 
-fn take_place(session: i32, group: i32, of_parent: i32) -> Result<(), Errno> {
-    // SAFETY: takes no arguments.
-    let own = unsafe { libc::getpid() };
-    match (session, group) {
-        (session, _) if session == own => calls::lead_session(),
-        (_, group) if group == own => calls::lead_group(),
-        (_, group) if group == of_parent => Ok(()),
-        (_, group) => calls::join_group(0, group),
+fn take_place(plan: &Plan, ended: &EndedChild) -> Result<(), Errno> {
+    let (own, group) = (calls::own_pid(), ended.group);
+    match ended.session {
+        session if session == own => calls::lead_session(),
+        _ if group == own => calls::lead_group(),
+        _ if group == calls::own_group() || plan.ids.binary_search(&group).is_err() => Ok(()),
+        _ if plan.lost_leaders.iter().any(|leader| leader.pid == group) => join_behind_leader(group),
+        _ => match calls::join_group(0, group) {
+            // Its parent joins later.
+            Err(_) if group == plan.own().image.family.group => Ok(()),
+            outcome => outcome,
+        },
     }
+}
+
+/// Joins a group whose leader has gone: where it is not there yet, a child leads it, which ends. Others may do the same at this
+/// moment.
+fn join_behind_leader(group: i32) -> Result<(), Errno> {
+    for _ in 0..calls::ATTEMPTS {
+        match calls::join_group(0, group) {
+            Err(Errno::EPERM) => {}
+            outcome => return outcome,
+        }
+        match calls::clone_if_free(group) {
+            Ok(0) => loop {
+                calls::pause();
+            },
+            Ok(leader) => {
+                let joined = calls::join_group(leader, leader).and_then(|()| calls::join_group(0, leader));
+                calls::kill(leader);
+                calls::reap(leader)?;
+                return joined;
+            }
+            Err(Errno::EEXIST) => calls::pause(),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(Errno::EEXIST)
 }

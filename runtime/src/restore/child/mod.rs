@@ -1,7 +1,7 @@
 //! What the half-built processes do by themselves, before they are driven from outside.
 //!
-//! The first one opens all files of the job, and forks; each forks its own children before it gives the files the numbers that
-//! they have in it, so what several processes have open is one open file again.
+//! An ancestor opens all files of the job, makes those that have no parent in it, and ends; each makes its own children before
+//! it gives the files the numbers that they have in it, so what several processes have open is one open file again.
 //!
 //! Everything here is a property of the process that survives the exchange of its memory: descriptors, session,
 //! working directory, signal actions (addresses are just numbers). It runs in a fork of the restarter, made without
@@ -24,9 +24,9 @@ use super::file_mappings::MappingPlan;
 use super::handed::is_handed;
 use super::outside::{Outlet, Outside};
 use super::sockets::Sockets;
-use crate::image::{JobImage, Objects, ProcessImage, Role};
+use crate::image::{Births, JobImage, LostLeader, Objects, ProcessImage, Role};
 use calls::KernelAction;
-pub use calls::{clone_with_pid, end_with};
+pub use calls::{clone_unnamed, end_with};
 use report::{At, Failed};
 pub use report::{REPORT_BYTES, Report, Step, Verdict};
 
@@ -39,8 +39,15 @@ const SPARE_NUMBERS: i32 = 16;
 pub struct Plan<'a> {
     objects: &'a Objects,
     members: Vec<Member<'a>>,
-    /// Which of the members this process is.
+    lost_leaders: &'a [LostLeader],
+    /// Who makes whom.
+    births: Births,
+    /// All ids of the job, ascending.
+    ids: Vec<i32>,
+    /// Which of the members this process is; the first one in the ancestor.
     own: usize,
+    /// Who will trace all of them.
+    restarter: i32,
     /// The restarter's end of the channel, to be closed.
     parent_end: RawFd,
     /// Descriptors to keep; number `i` is moved to `base + i`. First the channel, then the standard streams.
@@ -69,8 +76,6 @@ struct Member<'a> {
     oom_score_adj: String,
     actions: Vec<KernelAction>,
     uses_tiles: bool,
-    /// Its children among the members.
-    children: Vec<usize>,
     /// Names of its children that have ended.
     ended_names: Vec<CString>,
 }
@@ -84,7 +89,6 @@ impl<'a> Member<'a> {
                 *slot = KernelAction::from(action);
             }
         }
-        let is_child = |&other: &usize| job.processes[other].family.parent == Some(index as u32);
         let ended = image.family.ended_children.iter();
         Ok(Member {
             image,
@@ -94,7 +98,6 @@ impl<'a> Member<'a> {
             oom_score_adj: image.oom_score_adj.to_string(),
             actions,
             uses_tiles: super::tiles::are_used(image),
-            children: (0..job.processes.len()).filter(is_child).collect(),
             ended_names: ended.map(|ended| super::paths::c_path(&ended.name)).collect::<crate::error::Result<_>>()?,
         })
     }
@@ -119,10 +122,16 @@ impl<'a> Plan<'a> {
         sockets: &'a Sockets,
     ) -> crate::error::Result<Plan<'a>> {
         let members = (0..job.processes.len()).map(|index| Member::new(job, index, outside));
+        let mut ids: Vec<i32> = job.ids().collect();
+        ids.sort_unstable();
         Ok(Plan {
             objects: &job.objects,
             members: members.collect::<crate::error::Result<_>>()?,
+            lost_leaders: &job.lost_leaders,
+            births: births_of(job, outside)?,
+            ids,
             own: 0,
+            restarter: std::process::id() as i32,
             parent_end,
             base: base(job, &kept),
             first_master: (kept.len() - job.objects.pseudo_terminals.len()) as i32,
@@ -155,6 +164,14 @@ impl<'a> Plan<'a> {
     }
 }
 
+fn births_of(job: &JobImage, outside: &Outside) -> crate::error::Result<Births> {
+    job.births(outside.role == Role::SessionLeader).map_err(|unborn| {
+        let what = format!("process {}", job.processes[unborn].pid);
+        let why = "it cannot have its parent and its session when the first process leads none";
+        crate::error::Error::unsupported(what, why, "restart it away from a terminal, with --detach")
+    })
+}
+
 /// The first number for what is kept: above those of all processes and above where the kept ones come from, so that
 /// moving one never lands on another.
 fn base(job: &JobImage, kept: &[RawFd]) -> RawFd {
@@ -163,8 +180,9 @@ fn base(job: &JobImage, kept: &[RawFd]) -> RawFd {
     used.chain(kept.iter().copied()).max().unwrap_or(2).saturating_add(1)
 }
 
-/// The first child's life: waits for the word to start, works, reports, and waits to be stopped. Does not return. The C
-/// calling convention turns a panic into an abort instead of a second copy of the restarter.
+/// The ancestor's life: waits for the word to start, opens the files, makes processes and ends. Does not return, nor do those
+/// that it makes: they work, report, and wait to be stopped. The C calling convention turns a panic into an abort instead of
+/// a second copy of the restarter.
 #[allow(improper_ctypes_definitions, reason = "called from Rust only")]
 pub extern "C" fn run(plan: &mut Plan) -> ! {
     calls::close(plan.parent_end);
@@ -172,16 +190,21 @@ pub extern "C" fn run(plan: &mut Plan) -> ! {
         calls::exit();
     }
     let mut channel = plan.kept[0];
-    let begun = move_descriptors(plan).and_then(|()| {
+    let made = move_descriptors(plan).and_then(|()| {
         channel = plan.number_of(CHANNEL);
-        take_role(plan.own().role).at(Step::Role, 0)?;
-        descriptors::make(plan)
+        descriptors::make(plan)?;
+        descendants::make_all(plan, channel)
     });
-    live(plan, channel, begun)
+    if let Err(failed) = made {
+        calls::send(channel, &Report::failed(plan.own, failed).to_bytes());
+        calls::exit();
+    }
+    calls::leave(0)
 }
 
-/// The life of any of the children, from where all open files of the job are there.
+/// The life of a process of the job, from where it has its place in a session.
 fn live(plan: &mut Plan, channel: RawFd, begun: Result<(), Failed>) -> ! {
+    calls::allow_tracer(plan.restarter);
     let report = match begun.and_then(|()| prepare(plan, channel)) {
         Ok(()) => Report::done(plan.own),
         Err(failed) => Report::failed(plan.own, failed),

@@ -33,6 +33,7 @@ pub enum Step {
     Role,
     Control,
     Child,
+    Adopting,
     Open,
     Number,
     Pipe,
@@ -45,12 +46,13 @@ pub enum Step {
     SignalAction,
 }
 
-const STEPS: [Step; 15] = [
+const STEPS: &[Step] = &[
     Step::DescriptorLimit,
     Step::Keep,
     Step::Role,
     Step::Control,
     Step::Child,
+    Step::Adopting,
     Step::Open,
     Step::Number,
     Step::Pipe,
@@ -169,6 +171,7 @@ impl Report {
                 return clone_refused(self.index as i32, errno);
             }
             Step::Child => ("clone3", format!("child {}", self.index)),
+            Step::Adopting => ("prctl", "PR_SET_CHILD_SUBREAPER".into()),
             Step::Role => ("setsid", format!("become {:?}", image.family.role(image.pid))),
             Step::Control => ("ioctl", format!("be controlled by terminal {} of the job's own", self.index)),
             Step::Open => ("open", file.map(|file| shown(&file.kind)).unwrap_or_default()),
@@ -220,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_report_survives_the_channel() {
-        for step in STEPS {
+        for &step in STEPS {
             let report = Report::failed(3, Failed { step, index: 7, errno: Errno::EMFILE });
             assert_eq!(Report::from_bytes(report.to_bytes()), Some(report));
         }

@@ -39,7 +39,8 @@ fn check_user(image: &ProcessImage, user: Uid, group: u32, only_one_user: bool) 
     Err(Error::environment(what, why, "restart it as the same user, or as root"))
 }
 
-fn check_free(tid: i32) -> Result<()> {
+/// Checks that nobody has the id `tid`.
+pub fn check_free(tid: i32) -> Result<()> {
     let deadline = Instant::now() + REAPING_TIMEOUT;
     loop {
         let directory = Path::new("/proc").join(tid.to_string());

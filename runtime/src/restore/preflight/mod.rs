@@ -23,6 +23,7 @@ pub fn check(id: u64, job: &JobImage, machine: &Machine, options: &RestoreOption
         kernel_limits::check(process)?;
         identity::check(process, &options.place)?;
     }
+    job.lost_leaders.iter().try_for_each(|leader| identity::check_free(leader.pid))?;
     files::check(job, options.force)?;
     super::fifos::check(&job.objects)?;
     super::sysv::check(job)?;

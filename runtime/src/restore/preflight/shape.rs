@@ -68,12 +68,12 @@ fn ids_flaw(job: &JobImage) -> Option<String> {
         return Some(format!("no thread has the id {wrong}"));
     }
     let mut places = job.processes.iter().zip(0..);
-    let is_wrong = |process: &ProcessImage, place: u32| match process.family.parent {
-        Some(parent) => parent >= place,
-        None => place > 0,
-    };
-    let (orphan, _) = places.find(|(process, place)| is_wrong(process, *place))?;
-    Some(format!("process {} has no parent before it", orphan.pid))
+    let is_wrong = |process: &ProcessImage, place: u32| process.family.parent.is_some_and(|parent| parent >= place);
+    if let Some((orphan, _)) = places.find(|(process, place)| is_wrong(process, *place)) {
+        return Some(format!("process {} has no parent before it", orphan.pid));
+    }
+    let unborn = job.births(true).err()?;
+    Some(format!("process {} cannot have its parent and its session", job.processes[unborn].pid))
 }
 
 fn threads_flaw(image: &ProcessImage) -> Option<String> {
@@ -294,8 +294,8 @@ mod tests {
 
     use super::*;
     use crate::image::{
-        ClockOffsets, Clocks, Descriptor, FileLock, LockKind, MappingDefaults, NewLocks, OpenFile, PageRange, Rseq,
-        SharedObject, SysvIdentity, SysvMessage,
+        ClockOffsets, Clocks, Descriptor, FileLock, LockKind, LostLeader, MappingDefaults, NewLocks, OpenFile,
+        PageRange, Rseq, SharedObject, SysvIdentity, SysvMessage,
     };
     use crate::restore::host::Machine;
     use crate::restore::sample::{self, ScratchDir};
@@ -403,7 +403,7 @@ mod tests {
     fn what_makes_no_sense_is_refused_and_named() {
         check(1, &sound()).unwrap();
         type Change = fn(&mut JobImage);
-        let cases: [(&str, Change); 39] = [
+        let cases: &[(&str, Change)] = &[
             ("System V segment Some(0) of a mapping is missing", |job| job.objects.memory[0].sysv = Some(0)),
             ("System V semaphores 0 are incomplete", |job| {
                 let set = SysvSemaphores { identity: SysvIdentity::default(), values: vec![1], users: Vec::new() };
@@ -418,13 +418,16 @@ mod tests {
                 job.objects.pipes.push(PipeContent { pieces, ..PipeContent::default() });
             }),
             ("has no parent before it", |job| job.processes[0].family.parent = Some(0)),
-            ("has no parent before it", |job| {
+            ("cannot have its parent and its session", |job| {
                 let mut other = job.processes[0].clone();
                 other.pid = 300_002;
                 other.threads.truncate(1);
                 other.threads[0].tid = 300_002;
+                other.family.session = 300_002;
+                job.processes[0].family.session = 300_002;
                 job.processes.push(other);
             }),
+            ("two threads 300000", |job| job.lost_leaders.push(LostLeader { pid: 300_000, session: 1 })),
             ("no threads", |job| job.processes[0].threads.clear()),
             ("the first thread is", |job| job.processes[0].threads.swap(0, 1)),
             ("two threads 300000", |job| job.processes[0].threads[1].tid = 300_000),

@@ -76,6 +76,9 @@ pub fn apply(
         None => surroundings.random_job(),
         Some(text) => parse_hex(text).ok_or_else(|| unreadable(b"CKPT_JOB", text, b"at most 16 hexadecimal digits"))?,
     };
+    if let Some((mark, job, founder)) = settings.mark.and_then(parse_mark) {
+        (control.mark, control.marked_job, control.founder) = (mark, job, founder);
+    }
     control.digest = match settings.digest {
         None => DIGEST_ANY,
         Some(b"sha1") => DIGEST_SHA1,
@@ -126,6 +129,15 @@ pub fn apply(
     }
     write_name(settings.name.unwrap_or_else(|| file_name(surroundings.executed_path())), &mut control.name);
     Ok(Hooks { record_from_bytes, back_device_memory })
+}
+
+/// The mark, the job's id and the pid of the job's first process, as `mark::take` in libckpt.so writes them. Whatever else
+/// it is, nobody has made it for us.
+pub fn parse_mark(text: &[u8]) -> Option<(u64, u64, u64)> {
+    let mut parts = text.splitn(3, |&byte| byte == b'-');
+    let (mark, job) = (parse_hex(parts.next()?)?, parse_hex(parts.next()?)?);
+    let founder = parse_decimal(parts.next()?)?;
+    (mark != 0).then_some((mark, job, founder))
 }
 
 /// How large memory is stored.
