@@ -21,6 +21,7 @@ use super::store_options::{MEMORY_BYTES_MIN, digest_warning, options_of, tree_op
 use super::{AgentOptions, CheckpointRequest, Method, Trigger, client};
 use crate::capture::{self, DataOptions, Event, Lineage, Program, TreeOptions, WaitingCalls, find_or_adopt};
 use crate::error::{Error, Result};
+use crate::proc::task;
 use crate::{location, logging, units};
 
 /// What the agent writes to its standard output once it listens.
@@ -38,6 +39,8 @@ struct Agent {
     image: u64,
     /// What the processes of its job know one another by, and the pid of the one that the job has begun with.
     mark: (u64, i32),
+    /// When its first process has begun; nobody of it has before.
+    since: u64,
     store: Store,
     /// How large memory is stored at present.
     method: Method,
@@ -99,6 +102,7 @@ fn serve_one(options: AgentOptions) -> Result<()> {
         program,
         image: control.job,
         mark: (control.mark, control.founder as i32),
+        since: task::start_time(pid).unwrap_or(0),
         store,
         method,
         tree,
@@ -133,7 +137,7 @@ fn find(options: &AgentOptions, calls: &mut WaitingCalls) -> Result<Program> {
 fn left_of_job() -> Result<Option<i32>> {
     let mark = std::env::var(ENV_MARK).ok().and_then(|text| parse_mark(text.as_bytes()));
     match mark {
-        Some((mark, _, founder)) if !ends_with_first() => capture::first(mark, founder as i32),
+        Some((mark, _, founder)) if !ends_with_first() => capture::first(mark, founder as i32, 0),
         _ => Ok(None),
     }
 }
@@ -277,7 +281,7 @@ impl Agent {
         let mut outcome = Ok(None);
         // Those may be many that end one after the other, each having left the job to the next.
         while mark != 0 && !ends_with_first() {
-            outcome = match capture::first(mark, founder) {
+            outcome = match capture::first(mark, founder, self.since) {
                 Ok(Some(pid)) if pid != ended => match self.serve_from(pid) {
                     Err(Error::ProgramGone { .. }) => continue,
                     served => served.map(|()| Some(pid)),

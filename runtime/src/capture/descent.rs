@@ -21,6 +21,9 @@ const LOADING_TIMEOUT: Duration = Duration::from_secs(2);
 /// And how long while the others stand still.
 const LOADING_TIMEOUT_IN_STOP: Duration = Duration::from_millis(500);
 
+/// The same for one that is to load libckpt.so: only a machine that is very busy takes so long.
+const LOADING_TIMEOUT_OF_OURS: Duration = Duration::from_secs(5);
+
 /// A process that stands still.
 pub struct Member {
     /// The process.
@@ -74,7 +77,7 @@ pub fn prepare(root: i32, mark: u64, known: &mut ProcessLineages) -> Result<()> 
     let deadline = Instant::now() + LOADING_TIMEOUT;
     let mut unseen = VecDeque::from([root]);
     if mark != 0 {
-        known.strangers.get_to_know(mark)?;
+        known.strangers.get_to_know(mark, task::start_time(root).unwrap_or(0))?;
         unseen.extend(known.strangers.others(mark, |pid| pid == root)?);
     }
     while let Some(pid) = unseen.pop_front() {
@@ -170,7 +173,8 @@ fn add(mut member: Member, members: &mut Vec<Member>) -> Result<VecDeque<(i32, u
 
 /// Stops a process that is not the first; none if it has ended.
 fn stop_child(pid: i32, known: &mut ProcessLineages, parent: Option<u32>) -> Result<Option<Member>> {
-    let deadline = Instant::now() + LOADING_TIMEOUT_IN_STOP;
+    let timeout = if kin::loads_library(pid) { LOADING_TIMEOUT_OF_OURS } else { LOADING_TIMEOUT_IN_STOP };
+    let deadline = Instant::now() + timeout;
     loop {
         let Some(found) = ready(pid, deadline)? else { return Ok(None) };
         match stop_one(found, known, parent, false) {

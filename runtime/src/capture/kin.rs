@@ -18,13 +18,14 @@ const LOOKS_MAX: u32 = 50;
 pub struct Strangers(HashMap<i32, u64>);
 
 impl Strangers {
-    /// Looks at all processes that have come since, while the job runs: there may be many.
-    pub fn get_to_know(&mut self, mark: u64) -> Result<()> {
+    /// Looks at all processes that have come since, while the job runs: there may be many. Nobody of the job has begun before
+    /// `since`, the start of its first process.
+    pub fn get_to_know(&mut self, mark: u64, since: u64) -> Result<()> {
         let mut seen = HashMap::new();
         let mut unclear = Vec::new();
         for pid in processes()? {
             let Ok(begun) = task::start_time(pid) else { continue };
-            match if self.0.get(&pid) == Some(&begun) { Kind::Stranger } else { kind(pid, mark) } {
+            match if begun < since || self.0.get(&pid) == Some(&begun) { Kind::Stranger } else { kind(pid, mark) } {
                 Kind::Stranger => drop(seen.insert(pid, begun)),
                 Kind::Unclear => unclear.push((pid, begun)),
                 Kind::Member => {}
@@ -91,14 +92,16 @@ pub fn first_of(pid: i32, control: &Control) -> Result<i32> {
     if founder > 0 && is_alone && (founder == pid || kind(founder, mark) == Kind::Member) {
         return Ok(founder);
     }
-    Ok(first(mark, founder)?.unwrap_or(pid))
+    Ok(first(mark, founder, 0)?.unwrap_or(pid))
 }
 
 /// The first process of the job with `mark`, if anything is left of it.
-pub fn first(mark: u64, founder: i32) -> Result<Option<i32>> {
+///
+/// Nobody of it has begun before `since`.
+pub fn first(mark: u64, founder: i32, since: u64) -> Result<Option<i32>> {
     let own_id = |pid: i32| task::ids_in_namespaces(pid).ok().and_then(|ids| ids.last().copied());
     for _ in 0..LOOKS_MAX {
-        let all = all_with(mark)?;
+        let all = all_since(mark, since)?;
         if let Some(founder) = all.iter().copied().find(|&pid| own_id(pid) == Some(founder)) {
             return Ok(Some(founder));
         }
@@ -115,17 +118,22 @@ pub fn first(mark: u64, founder: i32) -> Result<Option<i32>> {
 
 /// All processes with `mark`, in all pid namespaces that we see.
 pub fn all_with(mark: u64) -> Result<Vec<i32>> {
-    const EMPTY_LOOKS_MAX: u32 = 10;
-    for _ in 0..EMPTY_LOOKS_MAX {
+    all_since(mark, 0)
+}
+
+fn all_since(mark: u64, since: u64) -> Result<Vec<i32>> {
+    let mut strangers = Strangers::default();
+    strangers.get_to_know(mark, since)?;
+    let mut quiet = 0;
+    loop {
         let last = last_id();
-        let all = Strangers::default().others(mark, |_| false)?;
+        let all = strangers.others(mark, |_| false)?;
         // One that was born while we looked, by one that has ended by now, is missed.
-        if !all.is_empty() || last.is_some() && last == last_id() {
+        quiet += 1;
+        if !all.is_empty() || quiet == 3 || last.is_some() && last == last_id() {
             return Ok(all);
         }
-        std::thread::sleep(Duration::from_millis(1));
     }
-    Ok(Vec::new())
 }
 
 fn parent_of(pid: i32) -> Option<i32> {
@@ -195,14 +203,20 @@ fn is_clone_of_ours(pid: i32) -> bool {
     tracer != 0 && task::executes_what_we_do(tracer) && has_none()
 }
 
+/// Whether process `pid` was executed with an environment that has libckpt.so loaded.
+pub fn loads_library(pid: i32) -> bool {
+    task::bytes(pid, "environ").is_ok_and(|environment| environment.split(|&byte| byte == 0).any(preloads))
+}
+
+fn preloads(entry: &[u8]) -> bool {
+    entry.starts_with(b"LD_PRELOAD=") && entry.windows(b"libckpt".len()).any(|part| part == b"libckpt")
+}
+
 fn will_be(pid: i32, mark: u64) -> Kind {
     // Another user's is none of it, as far as we may know.
     let Ok(environment) = task::bytes(pid, "environ") else { return Kind::Stranger };
     let named = format!("{ENV_MARK}={mark:016x}-");
     let mut entries = environment.split(|&byte| byte == 0);
-    let preloads = |entry: &[u8]| {
-        entry.starts_with(b"LD_PRELOAD=") && entry.windows(b"libckpt".len()).any(|part| part == b"libckpt")
-    };
     let is_named = entries.clone().any(|entry| entry.starts_with(named.as_bytes()));
     match is_named && entries.any(preloads) {
         _ if environment.is_empty() => Kind::Unclear,
@@ -219,9 +233,9 @@ mod tests {
     fn processes_without_a_mark_are_strangers_and_looked_at_once() {
         let own = std::process::id() as i32;
         assert_eq!(kind(own, 0x1234), Kind::Stranger);
-        assert_eq!(first(0x1234, own).unwrap(), None);
+        assert_eq!(first(0x1234, own, 0).unwrap(), None);
         let mut strangers = Strangers::default();
-        strangers.get_to_know(0x1234).unwrap();
+        strangers.get_to_know(0x1234, 0).unwrap();
         assert_eq!(strangers.0.get(&own), task::start_time(own).ok().as_ref());
         assert!(last_id().is_some_and(|last| last > 0));
     }

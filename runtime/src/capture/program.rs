@@ -20,7 +20,7 @@ use zerocopy::FromBytes;
 
 use super::{adoption, stop};
 use crate::error::{Error, Result};
-use crate::proc::{clocks, maps, task};
+use crate::proc::{clocks, maps, pagemap, task};
 use crate::ptrace::read_memory;
 
 type Le = LittleEndian;
@@ -53,6 +53,8 @@ impl Program {
         // Named mappings first; the unnamed ones matter only after a restart that could not map the old file.
         let named = mappings.iter().filter(|mapping| file_name(&mapping.name).starts_with(b"libckpt"));
         let unnamed = mappings.iter().filter(|mapping| mapping.name.is_empty());
+        // To look into a page that is not there would bring it in, and what is a stranger's must not notice.
+        let unnamed = unnamed.filter(|mapping| pagemap::has_page(pid, mapping.start));
         for mapping in named.chain(unnamed) {
             let readable = mapping.protection & libc::PROT_READ != 0;
             if mapping.offset != 0 || !readable || mapping.bytes() > 1 << 20 {
