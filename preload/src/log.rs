@@ -39,12 +39,18 @@ static ENTRY: Shared<Entry> =
 pub fn append(section: &mut Section, write: impl FnOnce(&mut Line)) {
     // SAFETY: the section is ours, and the child of an earlier line has ended.
     let entry = unsafe { &mut *ENTRY.get() };
-    // SAFETY: the paths do not change after the constructor.
-    let (dir, log) = unsafe { (&(*control::control()).dir, &(*control::control()).log) };
+    // SAFETY: these do not change after the constructor.
+    let (dir, log, founder) = unsafe {
+        let control = &*control::control();
+        (&control.dir, &control.log, control.founder)
+    };
     let fits = match ckpt_wire::text(log) {
         [] => {
             let dir = ckpt_wire::text(dir);
-            write_field(&mut entry.dir, &[dir]) && write_field(&mut entry.path, &[dir, FILE_NAME])
+            // The store is the user's who has started the job: another process of it, perhaps somebody else's by now, makes none.
+            let is_founder = founder == 0 || founder == u64::from(sys::getpid().unsigned_abs());
+            let made = if is_founder { dir } else { &[] };
+            write_field(&mut entry.dir, &[made]) && write_field(&mut entry.path, &[dir, FILE_NAME])
         }
         path => write_field(&mut entry.dir, &[]) && write_field(&mut entry.path, &[path]),
     };

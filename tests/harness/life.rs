@@ -213,6 +213,9 @@ impl Drop for Life<'_> {
         if self.pid != child && !self.is_killed {
             self.kill_if_ours(self.pid);
         }
+        if std::thread::panicking() {
+            processes::orphans_in(&self.directory).into_iter().for_each(|orphan| self.kill_if_ours(orphan));
+        }
         if self.try_wait().is_none() {
             if self.pid != child && !std::thread::panicking() {
                 // `ckpt run` and `ckpt restart` end by themselves with their program.

@@ -144,7 +144,9 @@ pub fn orphans_in(directory: &Path) -> Vec<i32> {
     let works_there = |pid: i32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == directory);
     let is_ours = |pid: i32| executable(pid).is_some_and(|path| path == product::ckpt());
     let all = all().into_iter().filter(|pid| !own.contains(pid));
-    all.filter(|&pid| works_there(pid) && !is_ours(pid) && is_alive(pid)).collect()
+    // What holds memory for an agent is traced by it.
+    let is_traced = |pid: i32| status_field(pid, "TracerPid").is_some_and(|tracer| tracer != "0");
+    all.filter(|&pid| works_there(pid) && !is_ours(pid) && is_alive(pid) && !is_traced(pid)).collect()
 }
 
 /// The arguments of a process.

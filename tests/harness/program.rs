@@ -165,7 +165,8 @@ fn interpreter(name: &str) -> PathBuf {
 fn compiled(name: &str, output: &str, flags: &[&str]) -> PathBuf {
     let folder = victims_folder();
     let binary = folder.join(output);
-    let sources = [source(&format!("{name}.c")), source("victim.h")];
+    let sources = ["victim.h", "one_call.h"].map(source).into_iter().chain([source(&format!("{name}.c"))]);
+    let sources: Vec<PathBuf> = sources.collect();
     let _lock = lock(&folder.join(format!("{output}.lock")));
     if newer_than_all(&binary, &sources) {
         return binary;
@@ -173,11 +174,18 @@ fn compiled(name: &str, output: &str, flags: &[&str]) -> PathBuf {
     let unfinished = folder.join(format!("{output}.new"));
     let mut compiler = Command::new("cc");
     compiler.args(["-std=gnu17", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(flags);
-    compiler.arg("-o").arg(&unfinished).arg(&sources[0]);
+    compiler.arg("-o").arg(&unfinished).arg(source(&format!("{name}.c")));
     let output = compiler.output().expect("cc is missing; scripts/test installs it");
     assert!(output.status.success(), "{compiler:?}:\n{}", String::from_utf8_lossy(&output.stderr));
     fs::rename(&unfinished, &binary).expect("both lie in one folder");
     binary
+}
+
+/// A victim in C for ranks of MPI, compiled for an implementation (`openmpi`, `mpich`): what its `mpirun` is to start.
+pub fn for_ranks(name: &str, implementation: &str) -> PathBuf {
+    let mut compiler = Command::new(format!("mpicc.{implementation}"));
+    compiler.args(["-std=gnu17", "-O2", "-g", "-Wall", "-Wextra", "-o"]);
+    made_by(compiler, &format!("{name}.{implementation}"), &[&format!("{name}.c")])
 }
 
 /// Go's compiler, with cgo or without.

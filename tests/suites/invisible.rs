@@ -111,14 +111,14 @@ fn an_agent_holds_nothing_of_the_program_open() {
 fn programs_without_descriptors_run_as_without_libckpt() {
     let scene = Scene::new();
     for kind in ["none", "full"] {
-        let program = Program::victim("no_fds").argument("60").argument(kind).writes("lines");
+        let program = Program::victim("no_fds").argument("200").argument(kind).writes("lines");
         let mut life = Life::preloaded(&scene, kind, &program);
         let output = ckpt_tests::output::Output::File(life.directory.join("lines"));
         output.wait_for_lines(20);
         take(&scene, &life, Trigger::Signal);
         checkpoint(&scene, life.pid);
         assert_eq!(code_of(life.wait()), 7);
-        assert_eq!(output.lines(), 62, "ready, 60 steps and verified");
+        assert_eq!(output.lines(), 202, "ready, 200 steps and verified");
     }
 }
 

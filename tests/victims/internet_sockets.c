@@ -68,7 +68,6 @@ static int listening(int family)
 {
 	union any to = local(family, 0);
 	int made = socket(family, SOCK_STREAM, 0);
-	set(made, SOL_SOCKET, SO_REUSEADDR, 1);
 	CHECK(made >= 0 && bind(made, &to.any, size_of(&to)) == 0 && listen(made, 10) == 0);
 	return made;
 }
@@ -170,6 +169,7 @@ static void set_up(void)
 	set(one, IPPROTO_TCP, TCP_KEEPIDLE, 123);
 	set(one, SOL_SOCKET, SO_SNDBUF, 100000);
 	set(other, IPPROTO_IP, IP_TOS, 8);
+	set(listener, SOL_SOCKET, SO_REUSEADDR, 1);
 	set(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, 3);
 	CHECK(fcntl(other, F_SETFL, O_NONBLOCK) == 0);
 	set_up_udp();
@@ -187,7 +187,7 @@ static void hold(int step)
 	}
 	CHECK(get(one, IPPROTO_TCP, TCP_NODELAY) == 1 && get(one, SOL_SOCKET, SO_KEEPALIVE) == 1);
 	CHECK(get(one, IPPROTO_TCP, TCP_KEEPIDLE) == 123 && get(one, SOL_SOCKET, SO_SNDBUF) == 200000);
-	CHECK(get(other, IPPROTO_IP, IP_TOS) == 8 && get(one, SOL_SOCKET, SO_REUSEADDR) == 0);
+	CHECK(get(other, IPPROTO_IP, IP_TOS) == 8 && get(never, SOL_SOCKET, SO_REUSEADDR) == 0);
 	CHECK(get(listener, SOL_SOCKET, SO_REUSEADDR) == 1 && get(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT) == 3);
 	CHECK(get(listener, SOL_SOCKET, SO_ACCEPTCONN) == 1);
 	CHECK(fcntl(one, F_GETFD) == FD_CLOEXEC && (fcntl(other, F_GETFL) & O_NONBLOCK) != 0);

@@ -9,6 +9,7 @@ mod databases;
 mod editors;
 mod interpreters;
 mod numerics;
+mod ranks;
 mod servers;
 mod terminals;
 mod threads;

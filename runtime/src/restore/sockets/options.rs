@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use crate::image::{Socket, SocketOption};
+use crate::image::{Socket, SocketLink, SocketOption};
 use crate::net::{self, Time, time_of};
 
 const SO_BUF_LOCK: i32 = 72;
@@ -66,7 +66,9 @@ pub fn set(socket: &Socket, handle: BorrowedFd<'_>, shown: &str) -> Rest {
     let mut options: Vec<SocketOption> = due(Time::Filled).cloned().collect();
     let is_its_own =
         |&(level, name): &(i32, i32)| socket.options.iter().any(|own| (own.level, own.name) == (level, name));
-    let ours = FOR_AN_ADDRESS.iter().filter(|option| socket.is_tcp() && !is_its_own(option));
+    // A connection keeps the first: its addresses are to be had again when this life has ended, too.
+    let kept = usize::from(!matches!(socket.link, SocketLink::None | SocketLink::Listening { .. }));
+    let ours = FOR_AN_ADDRESS[kept..].iter().filter(|option| socket.is_tcp() && !is_its_own(option));
     options.extend(ours.map(|&(level, name)| number(level, name, 0)));
     Rest { options, shut: socket.shut }
 }

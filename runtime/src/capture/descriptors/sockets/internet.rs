@@ -6,7 +6,7 @@ use super::super::unsettled;
 use super::{Link, Seen, Sockets};
 use crate::error::{Error, Result};
 use crate::image::SocketLink;
-use crate::net::{Address, TcpInfo, TcpState};
+use crate::net::{self, Address, TcpInfo, TcpState};
 use crate::proc::fdinfo::FdInfo;
 
 /// Bits of the directions that were ended.
@@ -52,6 +52,19 @@ pub fn shut(seen: &Seen) -> u8 {
     let reading = is_open && seen.has(libc::POLLRDHUP);
     let writing = matches!(tcp.state, TcpState::ShutHere | TcpState::ShutOnBothSides);
     u8::from(reading) * READING + u8::from(writing) * WRITING
+}
+
+/// Of a connection that ends the kernel keeps the addresses for a minute. A restart cannot have them meanwhile unless the connection has
+/// allowed that (SO_REUSEADDR), which has no other effect on one that is there.
+pub fn let_address_be_used_again(seen: &Seen) {
+    let is_connected =
+        |tcp: TcpInfo| !matches!(tcp.state, TcpState::Listening | TcpState::Closed | TcpState::Connecting);
+    if seen.tcp.is_some_and(is_connected)
+        && let Err(errno) =
+            net::set_option(seen.handle.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &1_i32.to_ne_bytes())
+    {
+        log::debug!("the address of a connection cannot be used again at once: {errno}");
+    }
 }
 
 /// The socket of the job at the other end of a connection.

@@ -163,6 +163,7 @@ impl Sockets {
             let FileKind::Socket(socket) = &mut files[index].kind else { continue };
             socket.link = link;
             let Some(seen) = self.all.get_mut(&inode) else { continue };
+            internet::let_address_be_used_again(seen);
             for Unread { from, bytes, files: handles } in std::mem::take(&mut seen.unread) {
                 let files = handles.iter().filter_map(|file| in_flight.get(&file.as_raw_fd()).copied()).collect();
                 socket.unread.push(Message { from, bytes: ByteBuf::from(bytes), files });
