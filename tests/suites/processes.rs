@@ -1,6 +1,9 @@
 //! Jobs of several processes: stopped together, and together again after a restart.
 
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use ckpt_tests::exact::survives_once;
@@ -258,4 +261,33 @@ fn a_pool_of_python_goes_on_exactly() {
     for line in [2, 30] {
         survives_once(&Program::python("pool.py"), line);
     }
+}
+
+#[test]
+fn connections_to_somebody_outside_are_reset_after_a_restart_and_what_had_arrived_is_there() {
+    let scene = Scene::new();
+    let path = scene.path().join("outside");
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a port of this machine");
+    let unix = UnixListener::bind(&path).expect("a socket in the scene");
+    let port = tcp.local_addr().expect("it is bound").port();
+    let over = scene.path().join("over");
+    let program = Program::python("strangers.py").argument("60").argument(port.to_string()).argument(&path);
+    let mut life = Life::preloaded(&scene, "life", &program.waiting(40, &over));
+    let (mut one, _) = tcp.accept().expect("a connection");
+    let (mut other, _) = unix.accept().expect("a connection");
+    one.write_all(b"unread").and_then(|()| other.write_all(b"unread as well")).expect("somebody is there");
+    life.output.wait_for_line("step 5");
+    checkpoint(&scene, life.pid);
+    life.output.wait_for_line("step 20");
+    life.kill();
+    std::fs::write(over, "").expect("a file in the scene");
+    let (store, directory, pid) = (life.store(), life.directory.clone(), life.pid);
+    drop(life);
+    let mut back = Restart::of(store).begin(&scene, &directory, pid);
+    assert_eq!(code_of(back.wait()), 7, "{}\n{}", back.output.text(), back.errors());
+    let text = back.output.text();
+    let told =
+        ["tcp: unread, then reset", "tcp: nobody hears", "unix: unread as well, then reset", "unix: nobody hears"];
+    assert!(told.iter().all(|line| text.lines().any(|found| found == *line)), "{text}");
+    assert!(back.errors().contains("outside the job: it is told that this was reset"), "{}", back.errors());
 }

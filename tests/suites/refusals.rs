@@ -68,6 +68,8 @@ macro_rules! refused {
 
 refused! { is_refused:
     a_raw_socket_is_refused: "raw_socket", "sockets of family 2, type 3, protocol 1";
+    what_was_sent_before_it_was_accepted_is_refused: "unaccepted", "to a connection that has not been accepted yet";
+    what_has_not_arrived_because_the_other_end_is_full_is_refused: "full_connection", "because the other end is full";
     a_child_that_shares_its_descriptors_is_refused: "sharing_child", "which shares its descriptor table with process";
     an_inotify_descriptor_with_unread_events_is_refused: "inotify", "events are queued in it that nobody has read yet";
     a_pidfd_of_another_program_is_refused: "pidfd", "which is not in the job";

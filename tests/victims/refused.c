@@ -10,7 +10,9 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -153,6 +155,35 @@ static void make_fifo_outside(void)
 	CHECK(reader >= 0 && number >= 0);
 	leave_to_a_stranger(reader);
 	CHECK(close(reader) == 0);
+}
+
+/* What a client has sent before it was accepted nobody can read. */
+static void send_before_accepted(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	socklen_t bytes = sizeof(sa_family_t);
+	int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+	CHECK(listener >= 0 && bind(listener, (struct sockaddr *)&address, bytes) == 0 && listen(listener, 5) == 0);
+	bytes = sizeof address;
+	CHECK(getsockname(listener, (struct sockaddr *)&address, &bytes) == 0);
+	number = socket(AF_UNIX, SOCK_STREAM, 0);
+	CHECK(number >= 0 && connect(number, (struct sockaddr *)&address, bytes) == 0 && write(number, "x", 1) == 1);
+}
+
+/* More than the other end takes, which reads nothing. */
+static void fill_connection(void)
+{
+	static char much[1 << 16];
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t bytes = sizeof address;
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK(listener >= 0 && bind(listener, (struct sockaddr *)&address, bytes) == 0 && listen(listener, 5) == 0);
+	CHECK(getsockname(listener, (struct sockaddr *)&address, &bytes) == 0);
+	number = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK(number >= 0 && connect(number, (struct sockaddr *)&address, bytes) == 0 && accept(listener, NULL, NULL) >= 0);
+	while (send(number, much, sizeof much, MSG_DONTWAIT) > 0)
+		;
+	CHECK(errno == EAGAIN);
 }
 
 static void open_device(void)
@@ -319,6 +350,10 @@ static void set_up(void)
 	step_ms = 20;
 	if (is("raw_socket"))
 		number = socket(AF_INET, SOCK_RAW, 1);
+	else if (is("unaccepted"))
+		send_before_accepted();
+	else if (is("full_connection"))
+		fill_connection();
 	else if (is("sharing_child"))
 		make_sharing_child();
 	else if (is("inotify")) {
