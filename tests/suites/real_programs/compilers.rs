@@ -5,7 +5,7 @@ use std::process::Command;
 
 use ckpt_tests::{Program, Stdout};
 
-use crate::{BOTH, BY_COMMAND, FIVE, TWO, goes_on, goes_on_working};
+use crate::{BOTH, BY_COMMAND, FIVE, ONE, TWO, goes_on, goes_on_working};
 
 /// A C file of many functions, each with something to optimise.
 fn source(functions: u32) -> String {
@@ -54,7 +54,7 @@ fn make() -> Program {
 
 #[test]
 fn make_with_four_compilers_at_a_time_goes_on_exactly() {
-    goes_on(&make(), Stdout::File, &TWO, BY_COMMAND);
+    goes_on(&make(), Stdout::File, &ONE, BY_COMMAND);
 }
 
 #[test]

@@ -21,6 +21,8 @@ use ckpt_tests::{Program, Scene, Stdout, work};
 
 /// Shares of a program's output or work after which checkpoints are taken in an ordinary run, in per cent.
 const TWO: [u32; 2] = [20, 70];
+/// The same of jobs, which take long to begin.
+const ONE: [u32; 1] = [45];
 /// The same for `scripts/test --all`.
 const FIVE: [u32; 5] = [3, 20, 40, 60, 75];
 

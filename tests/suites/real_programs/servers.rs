@@ -3,7 +3,7 @@
 use ckpt_tests::exact::Trigger;
 use ckpt_tests::{Program, Stdout};
 
-use crate::{BOTH, BY_COMMAND, FIVE, TWO, goes_on};
+use crate::{BOTH, BY_COMMAND, FIVE, ONE, goes_on};
 
 fn redis() -> Program {
     Program::python("redis.py").argument("60")
@@ -15,17 +15,17 @@ fn web(server: &str) -> Program {
 
 #[test]
 fn redis_with_its_client_and_a_save_in_the_background_goes_on_exactly() {
-    goes_on(&redis(), Stdout::File, &TWO, BOTH);
+    goes_on(&redis(), Stdout::File, &ONE, BOTH);
 }
 
 #[test]
 fn nginx_with_its_workers_and_its_clients_goes_on_exactly() {
-    goes_on(&web("nginx"), Stdout::File, &TWO, BOTH);
+    goes_on(&web("nginx"), Stdout::File, &ONE, BOTH);
 }
 
 #[test]
 fn the_server_of_python_and_its_clients_go_on_exactly() {
-    goes_on(&web("http_server"), Stdout::File, &TWO, BOTH);
+    goes_on(&web("http_server"), Stdout::File, &ONE, BOTH);
 }
 
 fn postgres() -> Program {
@@ -35,13 +35,13 @@ fn postgres() -> Program {
 /// Its files are those of the checkpoint, because nothing runs on.
 #[test]
 fn postgresql_under_pgbench_that_is_killed_by_its_checkpoint_goes_on_exactly() {
-    goes_on(&postgres(), Stdout::File, &TWO, [Trigger::Kill, Trigger::Kill]);
+    goes_on(&postgres(), Stdout::File, &ONE, [Trigger::Kill, Trigger::Kill]);
 }
 
 /// It runs on, and all that it has written meanwhile is taken back.
 #[test]
 fn postgresql_under_pgbench_whose_directory_is_captured_goes_on_exactly() {
-    goes_on(&postgres().variable("CKPT_WITH_DIR", "data"), Stdout::File, &TWO, BOTH);
+    goes_on(&postgres().variable("CKPT_WITH_DIR", "data"), Stdout::File, &ONE, BOTH);
 }
 
 #[test]
