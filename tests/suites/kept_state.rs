@@ -188,6 +188,7 @@ rows! {
     files: "files" [.writes("append").writes("growing").writes("read_write")];
     locks: "locks";
     pipes_and_epoll: "pipes_epoll";
+    mutexes_between_processes: "shared_mutexes";
     unix_sockets: "unix_sockets";
     internet_sockets: "internet_sockets";
     named_pipes_and_packets: "fifos";
