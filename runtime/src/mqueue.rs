@@ -58,6 +58,30 @@ pub fn attributes(queue: BorrowedFd<'_>) -> nix::Result<Attributes> {
     Errno::result(asked).map(|_| attributes)
 }
 
+/// Takes the next message of a queue that does not block: its bytes and its priority. `room` is for the longest that it can have.
+///
+/// # Errors
+/// `EAGAIN` if there is none.
+pub fn take(queue: BorrowedFd<'_>, room: &mut [u8]) -> nix::Result<(usize, u32)> {
+    let mut priority = 0u32;
+    let (at, bytes, until) = (room.as_mut_ptr(), room.len(), ptr::null::<u8>());
+    // SAFETY: the call writes at most so many bytes to `room`, and one number to `priority`.
+    let received =
+        unsafe { libc::syscall(libc::SYS_mq_timedreceive, queue.as_raw_fd(), at, bytes, &raw mut priority, until) };
+    Errno::result(received).map(|bytes| (bytes as usize, priority))
+}
+
+/// Puts a message into a queue that does not block.
+///
+/// # Errors
+/// `EAGAIN` if it is full.
+pub fn put(queue: BorrowedFd<'_>, message: &[u8], priority: u32) -> nix::Result<()> {
+    let (at, bytes, until) = (message.as_ptr(), message.len(), ptr::null::<u8>());
+    // SAFETY: the call reads so many bytes from `message`.
+    let sent = unsafe { libc::syscall(libc::SYS_mq_timedsend, queue.as_raw_fd(), at, bytes, priority, until) };
+    Errno::result(sent).map(drop)
+}
+
 /// Takes all messages out of a queue that is open for reading and does not block.
 ///
 /// # Errors
@@ -65,12 +89,7 @@ pub fn attributes(queue: BorrowedFd<'_>) -> nix::Result<Attributes> {
 pub fn empty(queue: BorrowedFd<'_>) -> nix::Result<()> {
     let mut message = vec![0u8; attributes(queue)?.message_bytes as usize];
     loop {
-        let (at, none) = (message.as_mut_ptr(), ptr::null_mut::<u32>());
-        // SAFETY: the call writes at most so many bytes to `message`.
-        let received = unsafe {
-            libc::syscall(libc::SYS_mq_timedreceive, queue.as_raw_fd(), at, message.len(), none, ptr::null::<u8>())
-        };
-        match Errno::result(received) {
+        match take(queue, &mut message) {
             Ok(_) => {}
             Err(Errno::EAGAIN) => return Ok(()),
             Err(errno) => return Err(errno),

@@ -80,7 +80,6 @@ refused! { is_refused:
     an_io_uring_is_refused: "io_uring", "this kind of object is not captured yet";
     a_fifo_to_another_process_is_refused: "fifo", "the pipe leads outside the job";
     a_terminal_that_somebody_outside_works_at_is_refused: "terminal", "is used by process";
-    a_message_queue_with_messages_is_refused: "mqueue", "messages are in it that nobody has received yet";
     a_message_queue_that_notifies_is_refused: "mqueue_notify", "mq_notify";
     a_pipe_to_another_process_on_a_number_above_2_is_refused: "pipe_outside", "the pipe leads outside the job";
     an_open_device_is_refused: "device", "the device keeps state of its own";

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 
 enum { MESSAGES = 5, BYTES = 100, MODE = 0620 };
-static int questions, answers, nameless, sender;
+static int questions, answers, nameless, sender, filled;
 static char name[64];
 static pid_t child;
 
@@ -64,6 +64,14 @@ static void set_up(void)
 	CHECK(syscall(SYS_mq_unlink, other) == 0);
 	nameless = open_queue(other, O_RDWR | O_CREAT | O_EXCL | O_NONBLOCK);
 	CHECK(syscall(SYS_mq_unlink, other) == 0);
+	/* As many as fit in, which nobody receives before the end. */
+	filled = open_queue(other, O_RDWR | O_CREAT | O_EXCL);
+	CHECK(syscall(SYS_mq_unlink, other) == 0);
+	put(filled, "second", 3);
+	put(filled, "first", 7);
+	put(filled, "third", 3);
+	put(filled, "", 0);
+	put(filled, "last", 0);
 	child = fork();
 	CHECK(child >= 0);
 	if (child == 0)
@@ -90,6 +98,8 @@ static void hold(int step)
 static void verify(void)
 {
 	int status;
+	CHECK(expect(filled, "first") == 7 && expect(filled, "second") == 3 && expect(filled, "third") == 3);
+	CHECK(expect(filled, "") == 0 && expect(filled, "last") == 0);
 	put(nameless, "low", 1);
 	put(nameless, "high", 9);
 	put(nameless, "low too", 1);

@@ -86,10 +86,7 @@ static void make_queue(void)
 	if (number < 0)
 		skip("no message queues");
 	CHECK(syscall(SYS_mq_unlink, name) == 0);
-	if (is("mqueue"))
-		CHECK(syscall(SYS_mq_timedsend, number, "x", 1, 0, NULL) == 0);
-	else
-		CHECK(syscall(SYS_mq_notify, number, &none) == 0);
+	CHECK(syscall(SYS_mq_notify, number, &none) == 0);
 }
 
 static void make_lease(void)
@@ -377,7 +374,7 @@ static void set_up(void)
 		make_fifo_outside();
 	else if (is("terminal"))
 		show_somebody_elses_terminal();
-	else if (is("mqueue") || is("mqueue_notify"))
+	else if (is("mqueue_notify"))
 		make_queue();
 	else if (is("pipe_outside"))
 		make_pipe_outside();

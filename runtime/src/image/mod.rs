@@ -45,7 +45,7 @@ pub use path::{PathMap, path_of};
 pub use posix_timer::PosixTimer;
 pub use process::{Capabilities, IntervalTimer, Layout, Limit, ProcessImage, SignalAction};
 pub use pseudo_terminal::{LineModes, PseudoTerminal};
-pub use queue::MessageQueue;
+pub use queue::{MessageQueue, QueuedMessage};
 pub use socket::{BoundFile, Message, Socket, SocketLink, SocketOption};
 pub use sysv::{SysvAttachment, SysvIdentity, SysvMemory, SysvMessage, SysvQueue, SysvSemaphores};
 pub use terminal::{AtTerminal, TerminalImage, TerminalModes};

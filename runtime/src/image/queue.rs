@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A POSIX message queue without messages.
+/// A POSIX message queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageQueue {
     /// Its name, without the slash; empty if that has been removed.
@@ -20,4 +20,16 @@ pub struct MessageQueue {
     pub message_bytes: i64,
     /// Its inode.
     pub inode: u64,
+    /// What is in it, in the order in which it is received.
+    pub queued: Vec<QueuedMessage>,
+}
+
+/// A message that nobody has received yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuedMessage {
+    /// Its priority.
+    pub priority: u32,
+    /// Its bytes.
+    #[serde(with = "serde_bytes")]
+    pub bytes: Vec<u8>,
 }

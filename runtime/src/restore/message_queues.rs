@@ -11,7 +11,7 @@ use nix::unistd::{Gid, Uid, fchown, geteuid};
 
 use super::paths::c_path;
 use crate::error::{Error, Result};
-use crate::image::{JobImage, MessageQueue};
+use crate::image::{JobImage, MessageQueue, QueuedMessage};
 use crate::mqueue::{self, Attributes};
 use crate::proc::clocks;
 
@@ -78,11 +78,16 @@ impl Queues {
         opened.map(OwnedFd::from).map_err(|source| Error::io("open", "a message queue", source))
     }
 
-    /// Takes out what an earlier life has put in after the checkpoint. They stay.
-    pub fn settle(mut self) -> Result<()> {
+    /// Takes out what an earlier life has left, and puts in what was there at the checkpoint. They stay.
+    pub fn settle(mut self, job: &JobImage) -> Result<()> {
         self.made.clear();
-        let emptied = self.opened.iter().try_for_each(|queue| mqueue::empty(queue.as_fd()));
-        emptied.map_err(|source| Error::io("empty", "a message queue", source))
+        for (opened, queue) in self.opened.iter().zip(&job.objects.message_queues) {
+            mqueue::empty(opened.as_fd()).map_err(|source| Error::io("empty", shown(queue), source))?;
+            let put = |message: &QueuedMessage| mqueue::put(opened.as_fd(), &message.bytes, message.priority);
+            let filled = queue.queued.iter().try_for_each(put);
+            filled.map_err(|source| Error::io("put messages into", shown(queue), source))?;
+        }
+        Ok(())
     }
 }
 

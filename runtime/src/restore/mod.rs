@@ -266,7 +266,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     made.keep();
     changes.settle(id, &job, &plan, store)?;
     handed.forget_events(&job)?;
-    queues.settle()?;
+    queues.settle(&job)?;
     Ok(Rebuilt { processes, job, terminal: outside.regained })
 }
 

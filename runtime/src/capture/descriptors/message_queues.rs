@@ -1,7 +1,4 @@
 //! POSIX message queues.
-//!
-//! Who looks at a message takes it, and a queue that has been emptied would be empty for good if the agent died before it put all
-//! back. So only empty ones are captured.
 
 use std::ffi::CString;
 use std::fs::OpenOptions;
@@ -12,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use nix::sys::stat::fstat;
 use nix::sys::statfs::{FsType, fstatfs};
 
+use super::queued_messages::{Failure, queued};
 use super::{Entry, refused, unsettled};
 use crate::error::{Error, Result};
 use crate::image::{FileKind, MessageQueue};
@@ -21,8 +19,8 @@ use crate::proc::fdinfo::FdInfo;
 /// Of the file system of message queues.
 const MQUEUE_MAGIC: FsType = FsType(0x1980_0202);
 const DELETED: &[u8] = b" (deleted)";
-/// Why a queue with messages is refused.
-const MESSAGES_QUEUED: &str = "messages are in it that nobody has received yet";
+/// Why a queue may be refused.
+const MESSAGES_QUEUED: &str = "messages are in it that cannot be taken out and put back";
 
 /// What a descriptor that leads to a regular file is, if that is a message queue. `all` are those met so far.
 pub fn kind(entry: Entry<'_>, all: &mut Vec<MessageQueue>) -> Result<Option<FileKind>> {
@@ -36,9 +34,6 @@ pub fn kind(entry: Entry<'_>, all: &mut Vec<MessageQueue>) -> Result<Option<File
         return Ok(None);
     }
     let attributes = mqueue::attributes(handle.as_fd()).map_err(failed)?;
-    if attributes.queued > 0 {
-        return Err(unsettled(info, MESSAGES_QUEUED, "receive them, or try again"));
-    }
     if is_notifying(&handle, info)? {
         let why = "a process wants to be told when a message comes (mq_notify), which is not captured yet";
         return Err(refused(info, why, "let it withdraw that before the checkpoint"));
@@ -49,6 +44,12 @@ pub fn kind(entry: Entry<'_>, all: &mut Vec<MessageQueue>) -> Result<Option<File
         Some(index) => index,
         None => {
             let about = fstat(&handle).map_err(failed)?;
+            let queued = queued(&handle, &attributes).map_err(|failure| match failure {
+                Failure::Kept(errno) => {
+                    unsettled(info, &format!("{MESSAGES_QUEUED} ({errno})"), "receive them, or try again")
+                }
+                Failure::Lost(errno) => Error::io("put back the messages in", info.shown(), errno),
+            })?;
             all.push(MessageQueue {
                 name: name(info, inode)?,
                 mode: about.st_mode & 0o7777,
@@ -57,6 +58,7 @@ pub fn kind(entry: Entry<'_>, all: &mut Vec<MessageQueue>) -> Result<Option<File
                 messages: attributes.max_messages,
                 message_bytes: attributes.message_bytes,
                 inode,
+                queued,
             });
             all.len() - 1
         }

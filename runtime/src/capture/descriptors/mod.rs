@@ -15,6 +15,7 @@ mod pidfds;
 mod pipe_content;
 mod pipes;
 mod pseudo_terminals;
+mod queued_messages;
 mod signal_driven;
 mod sockets;
 mod watched;
