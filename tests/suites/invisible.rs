@@ -8,7 +8,7 @@ use ckpt_tests::{Launch, Life, Program, Scene, Stdout, checkpoint, code_of, proc
 #[test]
 fn a_program_sees_the_same_of_itself_with_and_without_libckpt_and_around_checkpoints() {
     let scene = Scene::new();
-    let program = Program::victim("introspect").argument("80");
+    let program = Program::victim("introspect").argument("200");
     let reference = reference(&scene, &program);
     let mut undisturbed = Life::preloaded(&scene, "undisturbed", &program);
     assert_eq!(code_of(undisturbed.wait()), reference.code, "{}", undisturbed.output.text());

@@ -122,8 +122,10 @@ static void set_up(void)
 static void hold(int step)
 {
 	for (int which = 0; which < WORKERS; which++)
-		for (int before = counts->steps_of[which]; counts->steps_of[which] == before;)
+		for (int before = counts->steps_of[which]; counts->steps_of[which] == before;) {
+			CHECK(waitpid(workers[which], NULL, WNOHANG) == 0);
 			sleep_ms(1);
+		}
 	say("step %d", step);
 }
 

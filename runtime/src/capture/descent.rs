@@ -23,6 +23,8 @@ const LOADING_TIMEOUT_IN_STOP: Duration = Duration::from_millis(500);
 
 /// The same for one that is to load libckpt.so: only a machine that is very busy takes so long.
 const LOADING_TIMEOUT_OF_OURS: Duration = Duration::from_secs(5);
+/// How long a process may take from where its memory has gone to its end.
+const ENDING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A process that stands still.
 pub struct Member {
@@ -148,7 +150,7 @@ fn stop_descendants(
             }
             // It has ended since its parent was stopped.
             None => {
-                let ended = task::stat_fields(pid, "stat").ok().and_then(|stat| ended_child(pid, &stat, u32::MAX));
+                let ended = end_of(pid)?;
                 members[parent as usize].family.ended_children.extend(ended);
             }
         }
@@ -230,6 +232,24 @@ fn without_libckpt(child: i32) -> Error {
         "it has no libckpt.so, because it was started without LD_PRELOAD",
         "let it inherit the environment, or take the checkpoint when it has ended",
     )
+}
+
+/// What is left of a process that is ending, for its parent, who stands still, to wait for: nothing if that does not care.
+fn end_of(pid: i32) -> Result<Option<EndedChild>> {
+    let deadline = Instant::now() + ENDING_TIMEOUT;
+    loop {
+        // Its memory goes first, and it is still there when that has gone.
+        let Ok(stat) = task::stat_fields(pid, "stat") else { return Ok(None) };
+        match stat.first().map(String::as_str) {
+            Some("Z") => return Ok(ended_child(pid, &stat, u32::MAX)),
+            Some("X") | None => return Ok(None),
+            Some(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
+            Some(_) => {
+                let why = "it is ending, and does not end".to_owned();
+                return Err(Error::StopTimeout { tid: pid, timeout_ms: ENDING_TIMEOUT.as_millis() as u64, why });
+            }
+        }
+    }
 }
 
 /// What is left of a process that has ended, for its parent to wait for, who has so many living children that are older. `stat`
