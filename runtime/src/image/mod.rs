@@ -59,7 +59,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 
 /// Version of the image; raised when a field changes its meaning.
-pub const IMAGE_VERSION: u32 = 1;
+pub const IMAGE_VERSION: u32 = 2;
 
 /// What a checkpoint holds.
 #[derive(Clone, Debug)]
