@@ -13,7 +13,7 @@ enum { BIG = 150000, CLIENTS = 3 };
 
 static int stream[2], datagrams[2], messages[2], ended[2], half[2];
 static int listener, clients[CLIENTS], waiting, gone_listener, served_by_gone, client_of_gone;
-static int named, sender, hidden;
+static int named, sender, hidden, directed;
 static int signalling[2];
 static volatile int signalled, signalled_by;
 static pid_t server;
@@ -193,6 +193,7 @@ static void set_up(void)
 	hidden = bound(SOCK_DGRAM, name);
 	join(hidden, "named");
 	CHECK(send(hidden, "from the hidden one", 19, 0) == 19);
+	directed = connected(SOCK_DGRAM, "named");
 	sender = socket(AF_UNIX, SOCK_DGRAM, 0);
 	struct sockaddr_un to;
 	socklen_t bytes = address(&to, "named");
@@ -225,6 +226,7 @@ static void hold(int step)
 	check_name(served_by_gone, 0, "gone");
 	check_name(client_of_gone, 1, "gone");
 	check_name(hidden, 1, "named");
+	check_name(directed, 1, "named");
 	check_name(waiting, 1, path);
 	CHECK(access("gone", F_OK) != 0 && stat(path, &file) == 0 && S_ISSOCK(file.st_mode) && (file.st_mode & 0777) == 0620);
 	CHECK(getsockopt(named, SOL_SOCKET, SO_PASSCRED, &value, &bytes) == 0 && value == 1);
@@ -254,6 +256,7 @@ static void verify_names(void)
 	bytes = sizeof from;
 	CHECK(recvfrom(named, text, sizeof text, 0, (struct sockaddr *)&from, &bytes) == 11 && bytes == 0);
 	CHECK(send(hidden, "again", 5, 0) == 5 && recv(named, text, sizeof text, 0) == 5);
+	CHECK(send(directed, "directed", 8, 0) == 8 && recv(named, text, sizeof text, 0) == 8);
 	/* Who has waited is the next to be accepted. */
 	CHECK(write(waiting, "late", 4) == 4);
 	int late = accept(listener, NULL, NULL);

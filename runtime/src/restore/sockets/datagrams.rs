@@ -9,21 +9,11 @@ use super::{Records, names};
 use crate::image::{Socket, SocketLink};
 use crate::net::{self, Address};
 
-impl Socket {
-    /// Whether it is one end of a pair of datagram sockets, which no address leads to.
-    pub fn is_one_of_a_pair(&self) -> bool {
-        matches!(self.link, SocketLink::Peer { .. }) && !Address(&self.name).is_named()
-    }
-}
-
 /// Has a socket send where it sent. That nobody is there any more is for the program to find out.
 pub fn direct(all: &Records<'_>, (file, socket, handle): (u32, &Socket, BorrowedFd<'_>), link: &SocketLink) {
-    if !all.is_connectionless(socket) || socket.is_one_of_a_pair_in(all) {
-        return;
-    }
     let (to, directory) = match link {
         SocketLink::Address(to) => (to.as_slice(), [].as_slice()),
-        SocketLink::Peer { file } => match all.get(*file) {
+        SocketLink::Peer { file } if all.is_directed(socket) => match all.get(*file) {
             Some(peer) => (peer.name.as_slice(), peer.directory.as_slice()),
             None => return,
         },
@@ -31,13 +21,6 @@ pub fn direct(all: &Records<'_>, (file, socket, handle): (u32, &Socket, Borrowed
     };
     if let Err(errno) = names::connect(handle, to, directory) {
         log::warn!("{} cannot send to {} as it did: {errno}", all.shown(file), Address(to));
-    }
-}
-
-impl Socket {
-    fn is_one_of_a_pair_in(&self, all: &Records<'_>) -> bool {
-        let SocketLink::Peer { file } = self.link else { return false };
-        all.get(file).is_some_and(|peer| !Address(&peer.name).is_named())
     }
 }
 

@@ -75,7 +75,7 @@ impl Sockets {
                 continue;
             }
             match &socket.link {
-                SocketLink::Peer { file: other } if all.get(*other).is_some() => {
+                SocketLink::Peer { file: other } if !all.is_directed(socket) => {
                     let peer = all.get(*other).unwrap_or(socket);
                     let [own, its] = all.named(file, connected::pair(socket, peer, &mut acceptors))?;
                     made.insert(file, own);
@@ -211,12 +211,17 @@ impl<'a> Records<'a> {
     fn with_names_of_their_own(&self) -> Vec<(u32, &'a Socket)> {
         let is_bound = |socket: &Socket| {
             let listens = matches!(socket.link, SocketLink::Listening { .. });
-            listens
-                || (self.is_connectionless(socket) && !socket.is_one_of_a_pair() && Address(&socket.name).is_named())
+            listens || (self.is_connectionless(socket) && Address(&socket.name).is_named())
         };
         let mut found: Vec<_> = self.iter().filter(|(_, socket)| is_bound(socket)).collect();
         found.sort_by_key(|(_, socket)| socket.bound_file.is_some());
         found
+    }
+
+    /// Whether it sends to another by its name, and is not one of a pair.
+    fn is_directed(&self, socket: &Socket) -> bool {
+        let SocketLink::Peer { file } = socket.link else { return false };
+        self.is_connectionless(socket) && self.get(file).is_some_and(|peer| Address(&peer.name).is_named())
     }
 
     fn is_connectionless(&self, socket: &Socket) -> bool {

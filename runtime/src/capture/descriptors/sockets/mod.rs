@@ -206,7 +206,8 @@ impl Seen {
         let is_tcp = protocol == libc::IPPROTO_TCP && family != libc::AF_UNIX;
         let tcp = is_tcp.then(|| TcpInfo::of(handle.as_fd())).transpose().map_err(failed)?;
         let takes_connections = option(libc::SO_ACCEPTCONN)? != 0;
-        let unread = match takes_connections {
+        // What the kernel has told and nobody has read it tells nobody twice.
+        let unread = match takes_connections || family == libc::AF_NETLINK {
             true => Vec::new(),
             false => unread::unread(handle.as_fd(), family, kind).map_err(failed)?,
         };

@@ -95,6 +95,10 @@ fn of_stream(socket: BorrowedFd<'_>, pending: usize) -> Result<Vec<Unread>> {
         if look.bytes == 0 {
             break;
         }
+        if look.truncated {
+            // Not all descriptors had room in our table.
+            return Err(Errno::EMFILE);
+        }
         let mut plain = look.bytes;
         if !look.files.is_empty() {
             look_from(socket, place as i32)?;
