@@ -125,7 +125,7 @@ fn programs_without_descriptors_run_as_without_libckpt() {
 #[test]
 fn a_program_that_uses_sigusr1_itself_keeps_working() {
     let scene = Scene::new();
-    let program = Program::victim("self_usr1").argument("60");
+    let program = Program::victim("self_usr1").argument("300");
     let reference = reference(&scene, &program);
     let mut life = Life::preloaded(&scene, "life", &program);
     life.output.wait_for_lines(20);
