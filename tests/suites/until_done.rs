@@ -434,7 +434,7 @@ fn a_program_whose_ckpt_is_killed_is_waited_for_and_saved() {
 #[test]
 fn a_program_that_cannot_be_saved_is_ended_by_sigterm_and_that_is_said() {
     let scene = scene();
-    let program = Program::victim("refused").argument("3000").argument("socket");
+    let program = Program::victim("refused").argument("3000").argument("raw_socket");
     let job = Job::new(&scene, &program).options(&["--interval", "0", "--grace", "30"]);
     let mut call = job.call();
     let pid = call.program();
@@ -443,14 +443,14 @@ fn a_program_that_cannot_be_saved_is_ended_by_sigterm_and_that_is_said() {
     assert_eq!(call.wait(), 86, "{}", call.messages());
     assert!(!processes::is_alive(pid));
     let said = call.messages();
-    assert!(said.contains("no last checkpoint") && said.contains("sockets are not captured yet"), "{said}");
+    assert!(said.contains("no last checkpoint") && said.contains("are not captured"), "{said}");
     assert!(said.contains("the newest is none"), "{said}");
 }
 
 #[test]
 fn a_program_that_ignores_sigterm_is_killed_when_its_time_is_up() {
     let scene = scene();
-    let code = "import signal, socket, time; signal.signal(15, signal.SIG_IGN); s = socket.socket(); print('ready', flush=True); time.sleep(100)";
+    let code = "import signal, socket, time; signal.signal(15, signal.SIG_IGN); s = socket.socket(socket.AF_INET, socket.SOCK_RAW, 1); print('ready', flush=True); time.sleep(100)";
     let program = Program::at("/usr/bin/python3").argument("-c").argument(code);
     let options = ["--interval", "0", "--grace", "1", "--kill-after", "1"];
     let job = Job::new(&scene, &program).options(&options);

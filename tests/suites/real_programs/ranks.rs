@@ -22,6 +22,7 @@ fn ranks_of_open_mpi_go_on_exactly() {
 }
 
 #[test]
+#[ignore = "much like those of Open MPI; scripts/test --all"]
 fn ranks_of_mpich_go_on_exactly() {
     goes_on(&ranks("mpich"), Stdout::File, &ONE, BY_COMMAND);
 }

@@ -24,6 +24,7 @@ fn nginx_with_its_workers_and_its_clients_goes_on_exactly() {
 }
 
 #[test]
+#[ignore = "much like nginx; scripts/test --all"]
 fn the_server_of_python_and_its_clients_go_on_exactly() {
     goes_on(&web("http_server"), Stdout::File, &ONE, BOTH);
 }
@@ -34,6 +35,7 @@ fn postgres() -> Program {
 
 /// Its files are those of the checkpoint, because nothing runs on.
 #[test]
+#[ignore = "long; scripts/test --all"]
 fn postgresql_under_pgbench_that_is_killed_by_its_checkpoint_goes_on_exactly() {
     goes_on(&postgres(), Stdout::File, &ONE, [Trigger::Kill, Trigger::Kill]);
 }

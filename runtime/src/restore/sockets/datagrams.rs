@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 
-use super::{Records, names};
+use super::names;
+use super::records::Records;
 use crate::image::{Socket, SocketLink};
 use crate::net::{self, Address};
 

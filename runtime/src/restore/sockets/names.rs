@@ -54,8 +54,8 @@ impl Names {
 
 impl Drop for Names {
     fn drop(&mut self) {
-        for path in &self.deleted {
-            if let Err(error) = fs::remove_file(path) {
+        for path in self.deleted.drain(..) {
+            if let Err(error) = fs::remove_file(&path) {
                 log::warn!("the file {} stays, which had been deleted: {error}", path.display());
             }
         }

@@ -31,7 +31,7 @@ pub struct Rest {
 impl Rest {
     /// Does it.
     pub fn apply(&self, socket: BorrowedFd<'_>) {
-        self.options.iter().for_each(|option| set_one(socket, option, ""));
+        self.options.iter().for_each(|option| set_one(socket, option, "a socket"));
         let how = match self.shut {
             1 => libc::SHUT_RD,
             2 => libc::SHUT_WR,
@@ -47,10 +47,10 @@ impl Rest {
 pub fn before_name(socket: &Socket, handle: BorrowedFd<'_>) {
     if Socket::is_tcp(socket) {
         // The kernel keeps the addresses of connections for a while that have ended.
-        set_one(handle, &number(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1), "");
+        set_one(handle, &number(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1), "a socket");
     }
     let due = socket.options.iter().filter(|option| time_of(option.level, option.name) == Time::BeforeName);
-    due.for_each(|option| set_one(handle, option, ""));
+    due.for_each(|option| set_one(handle, option, "a socket"));
 }
 
 impl Socket {
@@ -84,7 +84,7 @@ pub fn make_room(sender: BorrowedFd<'_>, bytes: usize) -> Rest {
     let locked = net::number_option(sender, level, SO_BUF_LOCK).unwrap_or(LOCKED_TO_SEND);
     // Without privilege it is as much as the machine allows.
     if net::set_option(sender, level, libc::SO_SNDBUFFORCE, &wanted.to_ne_bytes()).is_err() {
-        set_one(sender, &number(level, libc::SO_SNDBUF, wanted), "");
+        set_one(sender, &number(level, libc::SO_SNDBUF, wanted), "a socket");
     }
     // The kernel doubles what it is told.
     Rest { options: vec![number(level, libc::SO_SNDBUF, now / 2), number(level, SO_BUF_LOCK, locked)], shut: 0 }
