@@ -34,3 +34,4 @@ pub mod stored_file;
 pub mod stored_memory;
 pub mod tty;
 pub mod units;
+pub mod unread_bytes;

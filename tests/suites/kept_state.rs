@@ -193,6 +193,7 @@ rows! {
     internet_sockets: "internet_sockets";
     named_pipes_and_packets: "fifos";
     pidfds_and_inotify: "watchers";
+    files_of_processes: "of_processes";
     posix_message_queues: "mqueues";
     shared_names: "shared_names";
     system_v_objects: "sysv";

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives, survives_once};
@@ -76,6 +77,25 @@ fn a_program_that_adopts_orphans_is_refused() {
     std::fs::write(refused, "").expect("a file in the scene");
     assert!(answer.stderr.contains("adopts orphans"), "{answer:?}");
     assert_eq!(code_of(life.wait()), 7, "it runs on: {}", life.errors());
+}
+
+#[test]
+fn what_proc_had_of_another_program_leads_to_it_after_a_restart_until_it_is_gone() {
+    let scene = Scene::new();
+    let mut another = Command::new("sleep").arg("600").spawn().expect("sleep");
+    let program = Program::victim("of_processes").argument("60").argument(another.id().to_string());
+    let life = Life::until_checkpoint(&scene, "life", &program, 8);
+    let goes_on = || {
+        let mut restarted = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
+        assert_eq!(code_of(restarted.wait()), 7, "{}", restarted.output.text());
+        restarted.output.text()
+    };
+    let printed = goes_on();
+    assert!(!printed.contains("is gone"), "{printed}");
+    another.kill().expect("it is ours");
+    another.wait().expect("it is ours");
+    let printed = goes_on();
+    assert!(printed.contains("step 60: the other program is gone"), "{printed}");
 }
 
 #[test]

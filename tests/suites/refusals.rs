@@ -76,6 +76,7 @@ refused! { is_refused:
     a_userfaultfd_is_refused: "userfaultfd", "this kind of object is not captured yet";
     a_posix_timer_over_the_time_of_a_thread_is_refused: "posix_timer", "the processor time of one thread";
     a_flood_of_queued_signals_is_refused: "flood", "more than 8192 queued signals";
+    a_file_that_proc_has_of_a_thread_is_refused: "thread_file", "of a thread other than the main one";
     a_lease_is_refused: "lease", "it holds a lease";
     an_io_uring_is_refused: "io_uring", "this kind of object is not captured yet";
     a_fifo_to_another_process_is_refused: "fifo", "the pipe leads outside the job";

@@ -1,12 +1,10 @@
 /* TCP and UDP inside one job: both ends of connections with what lies unread in them, listeners, options, and a server of its own that
  * answers throughout. */
-#include "victim.h"
+#include "doubling_server.h"
 #include <arpa/inet.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 
 enum { BIG = 60000, CLIENTS = 4 };
@@ -88,32 +86,6 @@ static int accepted(int from)
 	return made;
 }
 
-static void serve(void)
-{
-	int own[CLIENTS];
-	for (int i = 0; i < CLIENTS; i++) {
-		own[i] = accepted(listener);
-		close(clients[i]);
-	}
-	for (;;) {
-		struct pollfd polled[CLIENTS];
-		for (int i = 0; i < CLIENTS; i++)
-			polled[i] = (struct pollfd){ own[i], POLLIN, 0 };
-		CHECK(poll(polled, CLIENTS, -1) > 0);
-		for (int i = 0; i < CLIENTS; i++) {
-			int number;
-			if (polled[i].revents == 0)
-				continue;
-			ssize_t bytes = read(own[i], &number, sizeof number);
-			if (bytes == 0)
-				_exit(9);
-			CHECK(bytes == sizeof number);
-			number *= 2;
-			CHECK(write(own[i], &number, sizeof number) == sizeof number);
-		}
-	}
-}
-
 static void ask(int client, int number)
 {
 	int wanted = 2 * number;
@@ -161,7 +133,7 @@ static void set_up(void)
 		clients[i] = connected(&server_name);
 	CHECK((server = fork()) >= 0);
 	if (server == 0)
-		serve();
+		serve(listener, clients, CLIENTS);
 	for (int i = 0; i < CLIENTS; i++) {
 		names[i] = name_of(clients[i], 0);
 		ask(clients[i], i);
@@ -250,5 +222,5 @@ static void verify(void)
 	CHECK(recvfrom(udp_any, text, sizeof text, 0, &from.any, &bytes) == 6 && memcmp(&from, &wanted, sizeof from.four) == 0);
 	for (int i = 0; i < CLIENTS; i++)
 		CHECK(close(clients[i]) == 0);
-	CHECK(waitpid(server, &status, 0) == server && WIFEXITED(status) && WEXITSTATUS(status) == 9);
+	CHECK(waitpid(server, &status, 0) == server && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SERVED);
 }

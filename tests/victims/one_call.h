@@ -64,10 +64,7 @@ static void set_up(void)
 	CHECK(pthread_create(&waiter, NULL, make_call, NULL) == 0);
 	while (waiter_tid == 0 || !is_waiting())
 		sleep_ms(1);
-	if (place != NULL)
-		say("holds %s %p", kind, place);
-	else
-		say("holds %s %d", kind, number);
+	say_what_is_held(place, number);
 }
 
 static void hold(int step)

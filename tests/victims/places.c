@@ -16,15 +16,19 @@ static volatile int *over;
 static pid_t own, lost, ended;
 
 /* Says who it is until it is over. */
-static void be(int which)
+static void beat(int which)
 {
-	for (;;) {
+	do {
 		places[which].parent = getppid();
 		places[which].beats++;
-		if (*over)
-			_exit(which);
 		sleep_ms(1);
-	}
+	} while (!*over);
+}
+
+static void be(int which)
+{
+	beat(which);
+	_exit(which);
 }
 
 static pid_t born(int which)
@@ -53,11 +57,7 @@ static void be_other_mate(void)
 	pid_t child = born(CHILD_OF_MATE);
 	if (child == 0)
 		be(CHILD_OF_MATE);
-	while (!*over) {
-		places[OTHER_MATE].parent = getppid();
-		places[OTHER_MATE].beats++;
-		sleep_ms(1);
-	}
+	beat(OTHER_MATE);
 	wait_for(child, CHILD_OF_MATE);
 	_exit(OTHER_MATE);
 }
@@ -74,11 +74,7 @@ static void be_leader(void)
 		if (still == 0)
 			be(OLDER_STILL);
 		CHECK(setsid() == getpid());
-		while (!*over) {
-			places[LATE_LEADER].parent = getppid();
-			places[LATE_LEADER].beats++;
-			sleep_ms(1);
-		}
+		beat(LATE_LEADER);
 		wait_for(still, OLDER_STILL);
 		_exit(LATE_LEADER);
 	}
@@ -86,11 +82,7 @@ static void be_leader(void)
 	pid_t younger = born(YOUNGER);
 	if (younger == 0)
 		be(YOUNGER);
-	while (!*over) {
-		places[LEADER].parent = getppid();
-		places[LEADER].beats++;
-		sleep_ms(1);
-	}
+	beat(LEADER);
 	wait_for(older, OLDER);
 	wait_for(late, LATE_LEADER);
 	wait_for(younger, YOUNGER);

@@ -95,6 +95,23 @@ static void make_lease(void)
 	CHECK(number >= 0 && fcntl(number, F_SETLEASE, F_WRLCK) == 0);
 }
 
+static void *be_thread(void *opened)
+{
+	*(int *)opened = open("/proc/thread-self/comm", O_RDONLY);
+	wait_for_death();
+	return NULL;
+}
+
+static void open_file_of_a_thread(void)
+{
+	static volatile int opened = -1;
+	pthread_t thread;
+	CHECK(pthread_create(&thread, NULL, be_thread, (void *)&opened) == 0);
+	while (opened < 0)
+		usleep(1000);
+	number = opened;
+}
+
 static void make_io_uring(void)
 {
 	struct io_uring_params parameters = { 0 };
@@ -351,6 +368,8 @@ static void set_up(void)
 		make_posix_timer();
 	else if (is("flood"))
 		queue_many_signals();
+	else if (is("thread_file"))
+		open_file_of_a_thread();
 	else if (is("lease"))
 		make_lease();
 	else if (is("io_uring"))
@@ -399,10 +418,7 @@ static void set_up(void)
 	else
 		FAIL("unknown kind %s", kind);
 	CHECK(number >= 0 || place != NULL);
-	if (place != NULL)
-		say("holds %s %p", kind, place);
-	else
-		say("holds %s %d", kind, number);
+	say_what_is_held(place, number);
 }
 
 static void hold(int step)
@@ -416,6 +432,4 @@ static void verify(void)
 	if (child > 0)
 		CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child);
 	CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
-	if (is("mqueue"))
-		syscall(SYS_mq_unlink, "ckpt-test");
 }

@@ -1,10 +1,8 @@
 /* Unix sockets of one job: pairs and connections with what lies unread in them, descriptors in flight, names and options; and a server of
  * its own that answers throughout. */
-#include "victim.h"
-#include <poll.h>
+#include "doubling_server.h"
 #include <signal.h>
 #include <stddef.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -99,33 +97,6 @@ static int receive_files(int from, const char *text, int *files)
 	return (int)(bytes_of_files / sizeof(int));
 }
 
-/* Doubles the numbers that its clients send. */
-static void serve(void)
-{
-	int own[CLIENTS];
-	for (int i = 0; i < CLIENTS; i++) {
-		CHECK((own[i] = accept(listener, NULL, NULL)) >= 0);
-		close(clients[i]);
-	}
-	for (;;) {
-		struct pollfd polled[CLIENTS];
-		for (int i = 0; i < CLIENTS; i++)
-			polled[i] = (struct pollfd){ own[i], POLLIN, 0 };
-		CHECK(poll(polled, CLIENTS, -1) > 0);
-		for (int i = 0; i < CLIENTS; i++) {
-			int number;
-			if (polled[i].revents == 0)
-				continue;
-			ssize_t bytes = read(own[i], &number, sizeof number);
-			if (bytes == 0)
-				_exit(9);
-			CHECK(bytes == sizeof number);
-			number *= 2;
-			CHECK(write(own[i], &number, sizeof number) == sizeof number);
-		}
-	}
-}
-
 static void set_up_pairs(void)
 {
 	int pipe_ends[2], extra[2];
@@ -179,7 +150,7 @@ static void set_up(void)
 		clients[i] = connected(SOCK_STREAM, path);
 	CHECK((server = fork()) >= 0);
 	if (server == 0)
-		serve();
+		serve(listener, clients, CLIENTS);
 	/* One whose listener has been closed, and its file deleted. */
 	gone_listener = bound(SOCK_SEQPACKET, "gone");
 	CHECK(listen(gone_listener, 1) == 0);
@@ -294,5 +265,5 @@ static void verify(void)
 	verify_names();
 	for (int i = 0; i < CLIENTS; i++)
 		CHECK(close(clients[i]) == 0);
-	CHECK(waitpid(server, &status, 0) == server && WIFEXITED(status) && WEXITSTATUS(status) == 9);
+	CHECK(waitpid(server, &status, 0) == server && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SERVED);
 }

@@ -68,6 +68,15 @@ __attribute__((format(printf, 1, 2))) static inline void say(const char *format,
 			FAIL("%s:%d: %s (errno %d)", __FILE_NAME__, __LINE__, #condition, errno); \
 	} while (0)
 
+/* What a refusal must mention: an address, or else a number. */
+static inline void say_what_is_held(const void *place, int number)
+{
+	if (place != NULL)
+		say("holds %s %p", kind, place);
+	else
+		say("holds %s %d", kind, number);
+}
+
 /* Sleeps whole, whatever interrupts it. */
 static inline void sleep_ms(int ms)
 {

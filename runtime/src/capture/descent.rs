@@ -98,7 +98,7 @@ pub fn prepare(root: i32, mark: u64, known: &mut ProcessLineages) -> Result<()> 
 /// When one of them cannot be stopped, or rebuilt in its place among the others. All go on.
 pub fn stop(root: &Program, control: &Control, known: &mut ProcessLineages) -> Result<StillJob> {
     let mut members = Vec::new();
-    let is_whole = control.mark == 0 || matches!(control.founder as i32, 0) || control.founder as i32 == root.pid;
+    let is_whole = control.mark == 0 || [0, root.pid].contains(&(control.founder as i32));
     let stopped = stop_into(root, known, &mut members).and_then(|()| stop_orphans(control.mark, known, &mut members));
     match stopped.and_then(|()| places::lost_leaders(&members, is_whole)) {
         Ok(lost_leaders) => Ok(StillJob { members, lost_leaders }),

@@ -10,9 +10,9 @@ use std::path::Path;
 use nix::sys::stat::{major, minor};
 
 use super::sysv;
+use crate::proc::DELETED;
 use crate::proc::maps::Mapping;
 
-const DELETED: &[u8] = b" (deleted)";
 /// What has never had another name.
 const NAMELESS: [&[u8]; 3] = [b"/memfd:", b"/dev/zero", sysv::MAPPED_NAME];
 /// Directories with more entries are not searched.

@@ -1,21 +1,16 @@
 //! Capturing what the program has decided for mappings that it will make.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-
 use nix::errno::Errno;
 
 use super::guest::Guest;
 use super::regions::Draft;
 use crate::error::{Error, Result};
 use crate::image::{MappingDefaults, NewLocks};
-use crate::proc::maps;
+use crate::proc::{maps, pagemap};
 
 const PAGE_BYTES: u64 = 4096;
 const PR_GET_THP_DISABLE: u64 = 42;
 const PR_GET_MEMORY_MERGE: u64 = 68;
-/// The bit of an entry of `/proc/PID/pagemap` that says that there is a page.
-const PRESENT: u64 = 1 << 63;
 
 /// Asks inside the program, whose mappings are `drafts`.
 ///
@@ -58,11 +53,5 @@ fn locks_at(pid: i32, address: u64) -> Result<NewLocks> {
     if !is_locked {
         return Ok(NewLocks::No);
     }
-    let path = format!("/proc/{pid}/pagemap");
-    let mut entry = [0; 8];
-    File::open(&path)
-        .and_then(|file| file.read_exact_at(&mut entry, address / PAGE_BYTES * 8))
-        .map_err(|source| Error::io("read", path, source))?;
-    let is_there = u64::from_ne_bytes(entry) & PRESENT != 0;
-    Ok(if is_there { NewLocks::AtOnce } else { NewLocks::OnFault })
+    Ok(if pagemap::has_page(pid, address)? { NewLocks::AtOnce } else { NewLocks::OnFault })
 }

@@ -54,7 +54,7 @@ impl Program {
         let named = mappings.iter().filter(|mapping| file_name(&mapping.name).starts_with(b"libckpt"));
         let unnamed = mappings.iter().filter(|mapping| mapping.name.is_empty());
         // To look into a page that is not there would bring it in, and what is a stranger's must not notice.
-        let unnamed = unnamed.filter(|mapping| pagemap::has_page(pid, mapping.start));
+        let unnamed = unnamed.filter(|mapping| pagemap::has_page(pid, mapping.start).unwrap_or(true));
         for mapping in named.chain(unnamed) {
             let readable = mapping.protection & libc::PROT_READ != 0;
             if mapping.offset != 0 || !readable || mapping.bytes() > 1 << 20 {

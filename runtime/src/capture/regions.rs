@@ -13,10 +13,10 @@ use super::linked_names::other_name;
 use super::sysv::MAPPED_NAME;
 use crate::error::{Error, Result};
 use crate::image::{Advice, Backing, FileIdentity, SharedObject, SpecialMapping, SysvAttachment};
+use crate::proc::DELETED;
 use crate::proc::maps::Mapping;
 use crate::ptrace::read_memory;
 
-const DELETED: &[u8] = b" (deleted)";
 const MEMFD: &[u8] = b"/memfd:";
 
 /// A mapping whose place in the image is known.

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::image::{Backing, LostLeader, Objects, OpenFile, ProcessImage, ThreadImage};
-use crate::proc::{maps, task};
+use crate::proc::{DELETED, maps, task};
 use crate::ptrace::{Pinned, SIGINFO_BYTES, Stopped, remote_call};
 
 /// How long, ms, a job runs on each time that something is underway in it which cannot be captured there.
@@ -430,8 +430,8 @@ pub fn place(draft: &Draft) -> Place {
 }
 
 fn without_deleted(mut path: Vec<u8>) -> Vec<u8> {
-    if path.ends_with(b" (deleted)") {
-        path.truncate(path.len() - b" (deleted)".len());
+    if path.ends_with(DELETED) {
+        path.truncate(path.len() - DELETED.len());
     }
     path
 }

@@ -30,6 +30,13 @@ impl OpenFile {
         self.flags & libc::O_ACCMODE != libc::O_RDONLY && !self.is_path_only()
     }
 
+    /// Whether a restart makes it when all processes are there, and hands it to them in one message: no more of these can be restored
+    /// than that can have ([`crate::net::FILES_MAX`]).
+    pub fn is_handed_over(&self) -> bool {
+        use FileKind::{Inotify, MessageQueue, OfProcess, PidFd};
+        matches!(self.kind, PidFd { .. } | OfProcess { .. } | Inotify { .. } | MessageQueue { .. })
+    }
+
     /// Whether it only names a place (`O_PATH`).
     pub fn is_path_only(&self) -> bool {
         self.flags & libc::O_PATH != 0
@@ -148,6 +155,20 @@ pub enum FileKind {
         status: i32,
         /// Whether it means the main thread alone (PIDFD_THREAD).
         thread: bool,
+    },
+    /// What /proc has of a process: a file or directory below its own.
+    OfProcess {
+        /// The process; 0: it has ended.
+        pid: i32,
+        /// When it began, clock ticks since the boot, if it is none of the job; else 0.
+        begun: u64,
+        /// Its path.
+        #[serde(with = "serde_bytes")]
+        path: Vec<u8>,
+        /// Whether it is a directory.
+        directory: bool,
+        /// Offset of the next read or write.
+        offset: u64,
     },
     /// A POSIX message queue.
     MessageQueue {

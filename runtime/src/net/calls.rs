@@ -96,19 +96,10 @@ pub fn shut_down(socket: BorrowedFd<'_>, how: i32) -> Result<()> {
     Errno::result(unsafe { libc::shutdown(socket.as_raw_fd(), how) }).map(drop)
 }
 
-fn byte_count(socket: BorrowedFd<'_>, request: libc::Ioctl) -> Result<usize> {
-    let mut bytes = 0_i32;
-    // SAFETY: both requests write one int to `bytes`.
-    Errno::result(unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut bytes) })?;
-    Ok(bytes.max(0) as usize)
-}
-
-/// Bytes that can be read (SIOCINQ).
-pub fn pending_bytes(socket: BorrowedFd<'_>) -> Result<usize> {
-    byte_count(socket, libc::FIONREAD)
-}
-
 /// Bytes, or memory for them, that were written and have not been taken by the other end (SIOCOUTQ).
 pub fn unsent_bytes(socket: BorrowedFd<'_>) -> Result<usize> {
-    byte_count(socket, libc::TIOCOUTQ)
+    let mut bytes = 0_i32;
+    // SAFETY: the request writes one int to `bytes`.
+    Errno::result(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
+    Ok(bytes.max(0) as usize)
 }

@@ -23,7 +23,8 @@ pub enum Time {
 }
 
 const SOL_UDP: i32 = libc::IPPROTO_UDP;
-const SO_BUF_LOCK: i32 = 72;
+/// Which of the sizes of a socket's buffers the program has chosen: bit 0 that for sending, bit 1 that for receiving.
+pub const SO_BUF_LOCK: i32 = 72;
 const SO_PASSPIDFD: i32 = 76;
 const SO_PASSRIGHTS: i32 = 83;
 const SO_TIMESTAMPNS: i32 = 35;
@@ -32,7 +33,8 @@ const TCP_FASTOPEN_CONNECT: i32 = 30;
 const TCP_NOTSENT_LOWAT: i32 = 25;
 const IPV6_ADDR_PREFERENCES: i32 = 72;
 const IPV6_DONTFRAG: i32 = 62;
-const IP_LOCAL_PORT_RANGE: i32 = 51;
+/// Which ports the kernel may choose for a socket: the first in the lower half, the last in the upper.
+pub const IP_LOCAL_PORT_RANGE: i32 = 51;
 
 /// The kernel keeps twice of what is asked for.
 const DOUBLED: [i32; 2] = [libc::SO_SNDBUF, libc::SO_RCVBUF];

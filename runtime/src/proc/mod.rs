@@ -18,6 +18,9 @@ pub mod task;
 
 use std::path::Path;
 
+/// What the kernel writes behind the path of a file that has been deleted.
+pub const DELETED: &[u8] = b" (deleted)";
+
 /// Whether a path leads to a file of the kernel's own, which has no content to capture or compare.
 pub fn is_the_kernels(path: &Path) -> bool {
     path.starts_with("/proc") || path.starts_with("/sys")

@@ -3,19 +3,20 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use crate::error::{Error, Result};
+
 const PAGE_BYTES: u64 = 4096;
 /// Of an entry: in memory, or swapped out.
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 
-/// Whether process `pid` has a page at `address`; also if that cannot be found out. To read where there is none gives it one.
-pub fn has_page(pid: i32, address: u64) -> bool {
+/// Whether process `pid` has a page at `address`. To read where there is none gives it one.
+pub fn has_page(pid: i32, address: u64) -> Result<bool> {
     let mut entry = [0; size_of::<u64>()];
-    let place = address / PAGE_BYTES * entry.len() as u64;
-    match File::open(format!("/proc/{pid}/pagemap")).and_then(|pages| pages.read_exact_at(&mut entry, place)) {
-        Ok(()) => u64::from_ne_bytes(entry) & (PRESENT | SWAPPED) != 0,
-        Err(_) => true,
-    }
+    let (path, place) = (format!("/proc/{pid}/pagemap"), address / PAGE_BYTES * entry.len() as u64);
+    let read = File::open(&path).and_then(|pages| pages.read_exact_at(&mut entry, place));
+    read.map_err(|source| Error::io("read", path, source))?;
+    Ok(u64::from_ne_bytes(entry) & (PRESENT | SWAPPED) != 0)
 }
 
 #[cfg(test)]
@@ -36,7 +37,8 @@ mod tests {
         // SAFETY: the mapping has two pages, and the second begins here.
         unsafe { memory.add(PAGE_BYTES as usize).cast::<u8>().write(1) };
         let (pid, address) = (std::process::id() as i32, memory.as_ptr() as u64);
-        assert_eq!((has_page(pid, address), has_page(pid, address + PAGE_BYTES + 7)), (false, true));
+        let behind = address + PAGE_BYTES + 7;
+        assert_eq!((has_page(pid, address).unwrap(), has_page(pid, behind).unwrap()), (false, true));
         // SAFETY: nobody else knows the mapping.
         unsafe { munmap(memory, bytes.get()) }.unwrap();
     }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 
 use super::{Modes, set_modes};
+use crate::unread_bytes::unread_bytes;
 
 /// More than the kernel lets wait for a master: what a line buffers, and what is on its way there.
 const OUTPUT_MAX: usize = 64 << 10;
@@ -93,7 +94,7 @@ impl Line<'_> {
     /// What could not be done; as much as could has been put back.
     pub fn copy(&self, queues: &mut Queues) -> Result<(), Trouble> {
         let lines = collects_lines(self.modes);
-        if waiting(self.slave)? > INPUT_MAX {
+        if unread_bytes(self.slave)? > INPUT_MAX {
             return Err(Trouble::TooMuch);
         }
         let flags = blocking(self.master, false)?;
@@ -242,14 +243,6 @@ fn quiet(modes: &Modes, signs: Option<&Signs>, lines: bool) -> Modes {
         (quiet.c_cc[libc::VMIN], quiet.c_cc[libc::VTIME]) = (1, 0);
     }
     quiet
-}
-
-/// How many bytes a program could read at once.
-fn waiting(slave: BorrowedFd<'_>) -> Result<usize, Errno> {
-    let mut bytes = 0i32;
-    // SAFETY: FIONREAD writes one int.
-    Errno::result(unsafe { libc::ioctl(slave.as_raw_fd(), libc::FIONREAD, &raw mut bytes) })?;
-    Ok(bytes.max(0) as usize)
 }
 
 fn is_ready(side: BorrowedFd<'_>, event: i16) -> Result<bool, Errno> {

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::error::{Error, Result};
-use crate::image::{ClockOffsets, Clocks, ProcessImage};
+use crate::image::{ClockOffsets, Clocks, JobImage, ProcessImage};
 use crate::proc::clocks::{self, TICK_NS};
 
 /// What is wanted of the program's clocks.
@@ -70,6 +70,12 @@ impl ClockPlan {
         let direction = if seconds < 0 { "back" } else { "forward" };
         format!("the program's CLOCK_MONOTONIC jumps {direction} by {} s: {why}", seconds.unsigned_abs())
     }
+}
+
+/// Whether `job` was captured since the machine was booted: what the kernel had of it then may be there still.
+pub fn is_boot_of(job: &JobImage) -> bool {
+    let then = job.root().clocks.as_ref().map(|clocks| clocks.boot_id.as_str());
+    then.is_some_and(|then| !then.is_empty() && clocks::boot_id().is_ok_and(|now| now == then))
 }
 
 /// The clocks of this process.

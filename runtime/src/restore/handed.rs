@@ -4,28 +4,19 @@
 //! Several processes may share one description, so all get the same. They travel over the channel, in one packet for each process.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::read;
 
-use super::child::end_with;
+use super::ended::{Ended, owned};
 use super::message_queues::Queues;
-use super::spawn::CloneArguments;
+use super::of_processes;
 use crate::error::{Error, Result};
 use crate::image::{FileKind, JobImage, OpenFile, Watch, path_of};
-
-/// As many descriptors as fit into a packet (SCM_MAX_FD).
-pub const HANDED_MAX: usize = 253;
-
-/// Whether a description is made by the restarter and handed over.
-pub fn is_handed(file: &OpenFile) -> bool {
-    matches!(file.kind, FileKind::PidFd { .. } | FileKind::Inotify { .. } | FileKind::MessageQueue { .. })
-}
+use crate::unread_bytes::unread_bytes;
 
 /// What is handed over.
 #[derive(Debug, Default)]
@@ -37,8 +28,8 @@ impl Handed {
     /// # Errors
     /// When one cannot be made, by name.
     pub fn make(job: &JobImage, queues: &Queues) -> Result<Handed> {
-        let files = job.objects.files.iter().enumerate().filter(|(_, file)| is_handed(file));
-        let made = files.map(|(index, file)| Ok((index, make(file, queues)?)));
+        let files = job.objects.files.iter().enumerate().filter(|(_, file)| file.is_handed_over());
+        let made = files.map(|(index, file)| Ok((index, make(job, file, queues)?)));
         Ok(Handed(made.collect::<Result<_>>()?))
     }
 
@@ -56,22 +47,30 @@ impl Handed {
             .map_err(|source| Error::io("hand descriptors to", "the rebuilt process", source))
     }
 
-    /// Forgets what watches have seen of the restart itself, its files being put back above all.
-    pub fn forget_events(&self, job: &JobImage) -> Result<()> {
-        let watching = |index: usize| matches!(job.objects.files[index].kind, FileKind::Inotify { .. });
-        for (_, inotify) in self.0.iter().filter(|(index, _)| watching(*index)) {
-            drain(inotify).map_err(|source| Error::io("read", "the events of an inotify instance", source))?;
+    /// Does what can be done when everything else is in place: forgets what watches have seen of the restart itself, its files
+    /// being put back above all, and goes on in what /proc has of processes where the program was.
+    pub fn settle(&self, job: &JobImage) -> Result<()> {
+        for (index, made) in &self.0 {
+            let file = &job.objects.files[*index];
+            match file.kind {
+                FileKind::Inotify { .. } => {
+                    drain(made).map_err(|source| Error::io("read", "the events of an inotify instance", source))?;
+                }
+                FileKind::OfProcess { .. } => of_processes::go_to_offset(file, made)?,
+                _ => {}
+            }
         }
         Ok(())
     }
 }
 
-fn make(file: &OpenFile, queues: &Queues) -> Result<OwnedFd> {
+fn make(job: &JobImage, file: &OpenFile, queues: &Queues) -> Result<OwnedFd> {
     match &file.kind {
+        FileKind::OfProcess { .. } => of_processes::open(job, file),
         FileKind::Inotify { watches } => inotify(watches, file.flags),
         FileKind::MessageQueue { queue } => queues.reopen(*queue, file.flags),
         &FileKind::PidFd { pid: 0, status, .. } => {
-            ended(status, file.flags).map_err(|source| Error::io("make", "a process that has ended", source))
+            ended_pidfd(status, file.flags).map_err(|source| Error::io("make", "a process that has ended", source))
         }
         &FileKind::PidFd { pid, thread, .. } => {
             let thread = if thread { libc::O_EXCL } else { 0 };
@@ -83,38 +82,11 @@ fn make(file: &OpenFile, queues: &Queues) -> Result<OwnedFd> {
     }
 }
 
-fn owned(number: i64) -> nix::Result<OwnedFd> {
-    // SAFETY: the kernel has just returned this descriptor, and nobody else owns it.
-    Errno::result(number).map(|number| unsafe { OwnedFd::from_raw_fd(number as RawFd) })
-}
-
 /// A descriptor of a process that has ended with `status` and has been waited for.
-fn ended(status: i32, flags: i32) -> nix::Result<OwnedFd> {
-    let mut pidfd: RawFd = -1;
-    let arguments = CloneArguments {
-        flags: libc::CLONE_PIDFD as u64,
-        pidfd: ptr::from_mut(&mut pidfd) as u64,
-        ..CloneArguments::default()
-    };
-    // SAFETY: without CLONE_VM the child has its own copy of everything; it only ends. The kernel writes one number to `pidfd`.
-    match Errno::result(unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of::<CloneArguments>()) })? {
-        0 => end_with(status),
-        pid => drop(Reaped(pid as i32)),
-    }
-    let pidfd = owned(pidfd.into())?;
+fn ended_pidfd(status: i32, flags: i32) -> nix::Result<OwnedFd> {
+    let pidfd = Ended::with(status)?.wait();
     fcntl(&pidfd, FcntlArg::F_SETFL(OFlag::from_bits_truncate(flags & libc::O_NONBLOCK)))?;
     Ok(pidfd)
-}
-
-/// A child that ends by itself, and is waited for when this is dropped.
-struct Reaped(i32);
-
-impl Drop for Reaped {
-    fn drop(&mut self) {
-        let mut status = 0;
-        // SAFETY: waitpid writes one int.
-        while unsafe { libc::waitpid(self.0, &raw mut status, libc::__WALL) } == -1 && Errno::last() == Errno::EINTR {}
-    }
 }
 
 /// An instance whose watches have their numbers, which the kernel gives out in order: those between are used up.
@@ -152,15 +124,10 @@ fn inotify(watches: &[Watch], flags: i32) -> Result<OwnedFd> {
 /// Reads all events that there are.
 fn drain(inotify: impl AsFd) -> nix::Result<()> {
     let mut events = [0; 65536];
-    loop {
-        let mut queued: libc::c_int = 0;
-        // SAFETY: FIONREAD writes one int.
-        Errno::result(unsafe { libc::ioctl(inotify.as_fd().as_raw_fd(), libc::FIONREAD, &raw mut queued) })?;
-        if queued == 0 {
-            return Ok(());
-        }
+    while unread_bytes(inotify.as_fd())? != 0 {
         read(inotify.as_fd(), &mut events)?;
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -187,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_process_that_has_ended_is_dead_to_whoever_has_its_descriptor() {
-        let pidfd = ended(5 << 8, libc::O_NONBLOCK).unwrap();
+        let pidfd = ended_pidfd(5 << 8, libc::O_NONBLOCK).unwrap();
         let shown = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).unwrap();
         assert!(shown.contains("Pid:\t-1"), "{shown}");
     }

@@ -9,11 +9,11 @@ use nix::errno::Errno;
 use nix::sys::stat::fstat;
 use nix::unistd::{Gid, Uid, fchown, geteuid};
 
+use super::clocks;
 use super::paths::c_path;
 use crate::error::{Error, Result};
 use crate::image::{JobImage, MessageQueue, QueuedMessage};
 use crate::mqueue::{self, Attributes};
-use crate::proc::clocks;
 
 /// The queues of a job, open; the names of those that were made go again, unless they are kept.
 #[derive(Debug, Default)]
@@ -118,9 +118,7 @@ fn give_rights(made: &OwnedFd, queue: &MessageQueue) -> std::io::Result<()> {
 /// The queue that an earlier life has left may hold anything; one that somebody has made since must be the same, and empty.
 fn refuse_another(job: &JobImage, queue: &MessageQueue, there: &OwnedFd) -> Result<()> {
     let failed = |source| Error::io("examine", shown(queue), source);
-    let then = job.root().clocks.as_ref().map(|clocks| clocks.boot_id.as_str()).filter(|then| !then.is_empty());
-    let is_same_boot = then.is_some_and(|then| clocks::boot_id().is_ok_and(|now| now == then));
-    if is_same_boot && fstat(there).map_err(failed)?.st_ino == queue.inode {
+    if clocks::is_boot_of(job) && fstat(there).map_err(failed)?.st_ino == queue.inode {
         return Ok(());
     }
     let now = mqueue::attributes(there.as_fd()).map_err(failed)?;

@@ -18,6 +18,7 @@ mod clocks;
 mod content;
 mod control;
 mod credentials;
+mod ended;
 mod fifos;
 mod file_comparison;
 mod file_mappings;
@@ -29,6 +30,7 @@ mod limits;
 mod locks;
 mod mapping_defaults;
 mod message_queues;
+mod of_processes;
 mod outside;
 mod paths;
 mod posix_timers;
@@ -265,7 +267,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     fifos.keep();
     made.keep();
     changes.settle(id, &job, &plan, store)?;
-    handed.forget_events(&job)?;
+    handed.settle(&job)?;
     queues.settle(&job)?;
     Ok(Rebuilt { processes, job, terminal: outside.regained })
 }

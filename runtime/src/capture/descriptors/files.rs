@@ -14,9 +14,9 @@ use nix::sys::statfs::{HUGETLBFS_MAGIC, fstatfs};
 use super::{Entry, place_of, refused};
 use crate::error::{Error, Result};
 use crate::image::{FileContent, FileKind, UnlinkedFile};
+use crate::proc::DELETED;
 use crate::proc::fdinfo::FdInfo;
 
-const DELETED: &[u8] = b" (deleted)";
 const MEMFD: &[u8] = b"/memfd:";
 
 /// A file that no path leads to, and where it can be read.

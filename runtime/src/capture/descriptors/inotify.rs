@@ -3,11 +3,14 @@
 //! The kernel tells the inode of each watch, not its path. Who may open files by their handles is led there by the kernel;
 //! everybody else has to look for it: in and near the directories that the job works in.
 
+use std::os::fd::AsFd;
+
 use super::watched::Places;
 use super::{Entry, refused, unsettled};
 use crate::error::{Error, Result};
 use crate::image::{FileKind, Watch};
 use crate::proc::fdinfo::FdInfo;
+use crate::unread_bytes::unread_bytes;
 
 /// Why an instance with unread events is refused: they can be read once only, and nobody can put them back.
 const EVENTS_QUEUED: &str = "events are queued in it that nobody has read yet";
@@ -17,12 +20,9 @@ const NUMBER_MAX: i32 = 1 << 20;
 /// An inotify instance; `places` is where to look for what it watches.
 pub fn kind(entry: Entry<'_>, places: &mut Places) -> Result<FileKind> {
     let info = entry.info;
-    let mut queued: libc::c_int = 0;
     let handle = entry.fetch()?;
-    // SAFETY: FIONREAD writes one int.
-    let asked = unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&handle), libc::FIONREAD, &raw mut queued) };
-    nix::errno::Errno::result(asked).map_err(|source| Error::io("look for events in", info.shown(), source))?;
-    if queued != 0 {
+    let queued = unread_bytes(handle.as_fd());
+    if queued.map_err(|source| Error::io("look for events in", info.shown(), source))? != 0 {
         return Err(unsettled(info, EVENTS_QUEUED, "read them, or try again"));
     }
     let mut watches = Vec::new();

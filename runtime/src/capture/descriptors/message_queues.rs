@@ -14,11 +14,11 @@ use super::{Entry, refused, unsettled};
 use crate::error::{Error, Result};
 use crate::image::{FileKind, MessageQueue};
 use crate::mqueue;
+use crate::proc::DELETED;
 use crate::proc::fdinfo::FdInfo;
 
 /// Of the file system of message queues.
 const MQUEUE_MAGIC: FsType = FsType(0x1980_0202);
-const DELETED: &[u8] = b" (deleted)";
 /// Why a queue may be refused.
 const MESSAGES_QUEUED: &str = "messages are in it that cannot be taken out and put back";
 

@@ -11,6 +11,7 @@ mod epoll;
 mod files;
 mod inotify;
 mod message_queues;
+mod of_processes;
 mod pidfds;
 mod pipe_content;
 mod pipes;
@@ -29,6 +30,7 @@ use super::locks;
 use super::syscalls::{pidfd_getfd, pidfd_open, same_open_file};
 use crate::error::{Error, Result};
 use crate::image::{Descriptor, FileKind, FileLock, MessageQueue, OpenFile, PipeContent, PseudoTerminal, SignalDriven};
+use crate::net::FILES_MAX;
 use crate::proc::fdinfo::{self, FdInfo};
 pub use files::Unlinked;
 use pipes::Pipes;
@@ -46,9 +48,6 @@ const KEPT_FLAGS: i32 = libc::O_ACCMODE
     | libc::O_NOATIME
     | libc::O_PATH
     | libc::O_DIRECTORY;
-
-/// So many pidfds, inotify instances and message queues a restart can make: see `restore::handed`.
-const HANDED_MAX: usize = 253;
 
 /// A stopped process whose descriptors are captured.
 #[derive(Clone, Copy, Debug)]
@@ -94,8 +93,7 @@ pub struct Table {
 /// Captures the descriptors of stopped processes.
 pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
     let infos: Vec<Vec<FdInfo>> = owners.iter().map(|owner| fdinfo::descriptors(owner.pid)).collect::<Result<_>>()?;
-    let sockets = Sockets::look(owners, &infos)?;
-    let in_flight = sockets.in_flight()?;
+    let (sockets, in_flight) = Sockets::look(owners, &infos)?;
     let own_pid = std::process::id() as i32;
     let own_pidfd = pidfd_open(own_pid)?;
     let us = Owner { pid: own_pid, pidfd: own_pidfd.as_fd() };
@@ -133,7 +131,7 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
     let table_in_flight = tables.of_process.pop().unwrap_or_default();
     refuse_in_flight(&table_in_flight, &tables.files)?;
     let file_of = table_in_flight.descriptors.iter().map(|descriptor| (descriptor.number, descriptor.file)).collect();
-    let in_flight = found.sockets.finish(&mut tables.files, &tables.places, &file_of)?;
+    let in_flight = found.sockets.finish(&mut tables.files, &file_of)?;
     locks::keep_one_of_each_description(&mut tables.of_process);
     refuse_too_many_to_hand_over(&tables.files)?;
     let Found { pipes, terminals, unlinked, queues, .. } = found;
@@ -147,6 +145,7 @@ fn refuse_in_flight(table: &Table, files: &[OpenFile]) -> Result<()> {
     let what = table.descriptors.iter().find_map(|descriptor| match files[descriptor.file as usize].kind {
         FileKind::Epoll { .. } => Some("an epoll instance"),
         FileKind::PidFd { .. } => Some("a descriptor of a process"),
+        FileKind::OfProcess { .. } => Some("a file that /proc has of a process"),
         FileKind::Inotify { .. } => Some("an inotify instance"),
         FileKind::MessageQueue { .. } => Some("a message queue"),
         FileKind::Terminal { own: true, .. } => Some("a controlling terminal"),
@@ -208,16 +207,15 @@ impl<'a> Representatives<'a> {
 
 /// A restart hands these over in one packet.
 fn refuse_too_many_to_hand_over(files: &[OpenFile]) -> Result<()> {
-    let is_handed = |file: &&OpenFile| {
-        matches!(file.kind, FileKind::PidFd { .. } | FileKind::Inotify { .. } | FileKind::MessageQueue { .. })
-    };
-    let count = files.iter().filter(is_handed).count();
-    if count <= HANDED_MAX {
+    let count = files.iter().filter(|file| file.is_handed_over()).count();
+    if count <= FILES_MAX {
         return Ok(());
     }
     Err(Error::unsupported(
-        format!("a job with {count} descriptors of processes, inotify instances and message queues"),
-        format!("no more than {HANDED_MAX} are restored"),
+        format!(
+            "a job with {count} descriptors of processes and of their files in /proc, inotify instances and message queues"
+        ),
+        format!("no more than {FILES_MAX} are restored"),
         "close those that are not needed",
     ))
 }
@@ -238,8 +236,11 @@ fn unsettled(info: &FdInfo, why: &str, advice: &str) -> Error {
 /// What `entry` leads to; `all` are the descriptors of its process.
 fn kind(entry: Entry<'_>, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileKind> {
     let info = entry.info;
-    refuse_state(info)?;
+    locks::refuse_lease(info)?;
     let format = SFlag::from_bits_truncate(info.metadata.mode) & SFlag::S_IFMT;
+    if let Some(of_process) = of_processes::kind(info, format, &found.pids)? {
+        return Ok(of_process);
+    }
     if pidfds::is_pidfd(info) {
         pidfds::kind(entry, &found.pids)
     } else if info.target == b"anon_inode:inotify" {
@@ -263,11 +264,6 @@ fn kind(entry: Entry<'_>, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileK
     } else {
         anonymous::kind(entry, all)
     }
-}
-
-/// State of an open file description that is not captured.
-fn refuse_state(info: &FdInfo) -> Result<()> {
-    locks::refuse_lease(info)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Descriptors of processes.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 
@@ -40,7 +40,7 @@ pub fn kind(entry: Entry<'_>, pids: &[i32]) -> Result<FileKind> {
         }
         Some(-1) => {
             let handle = entry.fetch()?;
-            Ok(FileKind::PidFd { pid: 0, status: status(std::os::fd::AsFd::as_fd(&handle)), thread })
+            Ok(FileKind::PidFd { pid: 0, status: status(handle.as_fd()), thread })
         }
         Some(tid) if thread && pids.iter().any(|&pid| task::threads(pid).is_ok_and(|all| all.contains(&tid))) => {
             Err(refused(info, "descriptors of threads other than the main one are not captured yet", "close it"))
@@ -53,7 +53,8 @@ pub fn kind(entry: Entry<'_>, pids: &[i32]) -> Result<FileKind> {
     }
 }
 
-fn is_child_that_has_ended(pid: i32, pids: &[i32]) -> bool {
+/// Whether it has ended, and one of `pids` has not waited for it yet.
+pub fn is_child_that_has_ended(pid: i32, pids: &[i32]) -> bool {
     task::stat_fields(pid, "stat").is_ok_and(|stat| {
         stat.first().is_some_and(|state| state == "Z") && pids.contains(&(task::stat_number(&stat, 4) as i32))
     })

@@ -362,6 +362,8 @@ fn target(file: &OpenFile, objects: &Objects) -> (&'static str, String, Option<u
         }
         FileKind::PidFd { pid: 0, .. } => ("pidfd", "a process that has ended".to_owned(), None),
         FileKind::PidFd { pid, .. } => ("pidfd", format!("process {pid}"), None),
+        FileKind::OfProcess { pid: 0, path, .. } => ("process", format!("{} (has ended)", lossy(path)), None),
+        FileKind::OfProcess { path, .. } => ("process", lossy(path), None),
         FileKind::Inotify { watches } => {
             let paths: Vec<_> = watches.iter().map(|watch| lossy(&watch.path)).collect();
             (
@@ -370,8 +372,6 @@ fn target(file: &OpenFile, objects: &Objects) -> (&'static str, String, Option<u
                 None,
             )
         }
-        #[allow(unreachable_patterns, reason = "kinds are added to the image before they are known here")]
-        other => ("other", format!("{other:?}"), None),
     }
 }
 

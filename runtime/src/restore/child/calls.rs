@@ -1,13 +1,14 @@
 //! The system calls of the child: no allocation, no lock, no errno left to interpret.
 
 use std::ffi::CStr;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr;
 
 use nix::errno::Errno;
 
 use crate::image::SignalAction;
 use crate::restore::spawn::{CloneArguments, REAPING_TIMEOUT};
+use crate::unread_bytes::unread_bytes;
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -154,11 +155,9 @@ pub fn pipe(flags: i32) -> Result<[RawFd; 2]> {
 }
 
 /// How many bytes lie unread in a pipe.
-pub fn unread(number: RawFd) -> Result<i32> {
-    let mut bytes = 0;
-    // SAFETY: FIONREAD writes one int.
-    done(unsafe { libc::ioctl(number, libc::FIONREAD, &raw mut bytes) })?;
-    Ok(bytes)
+pub fn unread(number: RawFd) -> Result<usize> {
+    // SAFETY: the child owns its whole table, and `number` stays open during the call.
+    unread_bytes(unsafe { BorrowedFd::borrow_raw(number) })
 }
 
 pub fn set_pipe_capacity(number: RawFd, bytes: u32) -> Result<()> {

@@ -21,10 +21,9 @@ use std::os::fd::RawFd;
 use nix::errno::Errno;
 
 use super::file_mappings::MappingPlan;
-use super::handed::is_handed;
 use super::outside::{Outlet, Outside};
 use super::sockets::Sockets;
-use crate::image::{Births, JobImage, LostLeader, Objects, ProcessImage, Role};
+use crate::image::{Births, JobImage, LostLeader, Objects, OpenFile, ProcessImage, Role};
 use calls::KernelAction;
 pub use calls::{clone_unnamed, end_with};
 use report::{At, Failed};
@@ -140,7 +139,7 @@ impl<'a> Plan<'a> {
             sockets,
             first_socket: FILES + mappings.files.len() as i32,
             files: descriptors::Workspace::new(job)?,
-            is_handed_descriptors: job.objects.files.iter().any(is_handed),
+            is_handed_descriptors: job.objects.files.iter().any(OpenFile::is_handed_over),
         })
     }
 

@@ -211,9 +211,10 @@ fn shown(kind: &FileKind) -> String {
         FileKind::PidFd { .. } => "a pidfd".into(),
         FileKind::MessageQueue { .. } => "a message queue".into(),
         FileKind::Inotify { .. } => "an inotify instance".into(),
-        FileKind::Regular { path, .. } | FileKind::Directory { path, .. } | FileKind::Device { path } => {
-            path_of(path).display().to_string()
-        }
+        FileKind::Regular { path, .. }
+        | FileKind::Directory { path, .. }
+        | FileKind::Device { path }
+        | FileKind::OfProcess { path, .. } => path_of(path).display().to_string(),
     }
 }
 

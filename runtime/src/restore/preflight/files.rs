@@ -30,7 +30,6 @@ pub fn check(job: &JobImage, force: bool) -> Result<()> {
 
 fn check_file(objects: &Objects, file: &OpenFile, force: bool) -> Result<()> {
     match &file.kind {
-        // The program's own directory in /proc comes with it.
         FileKind::Regular { path, .. } | FileKind::Directory { path, .. } if is_the_kernels(path_of(path)) => Ok(()),
         FileKind::Regular { path, size, modified_ns, .. } => {
             let written = objects.files.iter().any(|other| other.is_writable() && same_file(other, file));
@@ -42,7 +41,7 @@ fn check_file(objects: &Objects, file: &OpenFile, force: bool) -> Result<()> {
         FileKind::Unlinked { .. } | FileKind::Standard { .. } | FileKind::Pipe { .. } => Ok(()),
         FileKind::EventFd { .. } | FileKind::TimerFd { .. } | FileKind::SignalFd { .. } => Ok(()),
         FileKind::Epoll { .. } | FileKind::Socket(_) => Ok(()),
-        FileKind::PidFd { .. } | FileKind::Inotify { .. } => Ok(()),
+        FileKind::PidFd { .. } | FileKind::OfProcess { .. } | FileKind::Inotify { .. } => Ok(()),
         FileKind::MessageQueue { .. } => Ok(()),
         FileKind::TerminalMaster { .. } | FileKind::Terminal { .. } | FileKind::HungUpTerminal { .. } => Ok(()),
     }

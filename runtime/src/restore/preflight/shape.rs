@@ -13,7 +13,6 @@ use crate::image::{
 };
 use crate::net::FILES_MAX;
 use crate::ptrace::{Registers, SIGINFO_BYTES};
-use crate::restore::handed::{HANDED_MAX, is_handed};
 use crate::restore::ranges::HIGHEST;
 
 /// Bytes of the extended state's legacy area and header, less than which no kernel takes.
@@ -131,8 +130,8 @@ fn files_flaw(objects: &Objects) -> Option<String> {
     if let Some(index) = objects.pipes.iter().position(|pipe| !divided(&pipe)) {
         return Some(format!("what lies in pipe {index} is not in pieces of its length"));
     }
-    if objects.files.iter().filter(|file| is_handed(file)).count() > HANDED_MAX {
-        return Some(format!("there are more than {HANDED_MAX} descriptors of processes and inotify instances"));
+    if objects.files.iter().filter(|file| file.is_handed_over()).count() > FILES_MAX {
+        return Some(format!("there are more than {FILES_MAX} descriptors of processes and inotify instances"));
     }
     objects.files.iter().find_map(|file| match file.kind {
         FileKind::Pipe { pipe } if pipe as usize >= objects.pipes.len() => Some(format!("pipe {pipe} is missing")),

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 
 use super::acceptors::Acceptors;
-use super::options::{self, IP_LOCAL_PORT_RANGE};
+use super::options;
 use crate::image::Socket;
-use crate::net::{self, Address};
+use crate::net::{self, Address, IP_LOCAL_PORT_RANGE};
 
 type Result<T> = std::result::Result<T, Errno>;
 

@@ -3,9 +3,8 @@
 use std::os::fd::BorrowedFd;
 
 use crate::image::{Socket, SocketLink, SocketOption};
-use crate::net::{self, Time, time_of};
+use crate::net::{self, IP_LOCAL_PORT_RANGE, SO_BUF_LOCK, Time, time_of};
 
-const SO_BUF_LOCK: i32 = 72;
 /// That the program has chosen the size of a buffer for sending.
 const LOCKED_TO_SEND: i32 = 1;
 /// Bytes of memory that the kernel may need for each byte that is sent.
@@ -17,8 +16,6 @@ const FOR_AN_ADDRESS: [(i32, i32); 3] = [
     (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT),
     (libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE),
 ];
-/// Which ports the kernel may choose for a socket: the first in the lower half, the last in the upper.
-pub const IP_LOCAL_PORT_RANGE: i32 = 51;
 
 /// What remains to be done to a socket when all has been sent.
 #[derive(Debug, Default)]

@@ -16,10 +16,10 @@ use nix::unistd::{getegid, geteuid};
 
 pub use memory::{Attached, attach, attach_here, make as make_memory, settle as settle_memory};
 
+use super::clocks;
 use super::process::{Call, HalfBuilt};
 use crate::error::{Error, Result};
 use crate::image::{JobImage, SysvIdentity};
-use crate::proc::clocks;
 use crate::proc::sysvipc::{Kind, Row, rows};
 
 const SETRESGID: Call = Call("setresgid", libc::SYS_setresgid);
@@ -96,7 +96,7 @@ fn find(job: &JobImage, kind: Kind, wanted: &SysvIdentity, same: (&str, u64)) ->
     let all = rows(kind)?;
     if let Some(row) = all.iter().find(|row| row.id == wanted.id) {
         let creator = (row.number("cuid") as u32, row.number("cgid") as u32);
-        let is_it = is_same_boot(job)
+        let is_it = clocks::is_boot_of(job)
             && (row.key(), creator) == (wanted.key, (wanted.creator_uid, wanted.creator_gid))
             && row.number(same.0) as u64 == same.1;
         return match is_it {
@@ -110,11 +110,6 @@ fn find(job: &JobImage, kind: Kind, wanted: &SysvIdentity, same: (&str, u64)) ->
     }
     OpenOptions::new().write(true).open(next_id(kind)).map_err(|_| may_not_choose(kind, wanted.id))?;
     Ok(None)
-}
-
-fn is_same_boot(job: &JobImage) -> bool {
-    let then = job.root().clocks.as_ref().map(|clocks| clocks.boot_id.as_str());
-    then.is_some_and(|then| !then.is_empty() && clocks::boot_id().is_ok_and(|now| now == then))
 }
 
 fn in_use(kind: Kind, id: i32, why: &str) -> Error {

@@ -1,5 +1,6 @@
 //! Sockets of TCP and UDP: which are two ends of one connection, and whether all that was sent has arrived.
 
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use super::super::unsettled;
@@ -67,16 +68,16 @@ pub fn let_address_be_used_again(seen: &Seen) {
     }
 }
 
+/// The addresses of both ends of a connection, its own first.
+pub fn ends(seen: &Seen) -> Option<(SocketAddr, SocketAddr)> {
+    seen.tcp?;
+    Some((Address(&seen.name).internet()?, Address(seen.peer_name.as_deref()?).internet()?))
+}
+
 /// The socket of the job at the other end of a connection.
 fn other_end(sockets: &Sockets, seen: &Seen) -> Option<u64> {
-    let own = (Address(&seen.name).internet()?, Address(seen.peer_name.as_deref()?).internet()?);
-    let is_it = |other: &Seen| {
-        let peer_name = other.peer_name.as_deref().and_then(|name| Address(name).internet());
-        other.tcp.is_some() && (peer_name, Address(&other.name).internet()) == (Some(own.0), Some(own.1))
-    };
-    let is_connected_with_itself = own.0 == own.1;
-    let mut others = sockets.all.iter().filter(|(_, other)| !std::ptr::eq(*other, seen) || is_connected_with_itself);
-    others.find(|(_, other)| is_it(other)).map(|(&inode, _)| inode)
+    let (own, other) = ends(seen)?;
+    sockets.by_ends.get(&(other, own)).copied()
 }
 
 /// The socket of the job that a connection waits at to be accepted.

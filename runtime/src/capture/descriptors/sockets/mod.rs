@@ -10,7 +10,8 @@ mod unix;
 mod unread;
 
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::sys::stat::SFlag;
@@ -34,10 +35,16 @@ const NAMESPACE: &str = "ns/net";
 pub struct Sockets {
     /// By inode.
     all: BTreeMap<u64, Seen>,
+    /// Their inodes by the lower half of these.
+    by_half: HashMap<u32, u64>,
+    /// Those of TCP that are connected, by their own address and that of the other end.
+    by_ends: HashMap<(SocketAddr, SocketAddr), u64>,
     /// All Unix sockets of the machine, if the job has any.
     unix: HashMap<u32, UnixSocket>,
-    /// Those that have got a record, in the order of those.
-    recorded: Vec<u64>,
+    /// Where those among them wait that have not been accepted yet.
+    waits_at: HashMap<u32, u32>,
+    /// Those that have got a record, in the order of those, and a descriptor of each.
+    recorded: Vec<(u64, FdInfo)>,
     /// The processes.
     pids: Vec<i32>,
     defaults: Defaults,
@@ -63,48 +70,52 @@ enum Link {
 }
 
 impl Sockets {
-    /// Looks at all sockets among the descriptors of `owners`, and at those that are in flight in them.
-    pub fn look(owners: &[Owner<'_>], infos: &[Vec<FdInfo>]) -> Result<Sockets> {
+    /// Looks at all sockets among the descriptors of `owners`, and at those that are in flight in them. Gives what is in flight, too, as
+    /// descriptors of this process.
+    pub fn look(owners: &[Owner<'_>], infos: &[Vec<FdInfo>]) -> Result<(Sockets, Vec<FdInfo>)> {
         let mut sockets = Sockets { pids: owners.iter().map(|owner| owner.pid).collect(), ..Sockets::default() };
         let mut in_flight = Vec::new();
-        for (owner, info) in owners.iter().zip(infos).flat_map(|(owner, infos)| infos.iter().map(move |it| (owner, it)))
-        {
-            if is_socket(info) && !sockets.all.contains_key(&info.metadata.inode) {
-                refuse_other_network(owner.pid, info)?;
-                sockets.add(pidfd_getfd(owner.pidfd, info.number)?, info, &mut in_flight)?;
-            }
-        }
-        while let Some(number) = in_flight.pop() {
-            let info = fdinfo::descriptor(std::process::id() as i32, number)?;
-            if is_socket(&info) && !sockets.all.contains_key(&info.metadata.inode) {
-                let handle =
-                    net::duplicate(sockets.in_flight_handle(number)).map_err(|source| failed(&info, source))?;
-                sockets.add(handle, &info, &mut in_flight)?;
+        for (owner, infos) in owners.iter().zip(infos) {
+            for info in infos.iter().filter(|info| is_socket(info)) {
+                if !sockets.all.contains_key(&info.metadata.inode) {
+                    refuse_other_network(owner.pid, info)?;
+                    sockets.add(pidfd_getfd(owner.pidfd, info.number)?, info.clone(), &mut in_flight)?;
+                }
             }
         }
         if sockets.all.values().any(|seen| seen.family == libc::AF_UNIX) {
             sockets.unix = diag::unix_sockets()?;
+            let pairs =
+                sockets.unix.iter().flat_map(|(&listener, it)| it.waiting.iter().map(move |&it| (it, listener)));
+            sockets.waits_at = pairs.collect();
         }
-        Ok(sockets)
+        Ok((sockets, in_flight))
     }
 
-    fn add(&mut self, handle: OwnedFd, info: &FdInfo, in_flight: &mut Vec<RawFd>) -> Result<()> {
-        let seen = Seen::of(handle, info)?;
-        in_flight.extend(seen.unread.iter().flat_map(|unread| &unread.files).map(AsRawFd::as_raw_fd));
-        self.all.insert(info.metadata.inode, seen);
+    /// Adds a socket, and those that are in flight in it.
+    fn add(&mut self, handle: OwnedFd, info: FdInfo, in_flight: &mut Vec<FdInfo>) -> Result<()> {
+        let mut waiting = vec![(handle, info)];
+        while let Some((handle, info)) = waiting.pop() {
+            let inode = info.metadata.inode;
+            if self.all.contains_key(&inode) {
+                continue;
+            }
+            let seen = Seen::of(handle, &info)?;
+            for file in seen.unread.iter().flat_map(|unread| &unread.files) {
+                let inner = fdinfo::descriptor(std::process::id() as i32, file.as_raw_fd())?;
+                if is_socket(&inner) {
+                    let handle = net::duplicate(file.as_fd()).map_err(|source| failed(&inner, source))?;
+                    waiting.push((handle, inner.clone()));
+                }
+                in_flight.push(inner);
+            }
+            if let Some(ends) = internet::ends(&seen) {
+                self.by_ends.insert(ends, inode);
+            }
+            self.by_half.insert(inode as u32, inode);
+            self.all.insert(inode, seen);
+        }
         Ok(())
-    }
-
-    fn in_flight_handle(&self, number: RawFd) -> BorrowedFd<'_> {
-        let mut all = self.all.values().flat_map(|seen| &seen.unread).flat_map(|unread| &unread.files);
-        // The caller has the number from there.
-        all.find(|file| file.as_raw_fd() == number).map_or_else(|| unreachable!(), AsFd::as_fd)
-    }
-
-    /// Descriptors of this process that are in flight in the job.
-    pub fn in_flight(&self) -> Result<Vec<FdInfo>> {
-        let all = self.all.values().flat_map(|seen| &seen.unread).flat_map(|unread| &unread.files);
-        all.map(|file| fdinfo::descriptor(std::process::id() as i32, file.as_raw_fd())).collect()
     }
 
     /// What a descriptor that leads to a socket is. What it is connected with is found by [`Sockets::finish`].
@@ -133,26 +144,20 @@ impl Sockets {
                 .map(|(level, name, value)| SocketOption { level, name, value: ByteBuf::from(value) })
                 .collect(),
         };
-        self.recorded.push(inode);
+        self.recorded.push((inode, info.clone()));
         Ok(FileKind::Socket(Box::new(socket)))
     }
 
     /// Completes the records of sockets among `files`: what each is connected with, and what lies in it. `in_flight` gives the
     /// index of the file that a descriptor of this process leads to; the descriptors are given back.
-    pub fn finish(
-        mut self,
-        files: &mut [OpenFile],
-        places: &[(i32, i32)],
-        in_flight: &HashMap<RawFd, u32>,
-    ) -> Result<Vec<OwnedFd>> {
+    pub fn finish(mut self, files: &mut [OpenFile], in_flight: &HashMap<RawFd, u32>) -> Result<Vec<OwnedFd>> {
         let mut kept = Vec::new();
         let records = files.iter().enumerate().filter(|(_, file)| matches!(file.kind, FileKind::Socket(_)));
         let indexes: Vec<usize> = records.map(|(index, _)| index).collect();
+        let recorded = std::mem::take(&mut self.recorded);
         let index_of: HashMap<u64, u32> =
-            self.recorded.iter().copied().zip(indexes.iter().map(|&index| index as u32)).collect();
-        for (&inode, index) in self.recorded.iter().zip(indexes) {
-            let (pid, number) = places[index];
-            let info = fdinfo::descriptor(pid, number)?;
+            recorded.iter().map(|(inode, _)| *inode).zip(indexes.iter().map(|&index| index as u32)).collect();
+        for ((inode, info), index) in recorded.into_iter().zip(indexes) {
             let link = match self.link(inode, &info)? {
                 Link::Done(link) => link,
                 // One that is in the job and has no record is a standard stream, which leads outside.

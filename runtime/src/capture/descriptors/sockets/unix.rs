@@ -67,7 +67,7 @@ pub fn link(sockets: &Sockets, inode: u64, info: &FdInfo) -> Result<Link> {
                 Ok(Link::Done(SocketLink::Closed { name, reset }))
             }
         },
-        Some(peer) => match sockets.all.keys().find(|&&inode| inode as u32 == peer) {
+        Some(peer) => match sockets.by_half.get(&peer) {
             Some(&peer) => Ok(Link::Peer(peer)),
             None if seen.kind == libc::SOCK_DGRAM && Address(&name).is_named() => {
                 Ok(Link::Done(SocketLink::Address(name)))
@@ -79,8 +79,8 @@ pub fn link(sockets: &Sockets, inode: u64, info: &FdInfo) -> Result<Link> {
 
 /// The socket that `inode` waits to be accepted by: one of the job, or another (`Some(None)`).
 fn listener(sockets: &Sockets, inode: u64) -> Option<Option<u64>> {
-    let (listener, _) = sockets.unix.iter().find(|(_, other)| other.waiting.contains(&(inode as u32)))?;
-    Some(sockets.all.keys().copied().find(|&own| own as u32 == *listener))
+    let listener = sockets.waits_at.get(&(inode as u32))?;
+    Some(sockets.by_half.get(listener).copied())
 }
 
 /// What has been sent to a socket that nobody has yet accepted nobody can read.

@@ -8,6 +8,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 
 use crate::net::{self, bytes_sent_before, peek};
+use crate::unread_bytes::unread_bytes;
 
 /// The largest message that is looked at. Ordinary machines allow 4 MiB at most (`net.core.wmem_max`).
 const ROOM: usize = 16 << 20;
@@ -31,7 +32,7 @@ pub struct Unread {
 /// `EMSGSIZE` for a message that is too long; the kernel's.
 pub fn unread(socket: BorrowedFd<'_>, family: i32, kind: i32) -> Result<Vec<Unread>> {
     // Of datagrams that is the length of the first one.
-    let pending = net::pending_bytes(socket)?;
+    let pending = unread_bytes(socket)?;
     if pending == 0 && kind != libc::SOCK_DGRAM {
         return Ok(Vec::new());
     }

@@ -25,7 +25,6 @@ use super::report::{At, Failed, Step};
 use super::{FILES, Plan, STANDARD};
 use crate::error::Result as CkptResult;
 use crate::image::{FileKind, JobImage};
-use crate::restore::handed::is_handed;
 use crate::restore::outside::Outlet;
 use crate::restore::paths::{c_path, reopened_path, reopening_flags};
 pub use pseudo_terminals::take_control;
@@ -105,7 +104,7 @@ pub fn make(plan: &mut Plan) -> Result<()> {
 pub fn give_numbers(plan: &mut Plan) -> Result<()> {
     for place in 0..plan.own().image.descriptors.len() {
         let descriptor = plan.own().image.descriptors[place];
-        if is_handed(&plan.objects.files[descriptor.file as usize]) {
+        if plan.objects.files[descriptor.file as usize].is_handed_over() {
             continue;
         }
         let from = match plan.own().outlets[place] {
@@ -167,7 +166,8 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
         FileKind::SignalFd { mask } => with_flags(calls::move_above(calls::signalfd(*mask)?, lowest)?, file.flags),
         FileKind::Epoll { .. } => calls::move_above(calls::epoll()?, lowest),
         // When all processes are there, in [`handed::receive`].
-        FileKind::PidFd { .. } | FileKind::Inotify { .. } | FileKind::MessageQueue { .. } => Ok(-1),
+        FileKind::PidFd { .. } | FileKind::OfProcess { .. } => Ok(-1),
+        FileKind::Inotify { .. } | FileKind::MessageQueue { .. } => Ok(-1),
     }
 }
 
