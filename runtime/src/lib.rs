@@ -16,6 +16,7 @@ pub mod error;
 pub mod fault;
 pub mod host;
 pub mod image;
+pub mod io_uring;
 pub mod linkage;
 pub mod location;
 pub mod logging;

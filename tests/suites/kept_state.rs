@@ -194,6 +194,7 @@ rows! {
     named_pipes_and_packets: "fifos";
     pidfds_and_inotify: "watchers";
     files_of_processes: "of_processes";
+    idle_io_urings: "io_urings";
     posix_message_queues: "mqueues";
     shared_names: "shared_names";
     system_v_objects: "sysv";

@@ -78,7 +78,15 @@ refused! { is_refused:
     a_flood_of_queued_signals_is_refused: "flood", "more than 8192 queued signals";
     a_file_that_proc_has_of_a_thread_is_refused: "thread_file", "of a thread other than the main one";
     a_lease_is_refused: "lease", "it holds a lease";
-    an_io_uring_is_refused: "io_uring", "this kind of object is not captured yet";
+    an_io_uring_with_a_request_that_waits_for_a_file_is_refused: "busy_io_uring", "requests may be under way in it";
+    an_io_uring_with_a_request_that_waits_for_a_time_is_refused: "timing_io_uring", "requests may be under way in it";
+    an_io_uring_that_the_kernel_polls_is_refused: "polled_io_uring", "IORING_SETUP_SQPOLL";
+    an_io_uring_of_one_thread_alone_is_refused: "single_io_uring", "IORING_SETUP_SINGLE_ISSUER";
+    an_io_uring_with_an_eventfd_is_refused: "io_uring_with_eventfd", "an eventfd is registered with it";
+    an_io_uring_with_buffers_is_refused: "io_uring_with_buffers", "buffers are registered with it";
+    an_io_uring_that_a_thread_has_registered_is_refused: "registered_io_uring", "IORING_REGISTER_RING_FDS";
+    an_io_uring_without_a_descriptor_is_refused: "closed_io_uring", "no descriptor leads to it any more";
+    an_io_uring_whose_requests_nobody_has_mapped_is_refused: "unmapped_io_uring", "has its requests mapped";
     a_fifo_to_another_process_is_refused: "fifo", "the pipe leads outside the job";
     a_terminal_that_somebody_outside_works_at_is_refused: "terminal", "is used by process";
     a_message_queue_that_notifies_is_refused: "mqueue_notify", "mq_notify";
@@ -98,7 +106,7 @@ refused! { is_refused:
 
 refused! { is_refused_while_a_call_waits:
     io_getevents_goes_on: "io_getevents", "asynchronous I/O (io_setup) is not captured yet";
-    io_uring_enter_goes_on: "io_uring_enter", "this kind of object is not captured yet";
+    io_uring_enter_goes_on: "io_uring_enter", "has its requests mapped";
     a_call_of_a_process_that_is_stopped_before_another_is_refused_goes_on: "sharing_child", "which shares its descriptor table";
 }
 

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
@@ -112,12 +113,89 @@ static void open_file_of_a_thread(void)
 	number = opened;
 }
 
-static void make_io_uring(void)
+static struct io_uring_params ring;
+static char *ring_memory;
+
+static void make_io_uring(unsigned flags)
 {
-	struct io_uring_params parameters = { 0 };
-	number = (int)syscall(SYS_io_uring_setup, 4, &parameters);
+	ring.flags = flags;
+	number = (int)syscall(SYS_io_uring_setup, 4, &ring);
 	if (number < 0)
-		skip("io_uring is switched off");
+		skip("io_uring is switched off, or too old");
+}
+
+static struct io_uring_sqe *map_io_uring(unsigned flags)
+{
+	int rights = PROT_READ | PROT_WRITE;
+	make_io_uring(flags);
+	ring_memory = mmap(NULL, PAGE, rights, MAP_SHARED, number, IORING_OFF_SQ_RING);
+	struct io_uring_sqe *requests = mmap(NULL, PAGE, rights, MAP_SHARED, number, IORING_OFF_SQES);
+	CHECK(ring_memory != MAP_FAILED && requests != MAP_FAILED);
+	return requests;
+}
+
+/* A request that waits for a pipe into which nobody writes. */
+static void make_busy_io_uring(void)
+{
+	int ends[2];
+	struct io_uring_sqe *request = map_io_uring(0);
+	CHECK(pipe(ends) == 0);
+	*request = (struct io_uring_sqe){ .opcode = IORING_OP_POLL_ADD, .fd = ends[0], .poll32_events = POLLIN };
+	*(uint32_t *)(void *)(ring_memory + ring.sq_off.tail) = 1;
+	CHECK(syscall(SYS_io_uring_enter, number, 1, 0, 0, NULL, 0) == 1);
+}
+
+/* One that waits for a time, which nothing shows. */
+static void make_timing_io_uring(void)
+{
+	static struct __kernel_timespec long_time = { 100000, 0 };
+	struct io_uring_sqe *request = map_io_uring(0);
+	*request = (struct io_uring_sqe){ .opcode = IORING_OP_TIMEOUT, .addr = (uintptr_t)&long_time, .len = 1 };
+	*(uint32_t *)(void *)(ring_memory + ring.sq_off.tail) = 1;
+	CHECK(syscall(SYS_io_uring_enter, number, 1, 0, 0, NULL, 0) == 1);
+}
+
+static void make_io_uring_with_eventfd(void)
+{
+	int events = eventfd(0, 0);
+	map_io_uring(0);
+	CHECK(events >= 0 && syscall(SYS_io_uring_register, number, IORING_REGISTER_EVENTFD, &events, 1) == 0);
+}
+
+static void make_io_uring_with_buffers(void)
+{
+	struct iovec buffer = { &ring, sizeof ring };
+	map_io_uring(0);
+	CHECK(syscall(SYS_io_uring_register, number, IORING_REGISTER_BUFFERS, &buffer, 1) == 0);
+}
+
+static void *register_ring(void *tid)
+{
+	struct io_uring_rsrc_update own = { .offset = -1U, .data = (uint64_t)number };
+	CHECK(syscall(SYS_io_uring_register, number, IORING_REGISTER_RING_FDS, &own, 1) == 1);
+	*(int *)tid = gettid();
+	wait_for_death();
+	return NULL;
+}
+
+/* Registered by a thread for itself. */
+static void make_registered_io_uring(void)
+{
+	static volatile int tid;
+	pthread_t thread;
+	map_io_uring(0);
+	CHECK(pthread_create(&thread, NULL, register_ring, (void *)&tid) == 0);
+	while (tid == 0)
+		usleep(1000);
+	number = tid;
+}
+
+static void close_mapped_io_uring(void)
+{
+	struct stat opened;
+	map_io_uring(0);
+	CHECK(fstat(number, &opened) == 0 && close(number) == 0);
+	number = (int)opened.st_ino;
 }
 
 /* The life of the stranger: holds descriptor 3 until process `other` ends. */
@@ -372,8 +450,24 @@ static void set_up(void)
 		open_file_of_a_thread();
 	else if (is("lease"))
 		make_lease();
-	else if (is("io_uring"))
-		make_io_uring();
+	else if (is("unmapped_io_uring"))
+		make_io_uring(0);
+	else if (is("busy_io_uring"))
+		make_busy_io_uring();
+	else if (is("timing_io_uring"))
+		make_timing_io_uring();
+	else if (is("polled_io_uring"))
+		map_io_uring(IORING_SETUP_SQPOLL);
+	else if (is("single_io_uring"))
+		map_io_uring(IORING_SETUP_SINGLE_ISSUER);
+	else if (is("io_uring_with_eventfd"))
+		make_io_uring_with_eventfd();
+	else if (is("io_uring_with_buffers"))
+		make_io_uring_with_buffers();
+	else if (is("registered_io_uring"))
+		make_registered_io_uring();
+	else if (is("closed_io_uring"))
+		close_mapped_io_uring();
 	else if (is("fifo"))
 		make_fifo_outside();
 	else if (is("terminal"))

@@ -28,6 +28,7 @@ mod process;
 mod program;
 mod refusals;
 mod regions;
+mod registered_rings;
 mod snapshot;
 mod stop;
 mod stored_series;

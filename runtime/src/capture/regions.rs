@@ -13,6 +13,7 @@ use super::linked_names::other_name;
 use super::sysv::MAPPED_NAME;
 use crate::error::{Error, Result};
 use crate::image::{Advice, Backing, FileIdentity, SharedObject, SpecialMapping, SysvAttachment};
+use crate::io_uring;
 use crate::proc::DELETED;
 use crate::proc::maps::Mapping;
 use crate::ptrace::read_memory;
@@ -129,13 +130,15 @@ fn refuse_unsupported(mapping: &Mapping) -> Result<()> {
     if mapping.has(b"ht") {
         return refuse("huge pages of hugetlbfs are not captured yet", "use transparent huge pages");
     }
-    if mapping.has(b"pf") || mapping.has(b"io") || mapping.has(b"mm") {
+    if mapping.has(b"pf") || mapping.has(b"io") || mapping.has(b"mm") && mapping.name != io_uring::NAME {
         return refuse("it maps a device", "unmap it before the checkpoint");
     }
     if mapping.name.starts_with(b"/[aio]") {
         return refuse("asynchronous I/O (io_setup) is not captured yet", "destroy the context before the checkpoint");
     }
-    if mapping.name.starts_with(b"anon_inode:") || mapping.name.starts_with(b"[uprobes]") {
+    if mapping.name.starts_with(b"anon_inode:") && mapping.name != io_uring::NAME
+        || mapping.name.starts_with(b"[uprobes]")
+    {
         return refuse("this kind of mapping is not captured", "unmap it before the checkpoint");
     }
     if mapping.protection_key != 0 {
@@ -247,8 +250,8 @@ mod tests {
         assert_eq!(
             memory.objects,
             [
-                SharedObject { name: b"heap".to_vec(), bytes: 0x3000, sysv: None },
-                SharedObject { name: Vec::new(), bytes: 0x2000, sysv: None },
+                SharedObject { name: b"heap".to_vec(), bytes: 0x3000, ..SharedObject::default() },
+                SharedObject { bytes: 0x2000, ..SharedObject::default() },
             ]
         );
         assert_eq!(space.drafts[1].backing, Backing::SharedObject { object: 0, offset: 0x1000 });

@@ -26,7 +26,7 @@ use super::twin::Twin;
 use super::unseen::Unseen;
 use super::{
     Event, Lineage, ProcessLineages, Program, Request, agent_note, allocations, descriptors, mapping_defaults, process,
-    refusals, terminal, threads,
+    refusals, registered_rings, terminal, threads,
 };
 use crate::error::{Error, Result};
 use crate::image::{Backing, LostLeader, Objects, OpenFile, ProcessImage, ThreadImage};
@@ -155,6 +155,7 @@ pub fn capture(
         frozen.push(freeze(member, threads, table, about, &mut memory, &mut lineage.processes, stop_began)?);
     }
     sysv.connect(&mut memory)?;
+    descriptors::connect_io_urings(&tables.files, &mut memory)?;
     for unlinked in &mut tables.unlinked {
         let is_mapped = |(name, inode): &(Vec<u8>, u64)| (name, *inode) == (&unlinked.target, unlinked.place.1);
         unlinked.file.object = memory.places.iter().position(is_mapped).map(|object| object as u32);
@@ -217,6 +218,16 @@ fn stop_once(program: &Program, control: &Control, known: &mut ProcessLineages) 
         let pids: Vec<i32> = owners.iter().map(|owner| owner.pid).collect();
         let sysv = sysv::capture(&pids, states.iter().flat_map(|threads| &threads.images))?;
         Ok((states, descriptors::capture(&owners)?, sysv))
+    });
+    let looked = looked.and_then(|looked| {
+        let (states, tables, _) = &looked;
+        for ((member, threads), table) in members.iter_mut().zip(states).zip(&tables.of_process) {
+            if descriptors::has_io_uring(table, &tables.files) {
+                let Member { program, control, threads: stopped, .. } = member;
+                registered_rings::refuse(program.pid, stopped, &threads.ways, control)?;
+            }
+        }
+        Ok(looked)
     });
     match looked {
         Ok((states, tables, sysv)) => Ok(Stop { began, members, lost_leaders, states, tables, sysv }),

@@ -70,7 +70,7 @@ fn stop_into(pid: i32, deadline: Instant, stopped: &mut Vec<Stopped>) -> Result<
         let mut seized = Vec::new();
         let mut refused = None;
         for tid in task::threads(pid)? {
-            if stopped.iter().any(|thread| thread.tid() == tid) {
+            if stopped.iter().any(|thread| thread.tid() == tid) || is_kernels_worker(pid, tid) {
                 continue;
             }
             match seize(pid, tid) {
@@ -148,6 +148,19 @@ fn not_permitted(pid: i32, tid: i32) -> Error {
             "use the program's own user; under Yama start the program with `ckpt run`, or send it the signal",
         ),
     }
+}
+
+/// Whether a thread is one of the kernel's that works for the program's io_uring: it executes nothing of the program, and a request
+/// that it works for would be interrupted by a stop.
+fn is_kernels_worker(pid: i32, tid: i32) -> bool {
+    // Its name, which costs less than its flags; others may have one like it.
+    if !task::bytes(pid, &format!("task/{tid}/comm")).is_ok_and(|name| name.starts_with(b"iou-")) {
+        return false;
+    }
+    const PF_IO_WORKER: u64 = 0x10;
+    const PF_USER_WORKER: u64 = 0x4000;
+    let stat = task::stat_fields(pid, &format!("task/{tid}/stat"));
+    stat.is_ok_and(|stat| task::stat_number(&stat, 9) & (PF_IO_WORKER | PF_USER_WORKER) != 0)
 }
 
 /// What it means that the main thread of `pid` has ended.

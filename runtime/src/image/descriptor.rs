@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Socket, Watch};
+use super::{IoUring, Socket, Watch};
 
 /// An entry of the descriptor table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,6 +147,8 @@ pub enum FileKind {
         /// What it watches.
         targets: Vec<EpollTarget>,
     },
+    /// An io_uring instance without requests under way.
+    IoUring(IoUring),
     /// A process of the job, or one that has ended.
     PidFd {
         /// Its pid; 0: it has been waited for.

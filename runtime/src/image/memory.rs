@@ -128,6 +128,9 @@ pub struct SharedObject {
     /// Index into `Objects::sysv_memory`, if it is System V shared memory.
     #[serde(default)]
     pub sysv: Option<u32>,
+    /// Index into `Objects::files`, if it is the memory of an io_uring instance.
+    #[serde(default)]
+    pub ring: Option<u32>,
 }
 
 /// Flags that a region keeps (`VmFlags` of smaps).

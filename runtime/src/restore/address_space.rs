@@ -12,6 +12,7 @@ use nix::errno::Errno;
 
 use super::file_mappings::Source;
 use super::host::Machine;
+use super::io_urings;
 use super::process::{Call, HalfBuilt, SCRATCH_BYTES};
 use super::ranges::{Span, gaps, moves, room};
 use super::sysv;
@@ -48,6 +49,7 @@ pub fn exchange(
     process.map_scratch(scratch_address(image, vdso)?)?;
     map_old_vdso(process, vdso)?;
     sysv::attach(process, image, objects)?;
+    io_urings::map(process, image, sources, first_file)?;
     for (region, &source) in image.regions.iter().zip(sources) {
         map(process, region, source, first_file)?;
         advise(process, region)?;
@@ -123,6 +125,9 @@ fn no_room(image: &ProcessImage) -> Error {
 fn map(process: &mut HalfBuilt, region: &Region, source: Source, first_file: RawFd) -> Result<()> {
     let number = |file: usize| (first_file + file as RawFd) as u64;
     let none = u64::MAX;
+    if let Source::Ring { .. } = source {
+        return Ok(()); // by [`io_urings::map`]
+    }
     if let Source::Sysv { .. } = source {
         // It is attached; a part of it may have another protection than the whole.
         let arguments = [region.address, region.bytes, first_protection(region) as u64];
@@ -133,7 +138,7 @@ fn map(process: &mut HalfBuilt, region: &Region, source: Source, first_file: Raw
         Source::Memory => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, none, 0),
         Source::SharedMemory => (libc::MAP_SHARED | libc::MAP_ANONYMOUS, none, 0),
         Source::PrivateFile { file, offset } => (libc::MAP_PRIVATE, number(file), offset),
-        Source::Sysv { offset, .. } => (libc::MAP_SHARED, none, offset),
+        Source::Sysv { offset, .. } | Source::Ring { offset, .. } => (libc::MAP_SHARED, none, offset),
         Source::Object { file, offset } | Source::SharedFile { file, offset, .. } => {
             (libc::MAP_SHARED, number(file), offset)
         }

@@ -54,7 +54,7 @@ pub fn fill(
                 }
             }
         }
-        Source::Memory | Source::SharedMemory | Source::Object { .. } | Source::Sysv { .. } => {
+        Source::Memory | Source::SharedMemory | Source::Object { .. } | Source::Ring { .. } | Source::Sysv { .. } => {
             let list = store.page_list(&region.pages)?;
             for (page, key) in list.iter().take_while(|(page, _)| *page < region.bytes / PAGE) {
                 if !key.is_zero() {
@@ -104,7 +104,8 @@ pub fn bytes_to_fill(region: &Region, source: Source) -> u64 {
     match source {
         Source::SharedFile { .. } => 0,
         Source::PrivateFile { .. } => region.own_pages.iter().map(|own| own.count * PAGE).sum(),
-        Source::Memory | Source::SharedMemory | Source::Object { .. } | Source::Sysv { .. } => region.bytes,
+        Source::Memory | Source::SharedMemory => region.bytes,
+        Source::Object { .. } | Source::Ring { .. } | Source::Sysv { .. } => region.bytes,
     }
 }
 

@@ -17,10 +17,13 @@ use ckpt_store::Store;
 use nix::unistd::geteuid;
 
 use super::file_comparison::first_difference;
+use super::io_urings;
 use super::sysv::Attached;
 use super::unlinked_files;
 use crate::error::{Error, Result};
-use crate::image::{Backing, FileIdentity, JobImage, ProcessImage, Region, SharedObject, UnlinkedFile, path_of};
+use crate::image::{
+    Backing, FileIdentity, FileKind, JobImage, ProcessImage, Region, SharedObject, UnlinkedFile, path_of,
+};
 
 /// What is put behind a region. `file` is an index into [`MappingPlan::files`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub enum Source {
     SharedMemory,
     /// A memory object, at an offset.
     Object { file: usize, offset: u64 },
+    /// The memory of an io_uring instance, at an offset.
+    Ring { file: usize, offset: u64 },
     /// System V shared memory, by its index among the job's segments, at an offset.
     Sysv { segment: usize, offset: u64 },
     /// A file, privately; only the program's own pages are written.
@@ -48,6 +53,8 @@ pub struct MappingPlan {
     pub files: Vec<File>,
     /// Index in `files` of each of the job's unlinked files.
     pub unlinked: Vec<usize>,
+    /// Which of `files` are io_uring instances of the job: index among its files, and in `files`.
+    pub rings: Vec<(usize, usize)>,
     /// Index in `files` of the executable of each process, for the link /proc/PID/exe.
     pub executables: Vec<Option<usize>>,
     /// System V shared memory, attached here while it is filled.
@@ -70,6 +77,12 @@ impl MappingPlan {
             let file = unlinked_files::make(unlinked, store, spare_directory)?;
             let file = plan.keep(file);
             plan.unlinked.push(file);
+        }
+        for (index, file) in job.objects.files.iter().enumerate() {
+            if let FileKind::IoUring(ring) = &file.kind {
+                let made = plan.keep(io_urings::make(ring)?);
+                plan.rings.push((index, made));
+            }
         }
         for process in &job.processes {
             let mut sources = Vec::with_capacity(process.regions.len());
@@ -176,6 +189,11 @@ impl MappingPlan {
         let shared = &job.objects.memory[object];
         if let Some(segment) = shared.sysv {
             return Ok(Source::Sysv { segment: segment as usize, offset });
+        }
+        if let Some(ring) = shared.ring {
+            let made = self.rings.iter().find(|(index, _)| *index == ring as usize).map(|(_, file)| *file);
+            let missing = || Error::io("map", "an io_uring instance", io::ErrorKind::NotFound);
+            return Ok(Source::Ring { file: made.ok_or_else(missing)?, offset });
         }
         let uses =
             |other: &Region| matches!(other.backing, Backing::SharedObject { object: o, .. } if o as usize == object);

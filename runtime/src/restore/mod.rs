@@ -26,6 +26,7 @@ mod groups;
 mod grown_files;
 mod handed;
 mod host;
+mod io_urings;
 mod limits;
 mod locks;
 mod mapping_defaults;

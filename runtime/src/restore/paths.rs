@@ -19,7 +19,7 @@ pub fn reopened_path(file: &OpenFile) -> Option<&[u8]> {
         FileKind::Regular { path, .. } | FileKind::Directory { path, .. } | FileKind::Device { path } => Some(path),
         FileKind::Unlinked { .. } | FileKind::Standard { .. } | FileKind::Pipe { .. } => None,
         FileKind::EventFd { .. } | FileKind::TimerFd { .. } | FileKind::SignalFd { .. } => None,
-        FileKind::Epoll { .. } | FileKind::Socket(_) => None,
+        FileKind::Epoll { .. } | FileKind::IoUring(_) | FileKind::Socket(_) => None,
         FileKind::PidFd { .. } | FileKind::OfProcess { .. } | FileKind::Inotify { .. } => None,
         FileKind::MessageQueue { .. } => None,
         FileKind::TerminalMaster { .. } | FileKind::Terminal { .. } | FileKind::HungUpTerminal { .. } => None,

@@ -3,7 +3,7 @@
 use crate::image::SpecialMapping;
 
 /// First address that a process may map (`vm.mmap_min_addr` is not larger on any distribution).
-const LOWEST: u64 = 0x1_0000;
+pub const LOWEST: u64 = 0x1_0000;
 /// End of the addresses of a process with four-level page tables; the kernel goes beyond only when asked.
 pub const HIGHEST: u64 = 0x7fff_ffff_f000;
 const PAGE: u64 = 4096;

@@ -10,6 +10,7 @@ mod devices;
 mod epoll;
 mod files;
 mod inotify;
+mod io_urings;
 mod message_queues;
 mod of_processes;
 mod pidfds;
@@ -33,6 +34,7 @@ use crate::image::{Descriptor, FileKind, FileLock, MessageQueue, OpenFile, PipeC
 use crate::net::FILES_MAX;
 use crate::proc::fdinfo::{self, FdInfo};
 pub use files::Unlinked;
+pub use io_urings::{connect as connect_io_urings, has_one as has_io_uring};
 use pipes::Pipes;
 use pseudo_terminals::PseudoTerminals;
 use sockets::Sockets;
@@ -144,6 +146,7 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
 fn refuse_in_flight(table: &Table, files: &[OpenFile]) -> Result<()> {
     let what = table.descriptors.iter().find_map(|descriptor| match files[descriptor.file as usize].kind {
         FileKind::Epoll { .. } => Some("an epoll instance"),
+        FileKind::IoUring(_) => Some("an io_uring instance"),
         FileKind::PidFd { .. } => Some("a descriptor of a process"),
         FileKind::OfProcess { .. } => Some("a file that /proc has of a process"),
         FileKind::Inotify { .. } => Some("an inotify instance"),
@@ -243,6 +246,8 @@ fn kind(entry: Entry<'_>, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileK
     }
     if pidfds::is_pidfd(info) {
         pidfds::kind(entry, &found.pids)
+    } else if info.target == crate::io_uring::NAME {
+        io_urings::kind(entry, &found.pids)
     } else if info.target == b"anon_inode:inotify" {
         inotify::kind(entry, &mut found.places)
     } else if format == SFlag::S_IFREG {

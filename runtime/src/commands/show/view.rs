@@ -360,6 +360,7 @@ fn target(file: &OpenFile, objects: &Objects) -> (&'static str, String, Option<u
             let queue = objects.message_queues.get(*queue as usize);
             ("message queue", queue.map(|queue| format!("/{}", lossy(&queue.name))).unwrap_or_default(), None)
         }
+        FileKind::IoUring(ring) => ("io_uring", format!("{} requests, {} were done", ring.entries, ring.used), None),
         FileKind::PidFd { pid: 0, .. } => ("pidfd", "a process that has ended".to_owned(), None),
         FileKind::PidFd { pid, .. } => ("pidfd", format!("process {pid}"), None),
         FileKind::OfProcess { pid: 0, path, .. } => ("process", format!("{} (has ended)", lossy(path)), None),

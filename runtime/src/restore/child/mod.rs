@@ -55,6 +55,8 @@ pub struct Plan<'a> {
     first_master: i32,
     /// Which of the files for the mappings is which of the job's unlinked files.
     unlinked: &'a [usize],
+    /// Which of them is which of the job's files, being an io_uring instance.
+    rings: &'a [(usize, usize)],
     sockets: &'a Sockets,
     /// Place in `kept` of the first of them.
     first_socket: i32,
@@ -136,6 +138,7 @@ impl<'a> Plan<'a> {
             first_master: (kept.len() - job.objects.pseudo_terminals.len()) as i32,
             kept,
             unlinked: &mappings.unlinked,
+            rings: &mappings.rings,
             sockets,
             first_socket: FILES + mappings.files.len() as i32,
             files: descriptors::Workspace::new(job)?,

@@ -208,6 +208,7 @@ fn shown(kind: &FileKind) -> String {
         FileKind::TimerFd { .. } => "a timer".into(),
         FileKind::SignalFd { .. } => "a signalfd".into(),
         FileKind::Epoll { .. } => "an epoll instance".into(),
+        FileKind::IoUring(_) => "an io_uring instance".into(),
         FileKind::PidFd { .. } => "a pidfd".into(),
         FileKind::MessageQueue { .. } => "a message queue".into(),
         FileKind::Inotify { .. } => "an inotify instance".into(),

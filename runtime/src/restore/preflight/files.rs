@@ -40,7 +40,7 @@ fn check_file(objects: &Objects, file: &OpenFile, force: bool) -> Result<()> {
         FileKind::Device { path } => check_device(path_of(path)),
         FileKind::Unlinked { .. } | FileKind::Standard { .. } | FileKind::Pipe { .. } => Ok(()),
         FileKind::EventFd { .. } | FileKind::TimerFd { .. } | FileKind::SignalFd { .. } => Ok(()),
-        FileKind::Epoll { .. } | FileKind::Socket(_) => Ok(()),
+        FileKind::Epoll { .. } | FileKind::IoUring(_) | FileKind::Socket(_) => Ok(()),
         FileKind::PidFd { .. } | FileKind::OfProcess { .. } | FileKind::Inotify { .. } => Ok(()),
         FileKind::MessageQueue { .. } => Ok(()),
         FileKind::TerminalMaster { .. } | FileKind::Terminal { .. } | FileKind::HungUpTerminal { .. } => Ok(()),

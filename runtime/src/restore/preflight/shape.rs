@@ -11,6 +11,7 @@ use crate::image::{
     Backing, FileIdentity, FileKind, JobImage, Objects, OpenFile, PipeContent, ProcessImage, Region, SharedObject,
     Socket, SocketLink, SysvMemory, SysvQueue, SysvSemaphores, ThreadImage,
 };
+use crate::io_uring::ENTRIES_MAX;
 use crate::net::FILES_MAX;
 use crate::ptrace::{Registers, SIGINFO_BYTES};
 use crate::restore::ranges::HIGHEST;
@@ -44,6 +45,7 @@ fn flaw(job: &JobImage) -> Option<String> {
     let process_flaw = |process| process_flaw(job, process);
     ids_flaw(job)
         .or_else(|| files_flaw(&job.objects))
+        .or_else(|| rings_flaw(&job.objects))
         .or_else(|| sysv_flaw(&job.objects, page_bytes(job)))
         .or_else(|| job.processes.iter().find_map(process_flaw))
 }
@@ -182,6 +184,27 @@ fn socket_flaw(socket: &Socket, objects: &Objects) -> Option<String> {
     let mut in_flight = socket.unread.iter().flat_map(|message| &message.files);
     let lost = in_flight.find(|&&file| !is_file(file))?;
     Some(format!("open file {lost} is on its way through a socket, and is missing"))
+}
+
+fn rings_flaw(objects: &Objects) -> Option<String> {
+    let is_ring =
+        |file: u32| matches!(objects.files.get(file as usize), Some(OpenFile { kind: FileKind::IoUring(_), .. }));
+    let is_missing = |object: &&SharedObject| object.ring.is_some_and(|ring| !is_ring(ring));
+    if let Some(object) = objects.memory.iter().find(is_missing) {
+        return Some(format!("io_uring instance {:?} of a mapping is missing", object.ring));
+    }
+    let is_possible = |size: u32, most: u32| size.is_power_of_two() && size <= most;
+    objects.files.iter().find_map(|file| match &file.kind {
+        FileKind::IoUring(ring)
+            if !is_possible(ring.entries, ENTRIES_MAX) || !is_possible(ring.completions, 2 * ENTRIES_MAX) =>
+        {
+            Some(format!(
+                "there is no io_uring instance of {} requests and {} completions",
+                ring.entries, ring.completions
+            ))
+        }
+        _ => None,
+    })
 }
 
 fn sysv_flaw(objects: &Objects, page: u64) -> Option<String> {

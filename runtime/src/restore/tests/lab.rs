@@ -270,7 +270,7 @@ pub fn sample(lab: &Lab, store: &mut dyn FnMut(&[u8]) -> PageListRef) -> JobImag
 
     let read_write = libc::PROT_READ | libc::PROT_WRITE;
     let object = Backing::SharedObject { object: 0, offset: 4096 };
-    objects.memory = vec![SharedObject { name: b"together".to_vec(), bytes: 8192, sysv: None }];
+    objects.memory = vec![SharedObject { name: b"together".to_vec(), bytes: 8192, ..SharedObject::default() }];
     image.regions = vec![
         region(CODE, 0x1000, libc::PROT_READ | libc::PROT_EXEC, Backing::Anonymous, store(&code())),
         region(DATA, 0x1000, read_write, Backing::Anonymous, store(&data_page())),

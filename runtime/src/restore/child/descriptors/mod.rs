@@ -165,6 +165,10 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
         FileKind::TimerFd { clock, .. } => with_flags(calls::move_above(calls::timerfd(*clock)?, lowest)?, file.flags),
         FileKind::SignalFd { mask } => with_flags(calls::move_above(calls::signalfd(*mask)?, lowest)?, file.flags),
         FileKind::Epoll { .. } => calls::move_above(calls::epoll()?, lowest),
+        FileKind::IoUring(_) => {
+            let made = plan.rings.iter().find(|(file, _)| *file == index).ok_or(Errno::EBADF)?.1;
+            with_flags(plan.number_of(FILES + made as i32), file.flags)
+        }
         // When all processes are there, in [`handed::receive`].
         FileKind::PidFd { .. } | FileKind::OfProcess { .. } => Ok(-1),
         FileKind::Inotify { .. } | FileKind::MessageQueue { .. } => Ok(-1),
