@@ -33,10 +33,10 @@ static void is_stat_of(int number, pid_t pid, char state)
 	CHECK(state == 0 || strrchr(text, ')')[2] == state);
 }
 
-static void be_child(int until)
+static void be_child(int named, int until)
 {
 	char end;
-	CHECK(prctl(PR_SET_NAME, "of_the_child") == 0);
+	CHECK(prctl(PR_SET_NAME, "of_the_child") == 0 && close(named) == 0);
 	CHECK(read(until, &end, 1) == 0);
 	_exit(0);
 }
@@ -44,7 +44,8 @@ static void be_child(int until)
 static void set_up(void)
 {
 	static char begin[1000];
-	int life[2];
+	int life[2], name_given[2];
+	char end;
 	siginfo_t info;
 	own = open("/proc/self/stat", O_RDONLY);
 	threads = open("/proc/self/task", O_RDONLY | O_DIRECTORY);
@@ -52,14 +53,15 @@ static void set_up(void)
 	memory = open("/proc/self/mem", O_RDWR);
 	mounts = open("/proc/self/mounts", O_RDONLY);
 	CHECK(own >= 0 && threads >= 0 && name >= 0 && memory >= 0 && mounts >= 0);
-	CHECK(pipe(life) == 0);
+	CHECK(pipe(life) == 0 && pipe(name_given) == 0);
 	child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
-		CHECK(close(life[1]) == 0);
-		be_child(life[0]);
+		CHECK(close(life[1]) == 0 && close(name_given[0]) == 0);
+		be_child(name_given[1], life[0]);
 	}
-	CHECK(close(life[0]) == 0);
+	CHECK(close(life[0]) == 0 && close(name_given[1]) == 0);
+	CHECK(read(name_given[0], &end, 1) == 0 && close(name_given[0]) == 0);
 	of_child = open_of(child, "stat", O_RDONLY);
 	in_child = open_of(child, "", O_PATH | O_DIRECTORY);
 	ended = fork();

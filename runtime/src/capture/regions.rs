@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use ckpt_kernels::page_digest;
 use serde_bytes::ByteBuf;
@@ -64,7 +65,26 @@ pub struct SharedMemory {
     pub places: Vec<(Vec<u8>, u64)>,
     /// Where System V shared memory is attached, by its inode.
     pub attachments: Vec<(u64, SysvAttachment)>,
+    /// Content that was copied during the stop, of parts that several processes may have mapped.
+    pub held: HashMap<SharedPart, Arc<Vec<u8>>>,
     of_inode: HashMap<((u32, u32), u64, bool), u32>,
+}
+
+/// A part of memory that processes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SharedPart {
+    place: ((u32, u32), u64),
+    offset: u64,
+    bytes: u64,
+}
+
+impl SharedPart {
+    /// What `draft` shows; none if it is private.
+    pub fn of(draft: &Draft) -> Option<SharedPart> {
+        let Mapping { device, inode, offset, .. } = draft.mapping;
+        let is_shared = matches!(draft.backing, Backing::SharedFile { .. } | Backing::SharedObject { .. });
+        is_shared.then(|| SharedPart { place: (device, inode), offset, bytes: draft.mapping.bytes() })
+    }
 }
 
 impl SharedMemory {

@@ -3,7 +3,9 @@
 //! Everything here costs the program time, so only what must be exact at one moment is done: kernel state, the
 //! census of pages, copies of what a clone would not freeze, and the clones themselves.
 
+use std::collections::hash_map::Entry;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +19,7 @@ use super::guest::Guest;
 use super::page_set::PageSet;
 use super::pages::{PageSource, Place};
 use super::plan::{self, Base, Plan};
-use super::regions::{self, Draft, SharedMemory};
+use super::regions::{self, Draft, SharedMemory, SharedPart};
 use super::sysv::{self, Sysv};
 use super::threads::Captured;
 use super::tracking::{Census, Scanner, Tracker};
@@ -131,7 +133,7 @@ pub struct Part {
     /// Whether it is stored finer than a page, by [`super::tree`].
     pub finer: bool,
     /// Content that was copied during the stop because no clone freezes it.
-    pub held: Option<Vec<u8>>,
+    pub held: Option<Arc<Vec<u8>>>,
 }
 
 /// Stops the job of `program`, captures it, and lets those run on that could be cloned.
@@ -305,7 +307,7 @@ fn freeze(
     let space = regions::sort(pid, maps::mappings(pid)?, memory)?;
     let mapping_defaults = mapping_defaults::capture(&mut guest, &space.drafts)?;
     let tracker = known.tracker.as_ref().map(|tracker| (tracker, &mut known.unseen));
-    let parts = take_census(pid, space.drafts, tracker, &base, about.chooser)?;
+    let parts = take_census(pid, space.drafts, tracker, &base, about.chooser, memory)?;
     let twin = if about.request.kill { None } else { Twin::create(&mut guest)? };
     let signal_actions = match twin {
         Some(_) => Vec::new(),
@@ -395,6 +397,7 @@ fn take_census(
     mut tracker: Option<(&Tracker, &mut Unseen)>,
     base: &Base,
     mut chooser: Option<Chooser>,
+    memory: &mut SharedMemory,
 ) -> Result<Vec<Part>> {
     let scanner = Scanner::open(pid)?;
     let source = PageSource::open(pid)?;
@@ -415,10 +418,14 @@ fn take_census(
                 Backing::SharedFile { may_write, .. } => !may_write && !draft.advice.dont_fork,
                 Backing::SharedObject { .. } => false,
             };
-            let held = if frozen_by_a_clone || plan.read.is_empty() {
-                None
-            } else {
-                Some(source.read_set(&place(&draft), &plan.read)?)
+            let held = match SharedPart::of(&draft) {
+                _ if frozen_by_a_clone || plan.read.is_empty() => None,
+                // All processes stand still: what one has of it is what the others have.
+                Some(part) => Some(match memory.held.entry(part) {
+                    Entry::Occupied(known) => known.get().clone(),
+                    Entry::Vacant(new) => new.insert(Arc::new(source.read_set(&place(&draft), &plan.read)?)).clone(),
+                }),
+                None => Some(Arc::new(source.read_set(&place(&draft), &plan.read)?)),
             };
             Ok(Part { draft, census, plan, finer: false, held })
         })

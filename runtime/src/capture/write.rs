@@ -1,5 +1,7 @@
 //! Writing a snapshot: page contents, page lists and regions, while the processes run on.
 
+use std::sync::Arc;
+
 use ckpt_store::{Attempt, PAGE_BYTES, PageList, Store};
 
 use super::Event;
@@ -42,7 +44,7 @@ pub fn write(
     let Snapshot { processes, mut objects, sysv, files, lost_leaders, mark } = snapshot;
     let to_read: u64 = processes.iter().flat_map(|process| &process.parts).map(|part| part.plan.read.len()).sum();
     let total_bytes = to_read * PAGE + files.bytes_to_read();
-    let mut writer = Writer { store, attempt, events, done_bytes: 0, total_bytes, memory_bytes: 0 };
+    let mut writer = Writer { store, attempt, events, done_bytes: 0, total_bytes, memory_bytes: 0, held: Vec::new() };
     let mut images = Vec::with_capacity(processes.len());
     let (mut bases, mut still) = (Vec::new(), Vec::new());
     for process in processes {
@@ -69,6 +71,8 @@ struct Writer<'a> {
     done_bytes: u64,
     total_bytes: u64,
     memory_bytes: u64,
+    /// Content that several processes have, and its pages.
+    held: Vec<(Arc<Vec<u8>>, PageList)>,
 }
 
 impl Writer<'_> {
@@ -88,7 +92,7 @@ impl Writer<'_> {
         for Part { draft, census, plan: Plan { mut list, read }, finer, held } in parts {
             match held {
                 Some(held) => {
-                    pages::store_held(&held, &read, self.attempt, &mut list)?;
+                    list = self.write_held(&held, &read, list)?;
                     self.done_bytes += held.len() as u64;
                 }
                 None => self.write_pages(&source, &place(&draft), &read, &mut list)?,
@@ -120,6 +124,19 @@ impl Writer<'_> {
         read_memory(holder, image.control, &mut [0; 8])?;
         Ok((image, base))
     }
+
+    /// Adds the pages of `read`, whose bytes are in `held`, to `list`; at once if another process has had the same.
+    fn write_held(&mut self, held: &Arc<Vec<u8>>, read: &PageSet, mut list: PageList) -> Result<PageList> {
+        if let Some((_, known)) = self.held.iter().find(|(other, _)| Arc::ptr_eq(other, held)) {
+            return Ok(known.clone());
+        }
+        pages::store_held(held, read, self.attempt, &mut list)?;
+        if Arc::strong_count(held) > 1 {
+            self.held.push((held.clone(), list.clone()));
+        }
+        Ok(list)
+    }
+
     fn write_pages(&mut self, source: &PageSource, place: &Place, read: &PageSet, list: &mut PageList) -> Result<()> {
         let Writer { attempt, events, done_bytes, total_bytes, .. } = self;
         pages::store_from(source, place, read, attempt, list, &mut |bytes| {
