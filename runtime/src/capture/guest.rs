@@ -116,13 +116,13 @@ impl<'a> Guest<'a> {
         self.pid
     }
 
-    /// Clones the process without sharing anything; the child has no exit signal and stops at its first
-    /// instruction, inside the stub.
-    pub fn clone_process(&mut self) -> Result<Result<Stopped, Errno>> {
+    /// Makes a process that shares the memory, and nothing else; it has no exit signal and stops at its first
+    /// instruction, inside the stub, which writes to no memory in it.
+    pub fn clone_with_memory(&mut self) -> Result<Result<Stopped, Errno>> {
         let mut site = self.site;
         site.registers.0.r12 = STUB_CLONE;
         self.thread.set_options(Options::CLONING)?;
-        let child = remote_clone(self.thread, &site, libc::SYS_clone, [0; 6])?;
+        let child = remote_clone(self.thread, &site, libc::SYS_clone, [libc::CLONE_VM as u64, 0, 0, 0, 0, 0])?;
         // The program's own clones are no business of ours.
         self.thread.set_options(Options::PROGRAM)?;
         Ok(child)

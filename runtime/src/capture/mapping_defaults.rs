@@ -6,7 +6,7 @@ use super::guest::Guest;
 use super::regions::Draft;
 use crate::error::{Error, Result};
 use crate::image::{MappingDefaults, NewLocks};
-use crate::proc::{maps, pagemap};
+use crate::proc::{pagemap, task};
 
 const PAGE_BYTES: u64 = 4096;
 const PR_GET_THP_DISABLE: u64 = 42;
@@ -31,6 +31,7 @@ pub fn capture(guest: &mut Guest<'_>, drafts: &[Draft]) -> Result<MappingDefault
 fn new_locks(guest: &mut Guest<'_>) -> Result<NewLocks> {
     let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     let arguments = [0, PAGE_BYTES, rights as u64, flags as u64, u64::MAX, 0];
+    let before = locked_memory(guest.pid())?;
     let address = match guest.try_call(libc::SYS_mmap, arguments)? {
         Ok(address) => address,
         // It would be locked, and that is more than RLIMIT_MEMLOCK allows.
@@ -40,18 +41,22 @@ fn new_locks(guest: &mut Guest<'_>) -> Result<NewLocks> {
             return Err(Error::RemoteCall { pid: guest.pid(), call: "mmap", purpose, source });
         }
     };
-    let found = locks_at(guest.pid(), address);
+    let found = locks_at(guest.pid(), address, &before);
     guest.call("munmap", "removing a mapping of ours", libc::SYS_munmap, [address, PAGE_BYTES, 0, 0, 0, 0])?;
     found
 }
 
-/// How the new mapping at `address` is locked. A page that nobody has touched is there only if it was locked at once.
-fn locks_at(pid: i32, address: u64) -> Result<NewLocks> {
-    let mappings = maps::mappings(pid)?;
-    let is_locked =
-        mappings.iter().any(|mapping| (mapping.start..mapping.end).contains(&address) && mapping.has(b"lo"));
-    if !is_locked {
+/// How the new mapping at `address` is locked, before which `before` was. A page that nobody has touched is there only if it was
+/// locked at once. Its flags would tell, too, but smaps walks the page tables of the whole program.
+fn locks_at(pid: i32, address: u64, before: &str) -> Result<NewLocks> {
+    if locked_memory(pid)? == before {
         return Ok(NewLocks::No);
     }
     Ok(if pagemap::has_page(pid, address)? { NewLocks::AtOnce } else { NewLocks::OnFault })
+}
+
+/// How much memory of `pid` is locked, as /proc says it.
+fn locked_memory(pid: i32) -> Result<String> {
+    let status = task::text(pid, "status")?;
+    Ok(task::status_value(&status, "VmLck").unwrap_or_default().to_owned())
 }

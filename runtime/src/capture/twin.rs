@@ -1,7 +1,8 @@
 //! The twin: a copy-on-write clone that holds the program's memory still while the program runs on.
 //!
-//! The program clones itself twice inside the stub. The middle clone ends at once and is reaped in the same stop,
-//! so the program has no child that it did not make; the twin belongs to the nearest subreaper. It never executes anything
+//! The program clones itself inside the stub, and its clone does. The middle clone shares the program's memory, so that only one
+//! copy of the page tables is made and none is taken down; it ends at once and is reaped in the same stop, so the program has no
+//! child that it did not make, and the twin belongs to the nearest subreaper. It never executes anything
 //! but our calls in the stub, and only ever in the mode in which the stub ends by `exit_group`; the kernel kills
 //! it with us. Its descriptor table is emptied, so that it keeps no pipe or socket of the program open.
 
@@ -46,7 +47,7 @@ impl Twin {
     /// Clones the program of `guest`. `None` when the kernel refuses (memory, process limit): the caller then
     /// reads the program itself while it stays stopped.
     pub fn create(guest: &mut Guest<'_>) -> Result<Option<Twin>> {
-        let middle = match guest.clone_process()? {
+        let middle = match guest.clone_with_memory()? {
             Ok(middle) => middle,
             Err(errno) => {
                 log::info!("the program cannot be cloned ({errno}); it stays stopped while it is written");

@@ -6,6 +6,10 @@ use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 
+/// Bytes that are asked for at once. The kernel writes records of some 700 bytes into a page until it has so many; one that does
+/// not fit into the rest of the page is thrown away, after a walk over the page tables of its mapping, and written once more.
+const READ_BYTES: usize = 2048;
+
 /// One mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
@@ -56,7 +60,7 @@ pub fn outline(pid: i32) -> Result<Vec<Mapping>> {
 fn read(path: PathBuf) -> Result<Vec<Mapping>> {
     let file = File::open(&path).map_err(|source| Error::io("open", &path, source))?;
     let mut mappings: Vec<Mapping> = Vec::new();
-    let mut reader = BufReader::with_capacity(256 * 1024, file);
+    let mut reader = BufReader::with_capacity(READ_BYTES, file);
     let mut line = Vec::new();
     loop {
         line.clear();
