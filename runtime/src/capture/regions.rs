@@ -71,19 +71,31 @@ pub struct SharedMemory {
 }
 
 /// A part of memory that processes share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SharedPart {
-    place: ((u32, u32), u64),
+    memory: SharedPlace,
     offset: u64,
     bytes: u64,
+}
+
+/// Which memory it is a part of. A device and an inode alone do not tell: a System V segment has its id for an inode, and two
+/// subvolumes of btrfs may show files by the same numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum SharedPlace {
+    Object(u32),
+    File { path: Vec<u8>, device: (u32, u32), inode: u64 },
 }
 
 impl SharedPart {
     /// What `draft` shows; none if it is private.
     pub fn of(draft: &Draft) -> Option<SharedPart> {
         let Mapping { device, inode, offset, .. } = draft.mapping;
-        let is_shared = matches!(draft.backing, Backing::SharedFile { .. } | Backing::SharedObject { .. });
-        is_shared.then(|| SharedPart { place: (device, inode), offset, bytes: draft.mapping.bytes() })
+        let memory = match &draft.backing {
+            Backing::SharedObject { object, .. } => SharedPlace::Object(*object),
+            Backing::SharedFile { file, .. } => SharedPlace::File { path: file.path.clone(), device, inode },
+            Backing::Anonymous | Backing::PrivateFile(_) => return None,
+        };
+        Some(SharedPart { memory, offset, bytes: draft.mapping.bytes() })
     }
 }
 
@@ -275,6 +287,31 @@ mod tests {
             ]
         );
         assert_eq!(space.drafts[1].backing, Backing::SharedObject { object: 0, offset: 0x1000 });
+    }
+
+    #[test]
+    fn a_shared_part_is_known_by_its_memory_and_not_by_an_inode_alone() {
+        let mut memory = SharedMemory::default();
+        let mappings = vec![
+            shared(b"/SYSV00000000 (deleted)", 7, 0x10000, 0),
+            shared(b"/dev/zero (deleted)", 7, 0x20000, 0),
+            shared(b"/dev/zero (deleted)", 7, 0x30000, 0),
+        ];
+        let mut drafts = sort(std::process::id() as i32, mappings, &mut memory).unwrap().drafts;
+        // Two files that two subvolumes show by the same numbers.
+        for path in [b"/one/file", b"/two/file"] {
+            let Draft { mapping, backing, .. } = drafts[1].clone();
+            assert!(matches!(backing, Backing::SharedObject { .. }));
+            let (device, inode, offset) = (mapping.device, mapping.inode, mapping.offset);
+            let file =
+                FileIdentity { path: path.to_vec(), deleted: false, device, inode, size: 0x2000, mode: 0o600, offset };
+            let backing = Backing::SharedFile { file, may_write: true };
+            drafts.push(Draft { mapping, backing, advice: Advice::default(), file: None });
+        }
+        let parts: Vec<_> = drafts.iter().map(SharedPart::of).collect();
+        assert_eq!(parts[1], parts[2]);
+        let different: std::collections::HashSet<_> = parts.iter().flatten().collect();
+        assert_eq!(different.len(), 4);
     }
 
     #[test]
