@@ -16,11 +16,17 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 /// Name of a descriptor that leads to one, and of a mapping of it.
 pub const NAME: &[u8] = b"anon_inode:[io_uring]";
 /// The most requests that fit into one.
-pub const ENTRIES_MAX: u32 = 32768;
+const ENTRIES_MAX: u32 = 32768;
 /// Groups of buffers that can be registered.
 const BUFFER_GROUPS: u32 = 1 << 16;
 /// Bytes of a completion.
 const COMPLETION_BYTES: usize = 16;
+
+/// Whether an instance can be for `entries` requests and `completions`.
+pub fn is_possible(entries: u32, completions: u32) -> bool {
+    let is_size = |size: u32, most: u32| size.is_power_of_two() && size <= most;
+    is_size(entries, ENTRIES_MAX) && is_size(completions, 2 * ENTRIES_MAX)
+}
 
 /// Where an instance has what in the memory that it shares with programs: the offsets of `struct io_uring_params`, in its order.
 pub type Layout = [u32; 14];
@@ -167,8 +173,8 @@ pub fn hidden_state(ring: BorrowedFd<'_>) -> nix::Result<Option<&'static str>> {
         Err(Errno::EBADFD) => return Ok(Some("it has not been enabled yet (IORING_SETUP_R_DISABLED)")),
         outcome => outcome?,
     };
-    // SAFETY: integers, for which zero is a value; there is room for no operations behind it.
-    let mut operations: [u64; 34] = unsafe { MaybeUninit::zeroed().assume_init() };
+    // Room for no operations behind the header.
+    let mut operations = [0u64; 34];
     const { assert!(size_of::<io_uring_probe>() + 8 <= 34 * 8) };
     match register(ring, IORING_REGISTER_PROBE, &mut operations) {
         Err(Errno::EEXIST) => return Ok(Some("one thread alone may use it (IORING_SETUP_SINGLE_ISSUER)")),

@@ -12,7 +12,7 @@ use super::{Entry, Table, refused, unsettled};
 use crate::capture::regions::SharedMemory;
 use crate::error::{Error, Result};
 use crate::image::{FileKind, IoUring, OpenFile};
-use crate::io_uring::{ENTRIES_MAX, NAME, Ring, hidden_state};
+use crate::io_uring::{NAME, Ring, hidden_state, is_possible};
 use crate::proc::maps::{self, Mapping};
 use crate::proc::task;
 use crate::ptrace::read_memory;
@@ -29,8 +29,35 @@ const ARRAY: usize = 6;
 const CLOSE_IT: &str = "close it before the checkpoint";
 const WAIT: &str = "take the checkpoint when nothing is under way";
 
+/// Where instances are mapped in the processes of a job; read when the first one is met.
+#[derive(Debug, Default)]
+pub struct Mapped(Option<Vec<(i32, Mapping)>>);
+
+impl Mapped {
+    /// All mappings of the instance with this inode in `pids`, and whose they are.
+    fn of(&mut self, inode: u64, pids: &[i32]) -> Result<Vec<(i32, Mapping)>> {
+        let all = match self.0.take() {
+            Some(all) => all,
+            None => all_mappings(pids)?,
+        };
+        let own = all.iter().filter(|(_, mapping)| mapping.inode == inode).cloned().collect();
+        self.0 = Some(all);
+        Ok(own)
+    }
+}
+
+/// The mappings of all instances.
+fn all_mappings(pids: &[i32]) -> Result<Vec<(i32, Mapping)>> {
+    let mut found = Vec::new();
+    for &pid in pids {
+        let rings = maps::outline(pid)?.into_iter().filter(|mapping| mapping.name == NAME);
+        found.extend(rings.map(|mapping| (pid, mapping)));
+    }
+    Ok(found)
+}
+
 /// The instance that `entry` leads to; `pids` are the processes of the job.
-pub fn kind(entry: Entry<'_>, pids: &[i32]) -> Result<FileKind> {
+pub fn kind(entry: Entry<'_>, pids: &[i32], mapped: &mut Mapped) -> Result<FileKind> {
     let info = entry.info;
     let text = task::text(entry.owner.pid, &format!("fdinfo/{}", info.number))?;
     let shown = Shown::of(&text).ok_or_else(|| refused(info, "the kernel does not tell what is in it", CLOSE_IT))?;
@@ -46,13 +73,12 @@ pub fn kind(entry: Entry<'_>, pids: &[i32]) -> Result<FileKind> {
         return Err(refused(info, why, CLOSE_IT));
     }
     let (entries, completions) = (shown.entries, shown.completions);
-    let mappings = mappings(pids, info.metadata.inode)?;
+    let mappings = mapped.of(info.metadata.inode, pids)?;
     let of_requests = || mappings.iter().filter(|(_, mapping)| mapping.offset == REQUESTS);
     if of_requests().next().is_none() {
         return Err(refused(info, "no process of the job has its requests mapped", CLOSE_IT));
     }
-    let page = 4096;
-    let room = (u64::from(entries) * REQUEST_BYTES).next_multiple_of(page);
+    let room = (u64::from(entries) * REQUEST_BYTES).next_multiple_of(ckpt_store::PAGE_BYTES as u64);
     if of_requests().any(|(_, mapping)| mapping.bytes() > room) {
         return Err(refused(info, "its requests are larger than usual (IORING_SETUP_SQE128)", CLOSE_IT));
     }
@@ -70,17 +96,6 @@ pub fn kind(entry: Entry<'_>, pids: &[i32]) -> Result<FileKind> {
         layout,
         inode,
     }))
-}
-
-/// All mappings of the instance with this inode, and whose they are.
-fn mappings(pids: &[i32], inode: u64) -> Result<Vec<(i32, Mapping)>> {
-    let mut found = Vec::new();
-    for &pid in pids {
-        let all = maps::outline(pid)?.into_iter();
-        let own = all.filter(|mapping| mapping.name == NAME && mapping.inode == inode);
-        found.extend(own.map(|mapping| (pid, mapping)));
-    }
-    Ok(found)
 }
 
 /// Whether the program uses the array at `offset` of the counters: libraries write the number of each request to its own place at the
@@ -140,11 +155,7 @@ struct Shown {
 impl Shown {
     /// None where something is missing: an old kernel, or one that is at work in it.
     fn of(text: &str) -> Option<Shown> {
-        let value = |name: &str| {
-            text.lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-                .map(|value| value.trim().to_owned())
-        };
+        let value = |name: &str| task::status_value(text, name);
         let number = |name: &str| value(name)?.parse::<u32>().ok();
         let mask = |name: &str| u32::from_str_radix(value(name)?.strip_prefix("0x")?, 16).ok()?.checked_add(1);
         let has_lines = |name: &str| {
@@ -165,9 +176,7 @@ impl Shown {
             polls_network: value("NAPI").is_some_and(|napi| napi != "disabled"),
         };
         let is_whole = text.contains("\nPollList:") && text.contains("\nCqOverflowList:");
-        let is_possible = |size: u32, most: u32| size.is_power_of_two() && size <= most;
-        let fits = is_possible(shown.entries, ENTRIES_MAX) && is_possible(shown.completions, 2 * ENTRIES_MAX);
-        (is_whole && fits).then_some(shown)
+        (is_whole && is_possible(shown.entries, shown.completions)).then_some(shown)
     }
 
     /// What of it is not captured.

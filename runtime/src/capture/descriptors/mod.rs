@@ -108,7 +108,8 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
     let places = Places::of(&pids, &entries);
     let terminals = PseudoTerminals::among(&entries, owners)?;
     let pipes = Pipes::among(&entries);
-    let mut found = Found { pipes, terminals, unlinked: Vec::new(), sockets, queues: Vec::new(), pids, places };
+    let (unlinked, queues, rings) = (Vec::new(), Vec::new(), io_urings::Mapped::default());
+    let mut found = Found { pipes, terminals, unlinked, sockets, queues, pids, places, rings };
     let mut representatives = Representatives::default();
     for (&owner, infos) in of_each() {
         let mut table = Table::default();
@@ -170,6 +171,7 @@ struct Found<'a> {
     pids: Vec<i32>,
     /// Where they work.
     places: Places,
+    rings: io_urings::Mapped,
 }
 
 /// A descriptor of a process.
@@ -247,7 +249,7 @@ fn kind(entry: Entry<'_>, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileK
     if pidfds::is_pidfd(info) {
         pidfds::kind(entry, &found.pids)
     } else if info.target == crate::io_uring::NAME {
-        io_urings::kind(entry, &found.pids)
+        io_urings::kind(entry, &found.pids, &mut found.rings)
     } else if info.target == b"anon_inode:inotify" {
         inotify::kind(entry, &mut found.places)
     } else if format == SFlag::S_IFREG {

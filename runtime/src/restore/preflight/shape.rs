@@ -11,7 +11,7 @@ use crate::image::{
     Backing, FileIdentity, FileKind, JobImage, Objects, OpenFile, PipeContent, ProcessImage, Region, SharedObject,
     Socket, SocketLink, SysvMemory, SysvQueue, SysvSemaphores, ThreadImage,
 };
-use crate::io_uring::ENTRIES_MAX;
+use crate::io_uring;
 use crate::net::FILES_MAX;
 use crate::ptrace::{Registers, SIGINFO_BYTES};
 use crate::restore::ranges::HIGHEST;
@@ -193,16 +193,11 @@ fn rings_flaw(objects: &Objects) -> Option<String> {
     if let Some(object) = objects.memory.iter().find(is_missing) {
         return Some(format!("io_uring instance {:?} of a mapping is missing", object.ring));
     }
-    let is_possible = |size: u32, most: u32| size.is_power_of_two() && size <= most;
     objects.files.iter().find_map(|file| match &file.kind {
-        FileKind::IoUring(ring)
-            if !is_possible(ring.entries, ENTRIES_MAX) || !is_possible(ring.completions, 2 * ENTRIES_MAX) =>
-        {
-            Some(format!(
-                "there is no io_uring instance of {} requests and {} completions",
-                ring.entries, ring.completions
-            ))
-        }
+        FileKind::IoUring(ring) if !io_uring::is_possible(ring.entries, ring.completions) => Some(format!(
+            "there is no io_uring instance of {} requests and {} completions",
+            ring.entries, ring.completions
+        )),
         _ => None,
     })
 }
