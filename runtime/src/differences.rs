@@ -251,7 +251,7 @@ mod tests {
             StoredDifference { pages: attempt.write_page_list(&list).unwrap(), head_bytes }
         };
         let all = differences.iter().map(&mut write).collect();
-        let end = AttemptEnd { memory_bytes: 0, stop_ms: 0.0, total_ms: 0.0, processes: 1 };
+        let end = AttemptEnd { processes: 1, ..AttemptEnd::default() };
         attempt.seal(end, b"").unwrap();
         (dir, store, all)
     }

@@ -163,7 +163,7 @@ mod tests {
             });
             contents.push(content);
         }
-        attempt.seal(AttemptEnd { memory_bytes: 0, stop_ms: 0.0, total_ms: 0.0, processes: 1 }, b"").unwrap();
+        attempt.seal(AttemptEnd { processes: 1, ..AttemptEnd::default() }, b"").unwrap();
         (dir, store, regions, contents)
     }
 

@@ -47,7 +47,12 @@ fn seal_one(backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
     let mut list = PageList::new();
     list.set_run(0, &attempt.write_pages(&[7; 4096]).unwrap());
     attempt.write_page_list(&list).unwrap();
-    attempt.seal(AttemptEnd { memory_bytes: 4096, stop_ms: 1.0, total_ms: 2.0, processes: 1 }, b"state").unwrap();
+    attempt
+        .seal(
+            AttemptEnd { memory_bytes: 4096, stop_ms: 1.0, total_ms: 2.0, processes: 1, ..AttemptEnd::default() },
+            b"state",
+        )
+        .unwrap();
     backend
 }
 

@@ -21,6 +21,7 @@ mod locks;
 mod mapping_defaults;
 mod page_set;
 mod pages;
+mod phases;
 mod places;
 mod plan;
 mod posix_timers;
@@ -268,6 +269,7 @@ fn attempt(
             let end = AttemptEnd {
                 memory_bytes: written.memory_bytes,
                 stop_ms: stop_ms.get(),
+                stop_phases_ms: written.stop_phases_ms,
                 total_ms: started.elapsed().as_secs_f64() * 1e3,
                 processes: written.image.processes.len() as u32,
             };

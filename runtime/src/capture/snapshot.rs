@@ -18,6 +18,7 @@ use super::files::{self, HeldFiles, Wishes};
 use super::guest::Guest;
 use super::page_set::PageSet;
 use super::pages::{PageSource, Place};
+use super::phases::Phases;
 use super::plan::{self, Base, Plan};
 use super::regions::{self, Draft, SharedMemory, SharedPart};
 use super::sysv::{self, Sysv};
@@ -108,6 +109,8 @@ pub struct Snapshot {
     pub lost_leaders: Vec<LostLeader>,
     /// Their mark.
     pub mark: u64,
+    /// What the stop was for.
+    pub phases: Phases,
 }
 
 /// A captured process whose pages are not written yet.
@@ -146,7 +149,7 @@ pub fn capture(
     events: &mut dyn FnMut(Event),
 ) -> Result<Snapshot> {
     descent::prepare(program.pid, control.mark, &mut lineage.processes)?;
-    let Stop { began: stop_began, members, lost_leaders, states, mut tables, mut sysv } =
+    let Stop { mut phases, members, lost_leaders, states, mut tables, mut sysv } =
         stop(program, control, &mut lineage.processes)?;
     let mut memory = SharedMemory::default();
     let mut frozen = Vec::with_capacity(members.len());
@@ -154,7 +157,7 @@ pub fn capture(
         // Memory of the first process alone is stored finer.
         let chooser = lineage.series.as_mut().filter(|_| frozen.is_empty()).map(Series::begin).transpose();
         let about = About { request, files: &tables.files, chooser: chooser? };
-        frozen.push(freeze(member, threads, table, about, &mut memory, &mut lineage.processes, stop_began)?);
+        frozen.push(freeze(member, threads, table, about, &mut memory, &mut lineage.processes, &mut phases)?);
     }
     sysv.connect(&mut memory)?;
     descriptors::connect_io_urings(&tables.files, &mut memory)?;
@@ -166,7 +169,8 @@ pub fn capture(
     let drafts: Vec<&Draft> = frozen.iter().flat_map(|it| &it.process.parts).map(|part| &part.draft).collect();
     let runs_on = frozen.iter().any(|it| it.twin.is_some());
     let files = files::hold(&tables, &drafts, &wishes, &std::mem::take(&mut lineage.files), runs_on)?;
-    let processes = let_run(frozen, id, events)?;
+    phases.end("files");
+    let processes = let_run(frozen, id, &mut phases, events)?;
     let Tables {
         files: open_files, pipes, signal_driven, pseudo_terminals, unlinked, message_queues, in_flight, ..
     } = tables;
@@ -182,12 +186,12 @@ pub fn capture(
         unlinked_files: unlinked.into_iter().map(|unlinked| unlinked.file).collect(),
         ..Objects::default()
     };
-    Ok(Snapshot { processes, objects, sysv, files, lost_leaders, mark: control.mark })
+    Ok(Snapshot { processes, objects, sysv, files, lost_leaders, mark: control.mark, phases })
 }
 
 /// A job that stands still, its threads and what it has open.
 struct Stop {
-    began: Instant,
+    phases: Phases,
     members: Vec<Member>,
     lost_leaders: Vec<LostLeader>,
     states: Vec<Threads>,
@@ -210,9 +214,11 @@ fn stop(program: &Program, control: &Control, known: &mut ProcessLineages) -> Re
 }
 
 fn stop_once(program: &Program, control: &Control, known: &mut ProcessLineages) -> Result<Stop> {
-    let began = Instant::now();
+    let mut phases = Phases::begin();
     let descent::StillJob { mut members, lost_leaders } = descent::stop(program, control, known)?;
+    phases.end("stopping");
     let states: Result<Vec<_>> = members.iter_mut().map(|member| threads_of(member, known)).collect();
+    phases.end("threads");
     // Behind the threads: an agent that died may have left a descriptor of its own, which was closed there.
     let looked = states.and_then(|states| {
         let owners: Vec<Owner<'_>> =
@@ -231,8 +237,9 @@ fn stop_once(program: &Program, control: &Control, known: &mut ProcessLineages) 
         }
         Ok(looked)
     });
+    phases.end("descriptors");
     match looked {
-        Ok((states, tables, sysv)) => Ok(Stop { began, members, lost_leaders, states, tables, sysv }),
+        Ok((states, tables, sysv)) => Ok(Stop { phases, members, lost_leaders, states, tables, sysv }),
         Err(error) => {
             descent::let_go(members);
             Err(error)
@@ -289,7 +296,7 @@ fn freeze(
     about: About<'_>,
     memory: &mut SharedMemory,
     known: &mut ProcessLineages,
-    stop_began: Instant,
+    phases: &mut Phases,
 ) -> Result<Held> {
     let Member { program, control, threads: mut stopped, family, is_first, job_stopped } = member;
     let pid = program.pid;
@@ -304,11 +311,15 @@ fn freeze(
     let mut guest = Guest::enter(pid, &mut stopped[0], &control, way.home, &way.reissued)?;
     let own = process::own_facts(pid, &mut guest)?;
     let facts = process::facts(pid, own.brk)?;
+    phases.end("process");
     let space = regions::sort(pid, maps::mappings(pid)?, memory)?;
     let mapping_defaults = mapping_defaults::capture(&mut guest, &space.drafts)?;
+    phases.end("mappings");
     let tracker = known.tracker.as_ref().map(|tracker| (tracker, &mut known.unseen));
     let parts = take_census(pid, space.drafts, tracker, &base, about.chooser, memory)?;
+    phases.end("pages");
     let twin = if about.request.kill { None } else { Twin::create(&mut guest)? };
+    phases.end("clone");
     let signal_actions = match twin {
         Some(_) => Vec::new(),
         None => process::signal_actions(pid, control.scratch, |number, arguments| guest.try_call(number, arguments))?,
@@ -352,12 +363,13 @@ fn freeze(
         instance: control.job,
         control: program.control_address,
     };
-    let still = Still::Program(stopped, stop_began);
+    let still = Still::Program(stopped, phases.began());
+    phases.end("process");
     Ok(Held { process: Frozen { image, parts, still }, twin, control })
 }
 
 /// Lets the processes run on whose memory a clone holds, and asks the clones for what they have of them.
-fn let_run(held: Vec<Held>, id: u64, events: &mut dyn FnMut(Event)) -> Result<Vec<Frozen>> {
+fn let_run(held: Vec<Held>, id: u64, phases: &mut Phases, events: &mut dyn FnMut(Event)) -> Result<Vec<Frozen>> {
     let (mut run_on, mut processes) = (Vec::new(), Vec::with_capacity(held.len()));
     for Held { mut process, twin, control } in held {
         if let Some(twin) = twin {
@@ -366,6 +378,7 @@ fn let_run(held: Vec<Held>, id: u64, events: &mut dyn FnMut(Event)) -> Result<Ve
         processes.push((process, control));
     }
     resume(&mut run_on, id, events)?;
+    phases.end("resuming");
     processes.into_iter().map(|(process, control)| about_held_memory(process, &control)).collect()
 }
 

@@ -31,6 +31,8 @@ pub struct Written {
     pub memory_bytes: u64,
     /// The processes, those that have been stopped all the time among them.
     pub still: Vec<Still>,
+    /// What each part of the stop took, ms.
+    pub stop_phases_ms: Vec<(String, f64)>,
 }
 
 /// Writes all pages of `snapshot` into `attempt`; `series` is for memory of the first process that is stored finer.
@@ -41,7 +43,7 @@ pub fn write(
     attempt: &mut Attempt,
     events: &mut dyn FnMut(Event),
 ) -> Result<Written> {
-    let Snapshot { processes, mut objects, sysv, files, lost_leaders, mark } = snapshot;
+    let Snapshot { processes, mut objects, sysv, files, lost_leaders, mark, phases } = snapshot;
     let to_read: u64 = processes.iter().flat_map(|process| &process.parts).map(|part| part.plan.read.len()).sum();
     let total_bytes = to_read * PAGE + files.bytes_to_read();
     let mut writer = Writer { store, attempt, events, done_bytes: 0, total_bytes, memory_bytes: 0, held: Vec::new() };
@@ -60,7 +62,8 @@ pub fn write(
     })?;
     sysv.store(attempt, &mut objects)?;
     let image = JobImage { version: IMAGE_VERSION, host: host::this(), objects, processes: images, lost_leaders, mark };
-    Ok(Written { image, bases, files, memory_bytes, still })
+    let stop_phases_ms = phases.into_taken_ms();
+    Ok(Written { image, bases, files, memory_bytes, still, stop_phases_ms })
 }
 
 /// Writes the memory of one process after another.

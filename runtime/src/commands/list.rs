@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ckpt_store::{AttemptRow, AttemptState, Depth};
 use clap::Args;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::table::{Align, Table};
 use super::{print, print_json, which_checkpoint};
@@ -58,9 +58,16 @@ struct ListedAttempt<'a> {
     memory_bytes: u64,
     new_bytes: u64,
     stop_ms: f64,
+    #[serde(serialize_with = "as_object")]
+    stop_phases_ms: &'a [(String, f64)],
     total_ms: f64,
     state: AttemptState,
     reason: &'a str,
+}
+
+/// Pairs as an object, in their order.
+fn as_object<S: Serializer>(pairs: &[(String, f64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
 }
 
 impl<'a> From<&'a AttemptRow> for ListedAttempt<'a> {
@@ -76,6 +83,7 @@ impl<'a> From<&'a AttemptRow> for ListedAttempt<'a> {
             memory_bytes: row.memory_bytes,
             new_bytes: row.new_bytes,
             stop_ms: row.stop_ms,
+            stop_phases_ms: &row.stop_phases_ms,
             total_ms: row.total_ms,
             state: row.state,
             reason: &row.reason,

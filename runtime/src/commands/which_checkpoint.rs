@@ -268,7 +268,7 @@ mod tests {
                 processes: 1,
                 depth: ckpt_store::Depth::Full,
             };
-            let end = ckpt_store::AttemptEnd { memory_bytes: 0, stop_ms: 1.0, total_ms: 1.0, processes: 1 };
+            let end = ckpt_store::AttemptEnd { stop_ms: 1.0, total_ms: 1.0, processes: 1, ..Default::default() };
             store.begin(start).unwrap().seal(end, b"state").unwrap().id
         };
         let (first, second) = (seal(), seal());

@@ -96,7 +96,7 @@ fn write(store: &Store, what: &str, pages: &[u8]) -> Vec<PageKey> {
     attempt.write_page_list(&list).unwrap();
     report("page list", what, pages.len(), begun);
     let begun = Moment::now();
-    let end = AttemptEnd { memory_bytes: pages.len() as u64, stop_ms: 0.0, total_ms: 0.0, processes: 1 };
+    let end = AttemptEnd { memory_bytes: pages.len() as u64, processes: 1, ..AttemptEnd::default() };
     attempt.seal(end, b"").unwrap();
     report("seal", what, pages.len(), begun);
     keys

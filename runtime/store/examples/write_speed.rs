@@ -123,7 +123,7 @@ fn write(dir: &Path, options: &StoreOptions, mut pages: Vec<u8>, bytes: usize) -
         list.set_run(numbers.start, &attempt.write_pages(call).unwrap());
     }
     attempt.write_page_list(&list).unwrap();
-    let end = AttemptEnd { memory_bytes: bytes as u64, stop_ms: 0.0, total_ms: 0.0, processes: 1 };
+    let end = AttemptEnd { memory_bytes: bytes as u64, processes: 1, ..AttemptEnd::default() };
     attempt.seal(end, b"").unwrap().new_bytes
 }
 

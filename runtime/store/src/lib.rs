@@ -31,7 +31,8 @@
 //! let mut list = PageList::new();
 //! list.set_run(0, &keys);
 //! let root = attempt.write_page_list(&list)?;
-//! let row = attempt.seal(AttemptEnd { memory_bytes: 12288, stop_ms: 0.2, total_ms: 3.0, processes: 1 }, b"state")?;
+//! let end = AttemptEnd { memory_bytes: 12288, stop_ms: 0.2, total_ms: 3.0, processes: 1, ..AttemptEnd::default() };
+//! let row = attempt.seal(end, b"state")?;
 //!
 //! assert_eq!(store.newest_sealed(Some("heat2d"))?, Some(row.id));
 //! assert_eq!(store.manifest(row.id)?.state, b"state");

@@ -110,6 +110,7 @@ fn attempt(
         stop_ms: stop_ms.get().max(held_ms),
         total_ms: started.elapsed().as_secs_f64() * 1e3,
         processes: 1,
+        ..AttemptEnd::default()
     };
     log::debug!("checkpoint {id} of data: stopped {:.1} ms, devices held {held_ms:.1} ms", stop_ms.get());
     match attempt.seal(end, &image::encode(&image)) {

@@ -281,7 +281,7 @@ mod tests {
             let mappings = [(&draft, &census)];
             let stored =
                 self.series.store(&mappings, &source, &self.store, &mut attempt, &mut |done, of| assert!(done <= of));
-            let end = ckpt_store::AttemptEnd { memory_bytes: 0, stop_ms: 0.0, total_ms: 0.0, processes: 1 };
+            let end = ckpt_store::AttemptEnd { processes: 1, ..Default::default() };
             match seals {
                 true => {
                     attempt.seal(end, b"").unwrap();

@@ -221,7 +221,7 @@ mod tests {
 
         /// Address in pages, state, and pages changed, added and gone of each region.
         fn compare(self, a: &[Region], b: &[Region]) -> Vec<(u64, State, [u64; 3])> {
-            let end = ckpt_store::AttemptEnd { memory_bytes: 0, stop_ms: 0.0, total_ms: 0.0, processes: 1 };
+            let end = ckpt_store::AttemptEnd { processes: 1, ..Default::default() };
             self.attempt.seal(end, b"").unwrap();
             let diffs = compare(a, b, false, &|list| Ok(self.store.page_list(list)?)).unwrap();
             let row = |diff: &RegionDiff<'_>| {

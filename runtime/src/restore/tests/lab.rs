@@ -164,7 +164,7 @@ impl Lab {
             list.set_run(0, &keys);
             attempt.write_page_list(&list).unwrap()
         });
-        let end = AttemptEnd { memory_bytes: 0, stop_ms: 0.0, total_ms: 0.0, processes: 1 };
+        let end = AttemptEnd { processes: 1, ..AttemptEnd::default() };
         attempt.seal(end, &encode(&image)).unwrap().id
     }
 

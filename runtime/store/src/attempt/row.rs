@@ -34,12 +34,14 @@ pub struct AttemptStart {
 }
 
 /// What a caller says when it seals an attempt.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct AttemptEnd {
     /// Bytes of memory the checkpoint covers.
     pub memory_bytes: u64,
     /// How long the program was stopped.
     pub stop_ms: f64,
+    /// What of that each part of the stop took, in their order.
+    pub stop_phases_ms: Vec<(String, f64)>,
     /// How long the checkpoint took altogether.
     pub total_ms: f64,
     /// Processes captured.
@@ -97,6 +99,9 @@ pub struct AttemptRow {
     pub new_bytes: u64,
     /// See [`AttemptEnd::stop_ms`].
     pub stop_ms: f64,
+    /// See [`AttemptEnd::stop_phases_ms`]; empty in rows of before there were any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stop_phases_ms: Vec<(String, f64)>,
     /// See [`AttemptEnd::total_ms`].
     pub total_ms: f64,
     /// Where it stands.
@@ -123,6 +128,7 @@ impl AttemptRow {
             memory_bytes: 0,
             new_bytes: 0,
             stop_ms: 0.0,
+            stop_phases_ms: Vec::new(),
             total_ms: 0.0,
             state: AttemptState::Writing,
             reason: String::new(),

@@ -22,6 +22,7 @@ impl Attempt {
     /// visible when this returns its row. After an error the attempt has failed, and its row says why.
     pub fn seal(mut self, end: AttemptEnd, state: &[u8]) -> Result<AttemptRow> {
         self.row.stop_ms = end.stop_ms;
+        self.row.stop_phases_ms.clone_from(&end.stop_phases_ms);
         self.end_as(Kind::Manifest, &end, state)?;
         Ok(self.row.clone())
     }
@@ -34,7 +35,7 @@ impl Attempt {
 
     /// Makes what the attempt wrote count, without a checkpoint. Returns how many bytes that are.
     pub(crate) fn retire(mut self) -> Result<u64> {
-        let nothing = AttemptEnd { memory_bytes: 0, stop_ms: 0.0, total_ms: 0.0, processes: 0 };
+        let nothing = AttemptEnd::default();
         self.end_as(Kind::Retired, &nothing, &[])?;
         Ok(self.row.new_bytes)
     }

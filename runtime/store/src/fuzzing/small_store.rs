@@ -56,7 +56,7 @@ pub(super) fn start(job: &str) -> AttemptStart {
 
 /// What an attempt ends with.
 pub(super) fn end() -> AttemptEnd {
-    AttemptEnd { memory_bytes: 16384, stop_ms: 1.0, total_ms: 2.0, processes: 1 }
+    AttemptEnd { memory_bytes: 16384, stop_ms: 1.0, total_ms: 2.0, processes: 1, ..AttemptEnd::default() }
 }
 
 /// A checkpoint of two page lists: all pages but the last, and all.

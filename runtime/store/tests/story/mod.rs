@@ -15,7 +15,7 @@ pub fn start(job: &str) -> AttemptStart {
 }
 
 pub fn end() -> AttemptEnd {
-    AttemptEnd { memory_bytes: 4096, stop_ms: 1.5, total_ms: 2.5, processes: 3 }
+    AttemptEnd { memory_bytes: 4096, stop_ms: 1.5, total_ms: 2.5, processes: 3, ..AttemptEnd::default() }
 }
 
 /// The page of a number: 0 is the page of zeros, odd ones are noise, even ones compress.
