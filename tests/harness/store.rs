@@ -1,5 +1,6 @@
 //! A store as `ckpt list --json` and `ckpt show --json` describe it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ pub struct Row {
     pub memory_bytes: u64,
     pub new_bytes: u64,
     pub stop_ms: f64,
+    pub stop_phases_ms: BTreeMap<String, f64>,
     pub total_ms: f64,
     pub state: String,
     pub reason: String,
@@ -115,6 +117,7 @@ fn row(value: &Value) -> Row {
         memory_bytes: number("memory_bytes"),
         new_bytes: number("new_bytes"),
         stop_ms: fraction("stop_ms"),
+        stop_phases_ms: serde_json::from_value(field("stop_phases_ms").clone()).expect("phases are numbers"),
         total_ms: fraction("total_ms"),
         state: text("state"),
         reason: text("reason"),

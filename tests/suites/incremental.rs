@@ -1,6 +1,6 @@
 //! Only what changed is stored again, equal pages are stored once, and zero pages cost nothing.
 
-use ckpt_tests::{Life, Program, Row, Scene, checkpoint};
+use ckpt_tests::{Life, Program, Restart, Row, Scene, checkpoint};
 
 const MIB: u64 = 1 << 20;
 
@@ -84,6 +84,46 @@ fn two_jobs_with_the_same_data_share_a_store() {
     assert_ne!(one.id, other.id);
     assert_ne!(one.job, other.job);
     assert!(other.new_bytes < 8 * MIB, "its data is there already: {other:?}");
+}
+
+/// Pages are copied while the program runs, and are of use only as long as nothing happens to them or to the mapping they lie in.
+#[test]
+fn memory_that_changes_in_every_way_while_it_is_copied_ahead_comes_back() {
+    let scene = Scene::new();
+    let mut life = Life::preloaded(&scene, "life", &Program::victim("remaps").argument("100000"));
+    life.output.wait_for_lines(3);
+    let ids: Vec<u64> = (0..12)
+        .map(|_| {
+            life.output.wait_for_more_lines(1);
+            checkpoint(&scene, life.pid)
+        })
+        .collect();
+    let rows = life.store().rows(&scene);
+    let copied = rows.iter().filter(|row| !row.stop_phases_ms.contains_key("clone")).count();
+    assert!(copied >= 4, "most are taken without a clone, which cannot show what is asked here: {rows:?}");
+    life.output.wait_for_more_lines(2);
+    life.kill();
+    for id in ids.iter().rev().step_by(3) {
+        let mut restarted = Restart::of(life.store()).id(*id).begin(&scene, &life.directory, life.pid);
+        restarted.output.wait_for_more_lines(3);
+        restarted.kill();
+        assert!(!restarted.output.text().contains("FAILED"), "checkpoint {id}: {}", restarted.output.text());
+    }
+}
+
+/// Flags of mappings are read while the program runs, and may have changed when it stops.
+#[test]
+fn mappings_whose_flags_change_around_a_stop_come_back_with_those_of_the_stop() {
+    let scene = Scene::new();
+    let mut life = Life::preloaded(&scene, "life", &Program::victim("advised").argument("100000"));
+    life.output.wait_for_lines(2);
+    let ids: Vec<u64> = (0..3).map(|_| checkpoint(&scene, life.pid)).collect();
+    life.kill();
+    for id in ids {
+        let mut restarted = Restart::of(life.store()).id(id).begin(&scene, &life.directory, life.pid);
+        restarted.output.wait_for_more_lines(2);
+        restarted.kill();
+    }
 }
 
 #[test]

@@ -17,7 +17,9 @@ use super::address::{Address, refuse_strangers};
 use super::protocol::{Reply, Request, receive, send};
 use super::restart_script::write_restart_script;
 use super::retention::Retention;
-use super::store_options::{MEMORY_BYTES_MIN, digest_warning, options_of, tree_options, wanted_digest, wanted_method};
+use super::store_options::{
+    MEMORY_BYTES_MIN, copies_bytes, digest_warning, options_of, tree_options, wanted_digest, wanted_method,
+};
 use super::{AgentOptions, CheckpointRequest, Method, Trigger, client};
 use crate::capture::{self, DataOptions, Event, Lineage, Program, TreeOptions, WaitingCalls, find_or_adopt};
 use crate::error::{Error, Result};
@@ -96,7 +98,8 @@ fn serve_one(options: AgentOptions) -> Result<()> {
     let interval = (control.interval_ms > 0).then(|| Duration::from_millis(control.interval_ms));
     let executable =
         std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
-    let (lineage, retention) = (lineage_of(method, &tree)?.knowing(calls), Retention::new(control.keep));
+    let lineage = lineage_of(method, &tree)?.knowing(calls).copying_ahead(copies_bytes(&store_options));
+    let retention = Retention::new(control.keep);
     let memory = units::bytes(store_options.memory_bytes as u64);
     let mut agent = Agent {
         program,

@@ -65,6 +65,12 @@ pub fn tree_options(control: &Control, options: &StoreOptions) -> Result<TreeOpt
     })
 }
 
+/// What copies of pages may take that are made before a stop: three quarters of the memory for
+/// buffers, of which the store needs a tenth.
+pub fn copies_bytes(options: &StoreOptions) -> u64 {
+    options.memory_bytes.max(MEMORY_BYTES_MIN) as u64 / 4 * 3
+}
+
 fn unknown_wish(what: String) -> Error {
     let why = format!("libckpt.so asks for {what}, which this ckpt does not know");
     Error::environment("taking checkpoints", why, "use the ckpt that belongs to it")

@@ -72,24 +72,27 @@ pub fn root_of(pid: i32) -> i32 {
 }
 
 /// Waits until all processes of the job can be captured, which gives those a control block that have none and can have one.
+/// Gives those that there were, the first one first.
 ///
 /// # Errors
 /// When one of them cannot.
-pub fn prepare(root: i32, mark: u64, known: &mut ProcessLineages) -> Result<()> {
+pub fn prepare(root: i32, mark: u64, known: &mut ProcessLineages) -> Result<Vec<i32>> {
     let deadline = Instant::now() + LOADING_TIMEOUT;
+    let mut found = Vec::new();
     let mut unseen = VecDeque::from([root]);
     if mark != 0 {
         known.strangers.get_to_know(mark, task::start_time(root).unwrap_or(0))?;
         unseen.extend(known.strangers.others(mark, |pid| pid == root)?);
     }
     while let Some(pid) = unseen.pop_front() {
+        found.push(pid);
         for (child, _) in children(pid).unwrap_or_default() {
             if ready(child, deadline)?.is_some() {
                 unseen.push_back(child);
             }
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Stops `root`, the first process, and all others of its job.

@@ -8,6 +8,7 @@
 
 mod adoption;
 mod agent_note;
+mod ahead;
 mod allocations;
 mod clocks;
 mod data;
@@ -44,6 +45,7 @@ mod twin;
 mod unbroken;
 mod unseen;
 mod waiting_calls;
+mod watched;
 mod write;
 
 use std::cell::Cell;
@@ -61,6 +63,7 @@ use crate::error::{Error, Result};
 use crate::image;
 use crate::proc::task;
 use crate::ptrace::{Stopped, wait_until_gone};
+use ahead::Costs;
 use guest::Guest;
 use plan::Base;
 use snapshot::Still;
@@ -90,6 +93,8 @@ pub struct Lineage {
     series: Option<Series>,
     /// What checkpoints of data alone remember.
     data: data::Data,
+    /// Bytes that copies of pages may take, which are made before a stop.
+    copies_bytes: u64,
 }
 
 /// What is remembered of each process.
@@ -115,12 +120,20 @@ struct ProcessLineage {
     unseen: Unseen,
     /// The calls that its threads were stopped in.
     calls: WaitingCalls,
+    /// What it takes to make its memory hold still.
+    costs: Costs,
 }
 
 impl Lineage {
     /// The threads of the first process were stopped before, in these calls.
     pub fn knowing(mut self, calls: WaitingCalls) -> Lineage {
         self.processes.first.calls = calls;
+        self
+    }
+
+    /// Copies of pages that are made before a stop may take so many bytes; without this there are none.
+    pub fn copying_ahead(mut self, bytes: u64) -> Lineage {
+        self.copies_bytes = bytes;
         self
     }
 
@@ -156,6 +169,11 @@ impl ProcessLineages {
             (*then, *known) = (now, ProcessLineage::default());
         }
         known
+    }
+
+    /// What is remembered of process `pid`, if anything is. It may be another process by now, or execute another program.
+    fn known(&mut self, pid: i32, root: i32) -> Option<&mut ProcessLineage> {
+        if pid == root { Some(&mut self.first) } else { self.others.get_mut(&pid).map(|(_, known)| known) }
     }
 
     fn sealed(&mut self, mut processes: impl Iterator<Item = (i32, Base)>) {

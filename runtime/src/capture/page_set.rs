@@ -41,6 +41,20 @@ impl PageSet {
         PageSet(self.runs_in(range.clone()).map(|run| run.start - range.start..run.end - range.start).collect())
     }
 
+    /// Removes the pages within `range`, and gives them, counted from its start.
+    pub fn take_part(&mut self, range: &Range<u64>) -> PageSet {
+        let part = self.part(range);
+        if !part.is_empty() {
+            let first = self.0.partition_point(|run| run.end <= range.start);
+            let end = self.0.partition_point(|run| run.start < range.end);
+            let before = self.0[first].start..range.start;
+            let behind = range.end..self.0[end - 1].end;
+            let rest = [before, behind].into_iter().filter(|run| !run.is_empty());
+            self.0.splice(first..end, rest);
+        }
+        part
+    }
+
     /// The set of the pages `by` further on.
     pub fn shifted(mut self, by: u64) -> PageSet {
         self.0.iter_mut().for_each(|run| *run = run.start + by..run.end + by);
@@ -59,13 +73,19 @@ impl PageSet {
 
     /// Pages in either set.
     pub fn union(&self, other: &PageSet) -> PageSet {
-        let mut all: Vec<Range<u64>> = self.0.iter().chain(&other.0).cloned().collect();
-        all.sort_unstable_by_key(|range| range.start);
-        let mut union = PageSet::default();
-        for range in all {
-            union.push(range);
+        let mut union = PageSet(Vec::with_capacity(self.0.len() + other.0.len()));
+        let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
+        loop {
+            let next = match (left.peek(), right.peek()) {
+                (Some(a), Some(b)) if a.start <= b.start => left.next(),
+                (_, Some(_)) => right.next(),
+                (_, None) => left.next(),
+            };
+            match next {
+                Some(range) => union.push(range.clone()),
+                None => return union,
+            }
         }
-        union
     }
 
     /// Pages in both sets.
@@ -132,6 +152,9 @@ mod tests {
             let within: BTreeSet<u64> =
                 a.iter().filter(|page| range.contains(page)).map(|page| page - range.start).collect();
             assert_eq!(set(&a).part(&range), set(&within), "{range:?} of {a:?}");
+            let without: BTreeSet<u64> = a.iter().copied().filter(|page| !range.contains(page)).collect();
+            let mut rest = set(&a);
+            assert_eq!((rest.take_part(&range), rest), (set(&within), set(&without)), "{range:?} of {a:?}");
         }
     }
 }

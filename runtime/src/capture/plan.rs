@@ -31,20 +31,33 @@ pub struct Known {
 /// The regions of the last sealed checkpoint by their first address.
 pub type Base = BTreeMap<u64, Known>;
 
-/// What is to be done for one region.
-#[derive(Clone, Debug)]
+/// What is to be done for one region. Pages are counted from its start.
+#[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The content as far as it is known already.
-    pub list: PageList,
-    /// Pages to read, counted from the region's start.
+    /// Pages that are what the last checkpoint has.
+    pub keep: PageSet,
+    /// Pages to read.
     pub read: PageSet,
+}
+
+impl Plan {
+    /// The content as far as it is known already, of what the last checkpoint says about the region.
+    pub fn list(&self, known: Option<Known>) -> PageList {
+        let Some(Known { mut list, pages, .. }) = known.filter(|_| !self.keep.is_empty()) else {
+            return PageList::new();
+        };
+        for range in PageSet::of(0..pages).difference(&self.keep).ranges() {
+            list.clear_run(range.start, range.end - range.start);
+        }
+        list
+    }
 }
 
 /// Plans the capture of `draft`.
 pub fn plan(draft: &Draft, census: &Census, base: &Base) -> Plan {
     if draft.advice.wipe_on_fork || draft.advice.droppable {
         // The program has asked for these pages to vanish in copies of itself.
-        return Plan { list: PageList::new(), read: PageSet::default() };
+        return Plan::default();
     }
     let known = base.get(&draft.mapping.start);
     match &draft.backing {
@@ -53,29 +66,30 @@ pub fn plan(draft: &Draft, census: &Census, base: &Base) -> Plan {
         Backing::SharedFile { may_write: false, .. } => {
             let all = readable(draft);
             match known {
-                Some(known) if same_file(draft, known) => carried(known, &all, &all),
-                _ => Plan { list: PageList::new(), read: all },
+                Some(known) if same_file(draft, known) => {
+                    let keep = all.intersection(&PageSet::of(0..known.pages));
+                    Plan { read: all.difference(&keep), keep }
+                }
+                _ => whole(all),
             }
         }
-        Backing::SharedFile { .. } | Backing::SharedObject { .. } => {
-            Plan { list: PageList::new(), read: readable(draft) }
-        }
+        Backing::SharedFile { .. } | Backing::SharedObject { .. } => whole(readable(draft)),
     }
 }
 
 fn anonymous(census: &Census, known: Option<&Known>) -> Plan {
     match (known, &census.written) {
         (Some(known), Some(written)) => {
-            let covered = census.present.intersection(&PageSet::of(0..known.pages));
-            carried(known, &covered.difference(written), &census.present)
+            let keep = census.present.intersection(&PageSet::of(0..known.pages)).difference(written);
+            Plan { read: census.present.difference(&keep), keep }
         }
-        _ => Plan { list: PageList::new(), read: census.present.clone() },
+        _ => whole(census.present.clone()),
     }
 }
 
 fn private_file(draft: &Draft, census: &Census, known: Option<&Known>) -> Plan {
     let all = readable(draft).union(&census.own);
-    let Some(known) = known else { return Plan { list: PageList::new(), read: all } };
+    let Some(known) = known else { return whole(all) };
     let mut keep = PageSet::default();
     if let Some(written) = &census.written {
         keep = census.own.intersection(&known.own).difference(written);
@@ -84,21 +98,16 @@ fn private_file(draft: &Draft, census: &Census, known: Option<&Known>) -> Plan {
         let files_now_and_then = all.difference(&census.own).difference(&known.own);
         keep = keep.union(&files_now_and_then.intersection(&PageSet::of(0..known.pages)));
     }
-    carried(known, &keep, &all)
+    Plan { read: all.difference(&keep), keep }
 }
 
 fn same_file(draft: &Draft, known: &Known) -> bool {
     draft.file.is_some_and(|stamp| known.file == Some((stamp, draft.mapping.offset)))
 }
 
-/// Keeps the digests of the pages in `keep`; of `existing`, the others are read.
-fn carried(known: &Known, keep: &PageSet, existing: &PageSet) -> Plan {
-    let mut list = known.list.clone();
-    let everything = PageSet::of(0..known.pages.max(existing.ranges().last().map_or(0, |range| range.end)));
-    for range in everything.difference(keep).ranges() {
-        list.clear_run(range.start, range.end - range.start);
-    }
-    Plan { list, read: existing.difference(keep) }
+/// All pages of a region are to be read.
+fn whole(read: PageSet) -> Plan {
+    Plan { keep: PageSet::default(), read }
 }
 
 /// The pages of a mapping of a file that lie within the file; reading behind its end is a bus error.
@@ -150,11 +159,13 @@ mod tests {
     fn a_tracked_region_is_read_where_it_was_written_and_zero_where_it_vanished() {
         let present = set(&[0..3, 5..10]);
         let census = Census { present: present.clone(), own: present, written: Some(set(&[1..2, 9..10])) };
-        let plan = plan(&draft(Backing::Anonymous, None), &census, &base(set(&[0..10]), None));
+        let mut base = base(set(&[0..10]), None);
+        let plan = plan(&draft(Backing::Anonymous, None), &census, &base);
         assert_eq!(plan.read, set(&[1..2, 9..10]));
-        assert_eq!(plan.list.get(0), key(1));
-        assert_eq!(plan.list.get(5), key(6));
-        assert!(plan.list.get(3).is_zero() && plan.list.get(4).is_zero());
+        let list = plan.list(base.remove(&0x1000));
+        assert_eq!(list.get(0), key(1));
+        assert_eq!(list.get(5), key(6));
+        assert!([1, 3, 4, 9].iter().all(|page| list.get(*page).is_zero()));
     }
 
     #[test]

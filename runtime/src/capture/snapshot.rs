@@ -3,15 +3,17 @@
 //! Everything here costs the program time, so only what must be exact at one moment is done: kernel state, the
 //! census of pages, copies of what a clone would not freeze, and the clones themselves.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ckpt_store::{Depth, PageList};
+use ckpt_store::{Depth, PAGE_BYTES};
 use ckpt_wire::Control;
 
+use super::ahead::{self, Ahead, Copies, Costs, Flags};
 use super::descent::{self, Member};
 use super::descriptors::{Owner, Table, Tables};
 use super::files::{self, HeldFiles, Wishes};
@@ -26,13 +28,13 @@ use super::threads::Captured;
 use super::tracking::{Census, Scanner, Tracker};
 use super::tree::{Chooser, Series};
 use super::twin::Twin;
-use super::unseen::Unseen;
+use super::unseen::{Look, Unseen};
 use super::{
     Event, Lineage, ProcessLineages, Program, Request, agent_note, allocations, descriptors, mapping_defaults, process,
     refusals, registered_rings, terminal, threads,
 };
 use crate::error::{Error, Result};
-use crate::image::{Backing, LostLeader, Objects, OpenFile, ProcessImage, ThreadImage};
+use crate::image::{Allocation, Backing, LostLeader, Objects, OpenFile, ProcessImage, ThreadImage};
 use crate::proc::{DELETED, maps, task};
 use crate::ptrace::{Pinned, SIGINFO_BYTES, Stopped, remote_call};
 
@@ -46,15 +48,18 @@ pub enum Still {
     Twin(Box<Twin>),
     /// The program itself, since the moment given.
     Program(Vec<Stopped>, Instant),
+    /// Nobody: what is to be read of it has been copied, and the program runs.
+    Copied(Copies),
 }
 
 impl Still {
-    /// The process whose memory holds still.
-    pub fn holder(&self) -> i32 {
+    /// The process whose memory holds still, if there is one.
+    pub fn holder(&self) -> Option<i32> {
         match self {
-            Still::Twin(twin) => twin.pid(),
+            Still::Twin(twin) => Some(twin.pid()),
             // The main thread is the first; its tid is the pid.
-            Still::Program(threads, _) => threads.first().map_or(0, Stopped::tid),
+            Still::Program(threads, _) => threads.first().map(Stopped::tid),
+            Still::Copied(_) => None,
         }
     }
 
@@ -120,6 +125,8 @@ pub struct Frozen {
     pub image: ProcessImage,
     /// Its regions.
     pub parts: Vec<Part>,
+    /// What the last sealed checkpoint has of them.
+    pub known: Base,
     /// Where their pages are.
     pub still: Still,
 }
@@ -139,7 +146,7 @@ pub struct Part {
     pub held: Option<Arc<Vec<u8>>>,
 }
 
-/// Stops the job of `program`, captures it, and lets those run on that could be cloned.
+/// Stops the job of `program`, captures it, and lets those run on whose memory is cloned or copied.
 pub fn capture(
     program: &Program,
     control: &Control,
@@ -148,7 +155,29 @@ pub fn capture(
     id: u64,
     events: &mut dyn FnMut(Event),
 ) -> Result<Snapshot> {
-    descent::prepare(program.pid, control.mark, &mut lineage.processes)?;
+    let pids = descent::prepare(program.pid, control.mark, &mut lineage.processes)?;
+    // Who does not run on again has no use for a short stop.
+    let mut ahead = if request.kill { HashMap::new() } else { ahead::look(&pids, program.pid, lineage) };
+    let (snapshot, flags) = capture_once(program, control, lineage, (request, &mut ahead), id, events)?;
+    if flags.iter().all(Flags::still_hold) {
+        return Ok(snapshot);
+    }
+    log::info!(
+        "the flags of a mapping have changed around the stop: once more, with all that is known read in the stop"
+    );
+    drop(snapshot);
+    Ok(capture_once(program, control, lineage, (request, &mut HashMap::new()), id, events)?.0)
+}
+
+/// A snapshot, and what was known from before the stop of the mappings of each process.
+fn capture_once(
+    program: &Program,
+    control: &Control,
+    lineage: &mut Lineage,
+    (request, ahead): (&Request, &mut HashMap<i32, Ahead>),
+    id: u64,
+    events: &mut dyn FnMut(Event),
+) -> Result<(Snapshot, Vec<Flags>)> {
     let Stop { mut phases, members, lost_leaders, states, mut tables, mut sysv } =
         stop(program, control, &mut lineage.processes)?;
     let mut memory = SharedMemory::default();
@@ -156,7 +185,8 @@ pub fn capture(
     for ((member, threads), table) in members.into_iter().zip(states).zip(std::mem::take(&mut tables.of_process)) {
         // Memory of the first process alone is stored finer.
         let chooser = lineage.series.as_mut().filter(|_| frozen.is_empty()).map(Series::begin).transpose();
-        let about = About { request, files: &tables.files, chooser: chooser? };
+        let ahead = ahead.remove(&member.program.pid).unwrap_or_default();
+        let about = About { request, files: &tables.files, chooser: chooser?, ahead };
         frozen.push(freeze(member, threads, table, about, &mut memory, &mut lineage.processes, &mut phases)?);
     }
     sysv.connect(&mut memory)?;
@@ -167,10 +197,10 @@ pub fn capture(
     }
     let wishes = Wishes::of(control, &request.with_dirs);
     let drafts: Vec<&Draft> = frozen.iter().flat_map(|it| &it.process.parts).map(|part| &part.draft).collect();
-    let runs_on = frozen.iter().any(|it| it.twin.is_some());
+    let runs_on = frozen.iter().any(|it| !matches!(it.freed, Freed::No));
     let files = files::hold(&tables, &drafts, &wishes, &std::mem::take(&mut lineage.files), runs_on)?;
     phases.end("files");
-    let processes = let_run(frozen, id, &mut phases, events)?;
+    let (processes, flags) = let_run(frozen, id, &mut phases, events)?;
     let Tables {
         files: open_files, pipes, signal_driven, pseudo_terminals, unlinked, message_queues, in_flight, ..
     } = tables;
@@ -186,7 +216,7 @@ pub fn capture(
         unlinked_files: unlinked.into_iter().map(|unlinked| unlinked.file).collect(),
         ..Objects::default()
     };
-    Ok(Snapshot { processes, objects, sysv, files, lost_leaders, mark: control.mark, phases })
+    Ok((Snapshot { processes, objects, sysv, files, lost_leaders, mark: control.mark, phases }, flags))
 }
 
 /// A job that stands still, its threads and what it has open.
@@ -279,13 +309,27 @@ struct About<'a> {
     /// The open files of the job.
     files: &'a [OpenFile],
     chooser: Option<Chooser>,
+    /// What was done before the stop.
+    ahead: Ahead,
 }
 
-/// A process whose state is captured, and the clone that holds its memory.
+/// A process whose state is captured.
 struct Held {
     process: Frozen,
-    twin: Option<Twin>,
+    freed: Freed,
     control: Box<Control>,
+    /// What was taken of its mappings from before the stop.
+    flags: Option<Flags>,
+}
+
+/// What lets a process run on while its memory is written.
+enum Freed {
+    /// Nothing does.
+    No,
+    /// A clone.
+    ByTwin(Twin),
+    /// All that is to be read has been copied.
+    ByCopies(Copies),
 }
 
 /// Captures what belongs to a process alone, and makes its memory hold still.
@@ -312,18 +356,35 @@ fn freeze(
     let own = process::own_facts(pid, &mut guest)?;
     let facts = process::facts(pid, own.brk)?;
     phases.end("process");
-    let space = regions::sort(pid, maps::mappings(pid)?, memory)?;
+    let Ahead { flags, mut copies } = about.ahead;
+    let flags = flags.map(Flags::of_still).transpose()?.flatten();
+    let mappings = match &flags {
+        Some(flags) => flags.mappings().to_vec(),
+        None => maps::mappings(pid)?,
+    };
+    let space = regions::sort(pid, mappings, memory)?;
     let mapping_defaults = mapping_defaults::capture(&mut guest, &space.drafts)?;
     phases.end("mappings");
     let tracker = known.tracker.as_ref().map(|tracker| (tracker, &mut known.unseen));
-    let parts = take_census(pid, space.drafts, tracker, &base, about.chooser, memory)?;
+    let parts = take_census(pid, space.drafts, tracker, &mut copies, &base, about.chooser, memory)?;
     phases.end("pages");
-    let twin = if about.request.kill { None } else { Twin::create(&mut guest)? };
-    phases.end("clone");
-    let signal_actions = match twin {
-        Some(_) => Vec::new(),
-        None => process::signal_actions(pid, control.scratch, |number, arguments| guest.try_call(number, arguments))?,
+    let copies = copies.map(|copies| complete(pid, copies, &parts, &known.costs)).transpose()?.flatten();
+    let freed = match copies {
+        _ if about.request.kill => Freed::No,
+        Some(copies) => Freed::ByCopies(copies),
+        None => clone_of(&mut guest, &parts, &mut known.costs)?,
     };
+    match freed {
+        Freed::No => {}
+        Freed::ByCopies(_) => phases.end("copy"),
+        Freed::ByTwin(_) => phases.end("clone"),
+    }
+    let (mut signal_actions, mut allocations) = (Vec::new(), Vec::new());
+    if !matches!(freed, Freed::ByTwin(_)) {
+        let call = |number, arguments| guest.try_call(number, arguments);
+        signal_actions = process::signal_actions(pid, control.scratch, call)?;
+        allocations = known_allocations(pid, &control);
+    }
     guest.leave()?;
 
     let image = ProcessImage {
@@ -355,7 +416,7 @@ fn freeze(
         mapping_defaults: Some(mapping_defaults),
         regions: Vec::new(),
         differences: Vec::new(),
-        allocations: Vec::new(),
+        allocations,
         descriptors: table.descriptors,
         terminal,
         locks: table.locks,
@@ -365,42 +426,89 @@ fn freeze(
     };
     let still = Still::Program(stopped, phases.began());
     phases.end("process");
-    Ok(Held { process: Frozen { image, parts, still }, twin, control })
+    Ok(Held { process: Frozen { image, parts, known: base, still }, freed, control, flags })
 }
 
-/// Lets the processes run on whose memory a clone holds, and asks the clones for what they have of them.
-fn let_run(held: Vec<Held>, id: u64, phases: &mut Phases, events: &mut dyn FnMut(Event)) -> Result<Vec<Frozen>> {
+/// A clone of a process whose memory is `parts`, if there can be one.
+fn clone_of(guest: &mut Guest<'_>, parts: &[Part], costs: &mut Costs) -> Result<Freed> {
+    let begun = Instant::now();
+    let Some(twin) = Twin::create(guest)? else { return Ok(Freed::No) };
+    costs.cloned(parts.iter().map(|part| part.census.present.len()).sum(), begun.elapsed());
+    Ok(Freed::ByTwin(twin))
+}
+
+/// Copies what is still to be read of private memory, if that is shorter than to clone it, and there is room.
+fn complete(pid: i32, mut copies: Copies, parts: &[Part], costs: &Costs) -> Result<Option<Copies>> {
+    if parts.iter().any(|part| part.finer) {
+        return Ok(None);
+    }
+    let read = |part: &Part| part.plan.read.clone().shifted(part.draft.mapping.start / PAGE_BYTES as u64);
+    let parts: Vec<_> = parts.iter().filter(|part| part.held.is_none()).collect();
+    let missing: Vec<_> = parts.iter().map(|part| copies.missing(&read(part))).collect();
+    let present = parts.iter().map(|part| part.census.present.len()).sum();
+    let changed = missing.iter().map(PageSet::len).sum();
+    if !costs.copying_is_shorter(changed, present) || !copies.have_room_for(changed) {
+        return Ok(None);
+    }
+    let source = PageSource::open(pid)?;
+    for (part, missing) in parts.iter().zip(&missing).filter(|(_, missing)| !missing.is_empty()) {
+        copies.add(&source, &place(&part.draft), missing)?;
+    }
+    Ok(Some(copies))
+}
+
+/// Lets the processes run on whose memory a clone holds or is copied, and asks clones for what they have of them. Gives what was
+/// known of the mappings of each from before the stop, too.
+fn let_run(
+    held: Vec<Held>,
+    id: u64,
+    phases: &mut Phases,
+    events: &mut dyn FnMut(Event),
+) -> Result<(Vec<Frozen>, Vec<Flags>)> {
     let (mut run_on, mut processes) = (Vec::new(), Vec::with_capacity(held.len()));
-    for Held { mut process, twin, control } in held {
-        if let Some(twin) = twin {
-            run_on.push(std::mem::replace(&mut process.still, Still::Twin(Box::new(twin))));
+    let mut known = Vec::new();
+    for Held { mut process, freed, control, flags } in held {
+        let still = match freed {
+            Freed::No => None,
+            Freed::ByTwin(twin) => Some(Still::Twin(Box::new(twin))),
+            Freed::ByCopies(copies) => Some(Still::Copied(copies)),
+        };
+        if let Some(still) = still {
+            run_on.push(std::mem::replace(&mut process.still, still));
         }
         processes.push((process, control));
+        known.extend(flags);
     }
     resume(&mut run_on, id, events)?;
     phases.end("resuming");
-    processes.into_iter().map(|(process, control)| about_held_memory(process, &control)).collect()
+    let processes =
+        processes.into_iter().map(|(process, control)| ask_twin(process, &control)).collect::<Result<_>>()?;
+    Ok((processes, known))
 }
 
-/// Adds what can be asked of a process as well when its program runs on, of whoever holds its memory.
-fn about_held_memory(mut process: Frozen, control: &Control) -> Result<Frozen> {
-    let Frozen { image, still, .. } = &mut process;
-    if let Still::Twin(twin) = still {
-        let twin_pid = twin.pid();
+/// Adds what can be asked of a clone as well as of its program, if there is one.
+fn ask_twin(mut process: Frozen, control: &Control) -> Result<Frozen> {
+    if let Still::Twin(twin) = &mut process.still {
+        let pid = twin.pid();
+        process.image.allocations = known_allocations(pid, control);
         let (caller, site) = twin.caller();
-        image.signal_actions = process::signal_actions(twin_pid, control.scratch, |number, arguments| {
+        process.image.signal_actions = process::signal_actions(pid, control.scratch, |number, arguments| {
             Ok(remote_call(caller, site, number, arguments)?.result)
         })?;
     }
-    image.allocations = match allocations::allocations(still.holder(), control) {
+    Ok(process)
+}
+
+/// The allocations of `pid`, which is a process or its clone.
+fn known_allocations(pid: i32, control: &Control) -> Vec<Allocation> {
+    match allocations::allocations(pid, control) {
         Ok(allocations) => allocations.known,
         // The records are for people; a program that has written over them is still whole without.
         Err(error) => {
-            log::warn!("the allocations of process {} are not known: {error}", image.pid);
+            log::warn!("the allocations of process {pid} are not known: {error}");
             Vec::new()
         }
-    };
-    Ok(process)
+    }
 }
 
 /// Finds out what each region holds and what must be read of it; copies what a clone would not freeze.
@@ -408,6 +516,7 @@ fn take_census(
     pid: i32,
     drafts: Vec<Draft>,
     mut tracker: Option<(&Tracker, &mut Unseen)>,
+    copies: &mut Option<Copies>,
     base: &Base,
     mut chooser: Option<Chooser>,
     memory: &mut SharedMemory,
@@ -418,12 +527,11 @@ fn take_census(
         .into_iter()
         .map(|draft| {
             let census = match draft.backing {
-                Backing::Anonymous | Backing::PrivateFile(_) => private_census(&scanner, &mut tracker, &draft)?,
+                Backing::Anonymous | Backing::PrivateFile(_) => private_census(&scanner, &mut tracker, copies, &draft)?,
                 Backing::SharedFile { .. } | Backing::SharedObject { .. } => Census::default(),
             };
             if chooser.as_mut().is_some_and(|chooser| chooser.takes(&draft, &census)) {
-                let plan = Plan { list: PageList::new(), read: PageSet::default() };
-                return Ok(Part { draft, census, plan, finer: true, held: None });
+                return Ok(Part { draft, census, plan: Plan::default(), finer: true, held: None });
             }
             let plan = plan::plan(&draft, &census, base);
             let frozen_by_a_clone = match draft.backing {
@@ -445,10 +553,20 @@ fn take_census(
         .collect()
 }
 
-fn private_census(scanner: &Scanner, tracker: &mut Option<(&Tracker, &mut Unseen)>, draft: &Draft) -> Result<Census> {
+fn private_census(
+    scanner: &Scanner,
+    tracker: &mut Option<(&Tracker, &mut Unseen)>,
+    copies: &mut Option<Copies>,
+    draft: &Draft,
+) -> Result<Census> {
     let mapping = &draft.mapping;
     let Some((tracker, unseen)) = tracker else { return scanner.census(mapping) };
-    unseen.look(Depth::Full, scanner, tracker, mapping)
+    let Look { census, latest } = unseen.look(Depth::Full, scanner, tracker, mapping)?;
+    if let Some(copies) = copies {
+        let pages = mapping.start / PAGE_BYTES as u64..mapping.end / PAGE_BYTES as u64;
+        copies.forget(&latest.map_or_else(|| PageSet::of(pages.clone()), |latest| latest.shifted(pages.start)));
+    }
+    Ok(census)
 }
 
 /// How the pages of a region are read.

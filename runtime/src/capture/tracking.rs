@@ -6,8 +6,9 @@
 //!
 //! - protection is only reported for mappings registered with the userfaultfd, and silently absent elsewhere, so
 //!   every mapping is asked whether it allows tracking (`PAGE_IS_WPALLOWED`) at every checkpoint;
-//! - only present and swapped pages are protected, never holes: a page that appears later is not protected and
-//!   so counts as written, and a reservation of terabytes costs nothing;
+//! - a page that appears later is not protected and so counts as written, and a reservation of terabytes costs nothing;
+//! - the kernel goes four ways through page tables. It takes 12 to 20 ns a page when it is asked for nothing but which pages are
+//!   written, and four times as much when it is asked for anything else ([`Scanner::take_changed`]);
 //! - when our copy of the userfaultfd is closed, all protection is gone and everything counts as written.
 
 use std::fs::File;
@@ -284,6 +285,37 @@ impl Scanner {
         Ok(Some(census))
     }
 
+    /// The pages of `mapping`, which is anonymous memory, that are not what they were when they were protected last: written,
+    /// new, or gone. Holes that nobody has looked at count as gone. All are protected again, holes as well, in which
+    /// the kernel then keeps a mark; but none is made where there is no page table. `None` if the mapping is not registered.
+    ///
+    /// Not for memory of files: there a page that is gone, and with it what was written to it, stays protected.
+    pub fn take_changed(&self, mapping: &Mapping) -> Result<Option<PageSet>> {
+        if !self.by_ioctl || !self.allows_tracking(mapping)? {
+            return Ok(None);
+        }
+        let mut changed = PageSet::default();
+        let query = Query { flags: SCAN_WP_MATCHING, mask: IS_WRITTEN, any_of: 0, report: IS_WRITTEN };
+        self.scan(mapping.start..mapping.end, &query, &mut |pages, _| changed.push(pages))?;
+        fault::hit(fault::point::PAGEMAP_PROTECT);
+        Ok(Some(changed))
+    }
+
+    /// Which of `pages` of `mapping` are there, without the shared zero page.
+    pub fn present(&self, mapping: &Mapping, pages: &PageSet) -> Result<PageSet> {
+        let mut present = PageSet::default();
+        let query = Query { flags: 0, mask: 0, any_of: THERE, report: THERE | IS_PFNZERO };
+        for run in pages.ranges() {
+            let addresses = mapping.start + run.start * PAGE..mapping.start + run.end * PAGE;
+            self.scan(addresses, &query, &mut |pages, found| {
+                if found & IS_PFNZERO == 0 {
+                    present.push(run.start + pages.start..run.start + pages.end);
+                }
+            })?;
+        }
+        Ok(present)
+    }
+
     /// Protects all pages of `mapping`, so that later writes are seen.
     pub fn protect(&self, mapping: &Mapping) -> Result<()> {
         let query = Query { flags: SCAN_WP_MATCHING, mask: 0, any_of: THERE, report: IS_WPALLOWED };
@@ -302,7 +334,8 @@ impl Scanner {
 
     /// Calls `found` with each run of pages (counted from `range.start`) that matches, and with its categories.
     fn scan(&self, range: Range<u64>, query: &Query, found: &mut dyn FnMut(Range<u64>, u64)) -> Result<()> {
-        let mut regions = vec![PageRegion::default(); 2048];
+        let pages = ((range.end - range.start) / PAGE) as usize;
+        let mut regions = vec![PageRegion::default(); pages.min(2048)];
         let mut start = range.start;
         while start < range.end {
             let (count, walk_end) = self.scan_once(start..range.end, query, 0, &mut regions)?;

@@ -9,23 +9,96 @@ use ckpt_store::{Depth, PAGE_BYTES};
 
 use super::page_set::PageSet;
 use super::tracking::{Census, Scanner, Tracker};
+use super::watched::Watched;
 use crate::error::Result;
 use crate::proc::maps::Mapping;
+
+/// The page behind all that there can be.
+const END: u64 = u64::MAX / PAGE_BYTES as u64;
+
+/// What a look at a mapping has found.
+pub struct Look {
+    /// What it holds, and which of its pages were written since the last look of this depth; `None` where that is not known, as
+    /// of a mapping that has not been watched.
+    pub census: Census,
+    /// Those that were written since the last look of any kind.
+    pub latest: Option<PageSet>,
+}
 
 /// Numbers of pages, counted from address 0. Nothing is kept for a depth that has never looked: it knows of no page yet.
 #[derive(Default)]
 pub struct Unseen {
     by_full: Option<PageSet>,
     by_data: Option<PageSet>,
+    watched: Watched,
 }
 
 impl Unseen {
-    /// What `mapping` holds, and which of its pages were written since the last look of this depth; `None` where that is not
-    /// known, as of a mapping that has not been watched. From now on it is, where the kernel can.
+    /// Looks at `mapping` for a checkpoint of this depth. From now on it is watched, where the kernel can.
     ///
     /// # Errors
     /// When the process cannot be looked at.
-    pub fn look(&mut self, depth: Depth, scanner: &Scanner, tracker: &Tracker, mapping: &Mapping) -> Result<Census> {
+    pub fn look(&mut self, depth: Depth, scanner: &Scanner, tracker: &Tracker, mapping: &Mapping) -> Result<Look> {
+        let census = self.take_census(scanner, tracker, mapping)?;
+        let latest = census.written.clone();
+        let written = self.seen(depth, &pages_of(mapping), census.written);
+        Ok(Look { census: Census { written, ..census }, latest })
+    }
+
+    /// Looks at mappings ahead of a checkpoint, for which all that is found is kept, and gives what each holds and which of its pages
+    /// were written since the last look of any kind. The program may run meanwhile, and change its mappings: whatever is in the
+    /// place of one of them now is not known to be unchanged until it is looked at while the program stands still.
+    ///
+    /// # Errors
+    /// When the process cannot be looked at.
+    pub fn look_ahead(&mut self, scanner: &Scanner, tracker: &Tracker, mappings: &[Mapping]) -> Result<Vec<Census>> {
+        let taken = mappings.iter().map(|mapping| self.take_census(scanner, tracker, mapping));
+        let found: Result<Vec<Census>> = taken.collect();
+        let mut written = PageSet::default();
+        for (mapping, census) in mappings.iter().zip(found.iter().flatten()) {
+            let pages = pages_of(mapping);
+            match &census.written {
+                Some(found) => {
+                    found.ranges().for_each(|run| written.push(pages.start + run.start..pages.start + run.end))
+                }
+                None => written.push(pages),
+            }
+        }
+        if found.is_err() {
+            written = PageSet::of(0..END);
+        }
+        self.keep(&written);
+        found
+    }
+
+    /// The pages of `pages` that the next full checkpoint is going to be told of, as far as that is known now. None are known
+    /// before the first one.
+    pub fn kept_for_full(&self, pages: &Range<u64>) -> Option<PageSet> {
+        let kept = self.by_full.as_ref()?;
+        Some(kept.part(pages).shifted(pages.start))
+    }
+
+    fn take_census(&mut self, scanner: &Scanner, tracker: &Tracker, mapping: &Mapping) -> Result<Census> {
+        let taken = self.try_to_take_census(scanner, tracker, mapping);
+        if taken.is_err() {
+            // Some of its pages may be protected again, and nobody has been told that they were written.
+            self.keep(&PageSet::of(0..END));
+            self.watched.forget();
+        }
+        taken
+    }
+
+    fn try_to_take_census(&mut self, scanner: &Scanner, tracker: &Tracker, mapping: &Mapping) -> Result<Census> {
+        let pages = pages_of(mapping);
+        let is_anonymous = !mapping.shared && mapping.inode == 0;
+        if let Some(then) = self.watched.present(&pages).filter(|_| is_anonymous)
+            && let Some(changed) = scanner.take_changed(mapping)?
+        {
+            let written = scanner.present(mapping, &changed)?;
+            let present = then.difference(&changed).union(&written);
+            self.watched.set(&pages, present.clone());
+            return Ok(Census { own: present.clone(), present, written: Some(written) });
+        }
         let census = match scanner.take_census(mapping)? {
             Some(census) => census,
             None => {
@@ -35,8 +108,17 @@ impl Unseen {
                 scanner.census(mapping)?
             }
         };
-        let all = mapping.start / PAGE_BYTES as u64..mapping.end / PAGE_BYTES as u64;
-        Ok(Census { written: self.seen(depth, &all, census.written), ..census })
+        if is_anonymous {
+            self.watched.set(&pages, census.present.clone());
+        }
+        Ok(census)
+    }
+
+    /// Keeps these pages, counted from address 0, for every depth.
+    fn keep(&mut self, pages: &PageSet) {
+        for kept in [&mut self.by_full, &mut self.by_data].into_iter().flatten() {
+            *kept = kept.union(pages);
+        }
     }
 
     /// The same, told what the look has found among the pages `all`.
@@ -50,12 +132,14 @@ impl Unseen {
             *other = other.union(&written.clone().unwrap_or_else(whole).shifted(all.start));
         }
         let own = own.get_or_insert_default();
-        let kept = own.part(all);
-        if !kept.is_empty() {
-            *own = own.difference(&PageSet::of(all.clone()));
-        }
+        let kept = own.take_part(all);
         written.map(|written| written.union(&kept))
     }
+}
+
+/// The numbers of the pages of `mapping`.
+fn pages_of(mapping: &Mapping) -> Range<u64> {
+    mapping.start / PAGE_BYTES as u64..mapping.end / PAGE_BYTES as u64
 }
 
 #[cfg(test)]
@@ -79,6 +163,20 @@ mod tests {
         assert_eq!(unseen.seen(Depth::Full, &all, Some(set(&[5..6]))), Some(set(&[1..2, 3..4, 5..6])));
         assert_eq!(unseen.seen(Depth::Full, &all, Some(set(&[]))), Some(set(&[])));
         assert_eq!(unseen.seen(Depth::Data, &all, Some(set(&[9..10]))), Some(set(&[5..6, 9..10])));
+    }
+
+    #[test]
+    fn what_is_found_ahead_is_there_for_each_depth_that_has_looked() {
+        let mut unseen = Unseen::default();
+        unseen.keep(&set(&[100..101]));
+        assert_eq!(unseen.kept_for_full(&(100..110)), None);
+        unseen.seen(Depth::Full, &(100..110), None);
+        unseen.keep(&set(&[103..105]));
+        unseen.keep(&set(&[104..106, 200..201]));
+        assert_eq!(unseen.kept_for_full(&(100..105)), Some(set(&[103..105])));
+        assert_eq!(unseen.seen(Depth::Full, &(100..110), Some(set(&[9..10]))), Some(set(&[3..6, 9..10])));
+        assert_eq!(unseen.kept_for_full(&(100..300)), Some(set(&[200..201])));
+        assert!(unseen.by_data.is_none());
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use ckpt_store::{Attempt, PAGE_BYTES, PageList, Store};
 
 use super::Event;
+use super::ahead::{Copies, Keys};
 use super::files;
 use super::page_set::PageSet;
 use super::pages::{self, PageSource, Place};
 use super::plan::{Base, Known, Plan};
-use super::snapshot::{Part, Snapshot, Still, place};
+use super::snapshot::{Frozen, Part, Snapshot, Still, place};
 use super::tree::Series;
 use crate::error::Result;
 use crate::host;
@@ -50,10 +51,10 @@ pub fn write(
     let mut images = Vec::with_capacity(processes.len());
     let (mut bases, mut still) = (Vec::new(), Vec::new());
     for process in processes {
-        let (image, base) = writer.write(process.image, process.parts, process.still.holder(), series.take())?;
+        let (image, base, holds) = writer.write(process, series.take())?;
         images.push(image);
         bases.push(base);
-        still.push(process.still);
+        still.push(holds);
     }
     let Writer { attempt, events, mut done_bytes, total_bytes, memory_bytes, .. } = writer;
     let files = files::store(files, attempt, &mut objects, &mut |bytes| {
@@ -79,26 +80,30 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes `parts`, whose bytes `holder` has, and completes `image`.
-    fn write(
-        &mut self,
-        mut image: ProcessImage,
-        parts: Vec<Part>,
-        holder: i32,
-        series: Option<&mut Series>,
-    ) -> Result<(ProcessImage, Base)> {
-        let source = PageSource::open(holder)?;
+    /// Writes the memory of `process`, and completes its image.
+    fn write(&mut self, process: Frozen, series: Option<&mut Series>) -> Result<(ProcessImage, Base, Still)> {
+        let Frozen { mut image, parts, mut known, still } = process;
+        let holder = still.holder();
+        let source = holder.map(PageSource::open).transpose()?;
         let mut base = Base::new();
-        if let Some(series) = series {
-            image.differences = self.write_finer(&parts, &source, series)?;
+        if let (Some(series), Some(source)) = (series, &source) {
+            image.differences = self.write_finer(&parts, source, series)?;
         }
-        for Part { draft, census, plan: Plan { mut list, read }, finer, held } in parts {
-            match held {
-                Some(held) => {
+        let copied = match &still {
+            Still::Copied(copies) => Some(self.write_copies(copies, &parts)?),
+            _ => None,
+        };
+        for Part { draft, census, plan, finer, held } in parts {
+            let mut list = plan.list(known.remove(&draft.mapping.start));
+            let Plan { read, .. } = plan;
+            match (held, &source, &copied) {
+                (Some(held), ..) => {
                     list = self.write_held(&held, &read, list)?;
                     self.done_bytes += held.len() as u64;
                 }
-                None => self.write_pages(&source, &place(&draft), &read, &mut list)?,
+                (None, Some(source), _) => self.write_pages(source, &place(&draft), &read, &mut list)?,
+                (None, None, Some(copied)) => copied.add_to(&mut list, draft.mapping.start / PAGE, &read),
+                (None, None, None) => {}
             }
             self.memory_bytes += if finer { census.present.len() } else { list.page_count() } * PAGE;
             let pages = draft.mapping.bytes() / PAGE;
@@ -123,9 +128,26 @@ impl Writer<'_> {
             let file = draft.file.map(|stamp| (stamp, draft.mapping.offset));
             base.insert(draft.mapping.start, Known { list, pages, own: census.own, file });
         }
-        // A page that cannot be read counts as behind the end of its file, which is true unless its process was killed.
-        read_memory(holder, image.control, &mut [0; 8])?;
-        Ok((image, base))
+        if let Some(holder) = holder {
+            // A page that cannot be read counts as behind the end of its file, which is true unless its process was killed.
+            read_memory(holder, image.control, &mut [0; 8])?;
+        }
+        drop(copied);
+        Ok((image, base, still))
+    }
+
+    /// Writes what was copied of `parts`, and gives the keys.
+    fn write_copies<'c>(&mut self, copies: &'c Copies, parts: &[Part]) -> Result<Keys<'c>> {
+        let mut wanted = PageSet::default();
+        for part in parts.iter().filter(|part| part.held.is_none()) {
+            let first = part.draft.mapping.start / PAGE;
+            part.plan.read.ranges().for_each(|run| wanted.push(run.start + first..run.end + first));
+        }
+        let Writer { attempt, events, done_bytes, total_bytes, .. } = self;
+        copies.store(&wanted, attempt, &mut |bytes| {
+            *done_bytes += bytes;
+            events(Event::Writing { done_bytes: *done_bytes, total_bytes: *total_bytes });
+        })
     }
 
     /// Adds the pages of `read`, whose bytes are in `held`, to `list`; at once if another process has had the same.

@@ -173,6 +173,7 @@ pub(super) mod tests {
             memory_bytes: 1 << 30,
             new_bytes: 3 << 20,
             stop_ms: 4.25,
+            stop_phases_ms: vec![("pages".to_owned(), 3.0), ("clone".to_owned(), 1.25)],
             total_ms: 812.0,
             state,
             reason: if state == AttemptState::Failed { "no space".to_owned() } else { String::new() },
@@ -208,10 +209,12 @@ pub(super) mod tests {
             "sealed_unix_s",
             "state",
             "stop_ms",
+            "stop_phases_ms",
             "total_ms",
             "trigger",
         ];
         assert_eq!(names, expected);
+        assert_eq!(value["stop_phases_ms"].to_string(), r#"{"clone":1.25,"pages":3.0}"#);
         assert_eq!(value["state"], "writing");
         assert_eq!(value["id"], 7);
         assert!(value["sealed_unix_s"].is_null());

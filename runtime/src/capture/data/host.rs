@@ -80,7 +80,7 @@ impl Host {
             return Ok(Vec::new());
         }
         let is_read = frozen.parts.iter().any(|part| part.copied.is_none());
-        let source = is_read.then(|| PageSource::open(frozen.still.holder())).transpose()?;
+        let source = frozen.still.holder().filter(|_| is_read).map(PageSource::open).transpose()?;
         let extent = |source, part: &Part| Extent { address: part.address, bytes: part.bytes, source, read_bytes };
         let extents: Vec<_> = frozen.parts.iter().map(|part| source.as_ref().map(|it| extent(it, part))).collect();
         let live: Vec<_> = extents.iter().zip(&frozen.parts).filter_map(|(extent, part)| live(part, extent)).collect();

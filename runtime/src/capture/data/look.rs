@@ -30,7 +30,7 @@ pub fn look(pid: i32, parts: &[Part], mappings: &[Mapping], tracker: Option<(&Tr
     let scanner = Scanner::open(pid)?;
     for mapping in mappings.iter().filter(|mapping| !mapping.shared && has_part(mapping, parts)) {
         let first = mapping.start / PAGE_BYTES as u64;
-        let census = unseen.look(Depth::Data, &scanner, tracker, mapping)?;
+        let census = unseen.look(Depth::Data, &scanner, tracker, mapping)?.census;
         look.present = look.present.union(&census.present.shifted(first));
         if let Some(written) = census.written {
             look.watched.push(first..mapping.end / PAGE_BYTES as u64);
