@@ -92,12 +92,10 @@ impl Unseen {
         let pages = pages_of(mapping);
         let is_anonymous = !mapping.shared && mapping.inode == 0;
         if let Some(then) = self.watched.present(&pages).filter(|_| is_anonymous)
-            && let Some(changed) = scanner.take_changed(mapping)?
+            && let Some(census) = scanner.take_changes(mapping, then)?
         {
-            let written = scanner.present(mapping, &changed)?;
-            let present = then.difference(&changed).union(&written);
-            self.watched.set(&pages, present.clone());
-            return Ok(Census { own: present.clone(), present, written: Some(written) });
+            self.watched.set(&pages, census.present.clone());
+            return Ok(census);
         }
         let census = match scanner.take_census(mapping)? {
             Some(census) => census,
