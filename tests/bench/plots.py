@@ -61,7 +61,7 @@ def downtime(rows):
         axes.plot([float(target)] * 2, [place - 0.45, place + 0.45], color=TARGET, label="target" if number == 0 else None)
     named(axes, list(groups))
     axes.set_xlabel("ms")
-    axes.legend()
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
 
@@ -109,7 +109,7 @@ def phases(rows):
         left = [start + width for start, width in zip(left, widths)]
     named(axes, list(groups))
     axes.set_xlabel("ms of the stop, medians")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.25), ncols=4, fontsize=8)
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)
     return figure
 
 
@@ -148,7 +148,7 @@ def main():
         if draw is None or not any(row["round"] != "0" for row in rows):
             continue
         figure = draw(rows)
-        figure.suptitle("\n".join([path.stem, *about]), fontsize=7)
+        figure.suptitle("\n".join([path.stem, *about]), y=1, va="bottom", fontsize=7)
         figure.savefig(path.with_suffix(".svg"), bbox_inches="tight", metadata={"Date": None, "Creator": None})
         plt.close(figure)
         print(path.with_suffix(".svg"))
