@@ -50,8 +50,13 @@ class MeasuredProgram:
 
     def answer(self):
         """Its next line."""
-        if not select.select([self.answers], [], [], ANSWER_LIMIT_S)[0]:
-            raise Failed(f"the program has said nothing for {ANSWER_LIMIT_S} s")
+        limit = time.monotonic() + ANSWER_LIMIT_S
+        while not select.select([self.answers], [], [], 1)[0]:
+            # Its end of the pipe is ours, too: there is no end of the file.
+            if self.process.poll() is not None:
+                raise Failed(f"the program, or who restarts it, has ended with status {self.process.returncode}")
+            if time.monotonic() > limit:
+                raise Failed(f"the program has said nothing for {ANSWER_LIMIT_S} s")
         return self.answers.readline().rstrip("\n")
 
     def ask(self, command):
@@ -70,7 +75,7 @@ class MeasuredProgram:
         self.commands = None
 
     def kill(self):
-        """Ends it and waits for its end."""
+        """Ends it, or who has restarted it, and waits for its end."""
         self.process.kill()
         self.process.wait()
 

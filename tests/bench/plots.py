@@ -17,7 +17,8 @@ import matplotlib.pyplot as plt  # noqa: E402 (the back end is chosen first)
 from figures import read  # noqa: E402
 
 # Text stays text, and the names of parts do not come from chance.
-matplotlib.rcParams.update({"svg.hashsalt": "ckpt", "svg.fonttype": "none", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3})
+matplotlib.rcParams.update({"svg.hashsalt": "ckpt", "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"], "font.size": 9})
+matplotlib.rcParams.update({"axes.grid": True, "grid.alpha": 0.3})
 OURS, FORK, TARGET = "tab:blue", "tab:gray", "tab:red"
 
 
@@ -74,7 +75,7 @@ def growth(rows):
         "threads": "threads that wait",
         "mappings": "mappings",
     }
-    figure, panels = plt.subplots(2, 2, figsize=(8, 6))
+    figure, panels = plt.subplots(2, 2, figsize=(8, 6), layout="constrained")
     for axes, (name, title) in zip(panels.flat, titles.items()):
         places = defaultdict(list)
         for row in groups.get(name, []):
@@ -84,8 +85,10 @@ def growth(rows):
             middle = [median(places[x], column) for x in at]
             above = [most(places[x], column) - y for x, y in zip(at, middle)]
             axes.errorbar(at, middle, [[0] * len(at), above], color=colour, marker="o", ms=4, capsize=2, label=label)
-        if name in ("threads", "mappings"):
+        if name in ("threads", "mappings") and places:
             axes.set_xscale("log")
+            axes.set_xticks(sorted(places), [f"{x:g}" for x in sorted(places)])
+            axes.minorticks_off()
         axes.set_xlabel(title)
         axes.set_ylabel("ms: median, most")
         axes.set_ylim(bottom=0)
@@ -116,7 +119,7 @@ def phases(rows):
 def compare(rows):
     """What a checkpoint costs by the ways to take one: standstill, time until it is durable, bytes of five."""
     groups = grouped(rows, "way")
-    figure, panels = plt.subplots(1, 3, figsize=(10, 0.35 * len(groups) + 1.2), sharey=True)
+    figure, panels = plt.subplots(1, 3, figsize=(10, 0.35 * len(groups) + 1.2), sharey=True, layout="constrained")
     last = {way: max(int(row["round"]) for row in of) for way, of in groups.items()}
     kept = {way: [row for row in of if int(row["round"]) == last[way] and float(row["bytes_so_far"])] for way, of in groups.items()}
     durable = [median(of, "durable_ms") if kept[way] else 0 for way, of in groups.items()]
@@ -141,7 +144,7 @@ DRAWN = {"downtime": downtime, "growth": growth, "compare": compare}
 
 
 def main():
-    place = Path(sys.argv[1])
+    place, drawn = Path(sys.argv[1]), []
     for path in sorted(place.glob("*.csv")):
         draw = phases if path.stem.endswith("-phases") else DRAWN.get(path.stem)
         rows, about = read(path)
@@ -151,7 +154,8 @@ def main():
         figure.suptitle("\n".join([path.stem, *about]), y=1, va="bottom", fontsize=7)
         figure.savefig(path.with_suffix(".svg"), bbox_inches="tight", metadata={"Date": None, "Creator": None})
         plt.close(figure)
-        print(path.with_suffix(".svg"))
+        drawn.append(path.with_suffix(".svg"))
+    print(*drawn or [f"{place} has no figures that are drawn: {', '.join(DRAWN)}"], sep="\n")
 
 
 main()

@@ -207,24 +207,21 @@ class Dmtcp(Way):
 
 
 def restarted(program, command):
-    """Runs a command that restarts a program and waits for its end; how long until the program answered, ms."""
+    """Runs a command that restarts the program and waits for its end; how long until the program answered, ms."""
     words = [str(word) for word in command]
     with open(WORK / "restart.log", "w+") as log:
         begun = time.monotonic()
-        running = subprocess.Popen(words, **dict(program.streams(), stderr=log))
+        program.process = subprocess.Popen(words, **dict(program.streams(), stderr=log))
         try:
             program.ask("pause")
             restart_ms = (time.monotonic() - begun) * 1000
-            # It ends when its stdin does.
-            program.hang_up()
-            running.wait(RESTART_LIMIT_S)
-            return restart_ms
         except Failed as failure:
             log.seek(0)
             raise Failed(f"{words[0]} {words[1]}: {failure}: {log.read().strip()}") from failure
-        finally:
-            running.kill()
-            running.wait()
+        # It ends when nobody says anything to it, and the command with it.
+        program.hang_up()
+        program.process.wait(RESTART_LIMIT_S)
+        return restart_ms
 
 
 def last_error(log):
