@@ -1,5 +1,5 @@
-//! Digests of pages and of chunks on one core: of 64 pages, as many as a store hashes together, which stay in the cache, and of
-//! 16,384, which come from memory. `scripts/bench micro` runs this and holds it against the targets.
+//! Digests of pages and of chunks on one core: of 64 pages, as many as a store hashes together, which stay in the
+//! cache, and of 16,384, which come from memory. `scripts/bench micro` runs this and holds it against the targets.
 
 use std::hint::black_box;
 

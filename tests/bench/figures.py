@@ -22,7 +22,9 @@ class Figures:
 
 
 class Phases:
-    """What each part of the stops took, in SECTION-phases.csv, one part a row. There is no such file where ckpt does not tell."""
+    """What each part of the stops took, in SECTION-phases.csv, one part a row. Where ckpt does not tell there is no
+    such file.
+    """
 
     def __init__(self, section_path):
         self.like = section_path

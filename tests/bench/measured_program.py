@@ -29,7 +29,7 @@ def workload(mib, mib_a_second, threads=1, data="random", pattern="uniform", pag
 
 
 class MeasuredProgram:
-    """A running rewriter.c. It answers over two pipes, of which both ends are kept: who is restarted finds them again."""
+    """A running rewriter.c. It answers over two pipes, of which both ends are kept: who is restarted finds them."""
 
     def __init__(self, arguments, prefix=(), variables=None):
         self.input_end, self.commands = os.pipe()
@@ -96,7 +96,11 @@ class ProgramUnderCkpt(MeasuredProgram):
     def __init__(self, arguments, method=None):
         self.store = WORK / "store"
         shutil.rmtree(self.store, ignore_errors=True)
-        variables = {"CKPT_DIR": str(self.store), "CKPT_LOG": str(WORK / "log"), "LD_PRELOAD": str(PRODUCT / "libckpt.so")}
+        variables = {
+            "CKPT_DIR": str(self.store),
+            "CKPT_LOG": str(WORK / "log"),
+            "LD_PRELOAD": str(PRODUCT / "libckpt.so"),
+        }
         if method is not None:
             variables["CKPT_METHOD"] = method
         super().__init__(arguments, variables=variables)
@@ -129,11 +133,12 @@ def taken(*command, **options):
 
 
 def checkpoints(program, rounds):
-    """Takes a checkpoint each second or so; a dictionary of figures for each. Round 0 is the first, which has everything to write.
+    """Takes a checkpoint each second or so; a dictionary of figures for each. Round 0 is the first, which has everything
+    to write.
 
-    Before each the program forks by itself: the least that a clone of it can cost. `page_before_ns` is what rewriting a page
-    cost from the last checkpoint to that fork, in round 0 when there was none of either, and `page_during_ns` during the
-    checkpoint; `phases` is what the parts of the stop took, where ckpt tells.
+    Before each the program forks by itself: the least that a clone of it can cost. `page_before_ns` is what rewriting a
+    page cost from the last checkpoint to that fork, in round 0 when there was none of either, and `page_during_ns`
+    during the checkpoint; `phases` is what the parts of the stop took, where ckpt tells.
     """
     program.ask("cost")
     for number in range(rounds + 1):

@@ -1,7 +1,8 @@
-"""Draws the figures of the sections: DIR/SECTION.svg for each DIR/SECTION.csv of a kind that is known here. plots.py DIR
+"""Draws the figures of the sections: DIR/SECTION.svg for each DIR/SECTION.csv of a kind that is known here. plots.py
+DIR
 
-The same figures give the same files, byte for byte. Round 0, the first checkpoint of a program, is in no plot: it has everything to
-write. Bars and points are medians.
+The same figures give the same files, byte for byte. Round 0, the first checkpoint of a program, is in no plot: it has
+everything to write. Bars and points are medians.
 """
 
 import statistics
@@ -17,7 +18,9 @@ import matplotlib.pyplot as plt  # noqa: E402 (the back end is chosen first)
 from figures import read  # noqa: E402
 
 # Text stays text, and the names of parts do not come from chance.
-matplotlib.rcParams.update({"svg.hashsalt": "ckpt", "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"], "font.size": 9})
+matplotlib.rcParams.update(
+    {"svg.hashsalt": "ckpt", "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"], "font.size": 9}
+)
 matplotlib.rcParams.update({"axes.grid": True, "grid.alpha": 0.3})
 OURS, FORK, TARGET = "tab:blue", "tab:gray", "tab:red"
 
@@ -59,7 +62,9 @@ def downtime(rows):
         axes.barh(place + 0.18, median(of, "fork_ms"), 0.36, color=FORK, label="bare fork" if place == 0 else None)
     targets = [(place, of[0]["stop_target_ms"]) for place, of in enumerate(groups.values()) if of[0]["stop_target_ms"]]
     for number, (place, target) in enumerate(targets):
-        axes.plot([float(target)] * 2, [place - 0.45, place + 0.45], color=TARGET, label="target" if number == 0 else None)
+        axes.plot(
+            [float(target)] * 2, [place - 0.45, place + 0.45], color=TARGET, label="target" if number == 0 else None
+        )
     named(axes, list(groups))
     axes.set_xlabel("ms")
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
@@ -121,7 +126,10 @@ def compare(rows):
     groups = grouped(rows, "way")
     figure, panels = plt.subplots(1, 3, figsize=(10, 0.35 * len(groups) + 1.2), sharey=True, layout="constrained")
     last = {way: max(int(row["round"]) for row in of) for way, of in groups.items()}
-    kept = {way: [row for row in of if int(row["round"]) == last[way] and float(row["bytes_so_far"])] for way, of in groups.items()}
+    kept = {
+        way: [row for row in of if int(row["round"]) == last[way] and float(row["bytes_so_far"])]
+        for way, of in groups.items()
+    }
     durable = [median(of, "durable_ms") if kept[way] else 0 for way, of in groups.items()]
     bytes_mib = [median(of, "bytes_so_far") / (1 << 20) if of else 0 for of in kept.values()]
     for axes, title, lengths in [

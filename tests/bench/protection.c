@@ -1,13 +1,14 @@
-/* What it costs a program that its memory is write-protected, or that a clone of it lives, as both are so for ckpt's sake.
+/* What it costs a program that its memory is write-protected, or that a clone of it lives, as both are so for ckpt's
+ * sake.
  *
  *   protection MIB PERCENT ROUNDS
  *
- * One thread and fresh memory for each figure: MIB are written, prepared, and then PERCENT of the pages of 4 KiB are rewritten, in
- * small or huge pages, uniformly at random or every so manieth. Prepared is: nothing ("bare"); protected by userfaultfd, without a
- * handler, and PAGEMAP_SCAN, as ckpt does it ("protected"); a child of fork() is there that does nothing ("cloned"), or was there
- * ("clone gone"); protected, and then a child ("both"). CSV on stdout: how long that took, ms; processor time to rewrite a page, ns;
- * that for the same pages once more; MiB in huge pages before and after. Exit status 3 where the kernel cannot protect so (before
- * Linux 6.7).
+ * One thread and fresh memory for each figure: MIB are written, prepared, and then PERCENT of the pages of 4 KiB are
+ * rewritten, in small or huge pages, uniformly at random or every hundredth. Prepared is: nothing ("bare");
+ * protected by userfaultfd, without a handler, and PAGEMAP_SCAN, as ckpt does it ("protected"); a child of fork() is
+ * there that does nothing ("cloned"), or was there ("clone gone"); protected, and then a child ("both"). CSV on
+ * stdout: how long that took, ms; processor time to rewrite a page, ns; that for the same pages once more; MiB in
+ * huge pages before and after. Exit status 3 where the kernel cannot protect so (before Linux 6.7).
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -2,12 +2,12 @@
  *
  *   rewriter MIB PERCENT THREADS DATA PATTERN HUGE [IDLE [MAPPINGS]]
  *
- * Each second PERCENT (it may be a fraction) of the pages are rewritten by THREADS threads, evenly over the second. DATA is what
- * is in a page: "random", "half" (every second page is one of 1024), or "zero". PATTERN is which pages: "uniform" (at random) or
- * "strided" (every hundredth). HUGE is "huge" or "small" pages. IDLE more threads wait for a mutex that nobody releases, and
- * MAPPINGS more mappings are a written page each, every second of them read-only, so that no two become one. A thread of its own
- * notes, 5000 times a second, what time it is: the longest time between two notes, less what it has asked for, is how long the
- * program stood still. Commands on stdin, answers on stdout:
+ * Each second PERCENT (it may be a fraction) of the pages are rewritten by THREADS threads, evenly over the second.
+ * DATA is what is in a page: "random", "half" (every second page is one of 1024), or "zero". PATTERN is which pages:
+ * "uniform" (at random) or "strided" (every hundredth). HUGE is "huge" or "small" pages. IDLE more threads wait for a
+ * mutex that nobody releases, and MAPPINGS more mappings are a written page each, every second of them read-only, so
+ * that no two become one. A thread of its own notes, 5000 times a second, what time it is: the longest time between
+ * two notes, less what it has asked for, is how long the program stood still. Commands on stdin, answers on stdout:
  *
  *   pause   the longest standstill, ms, since the last such command; pages that were rewritten since, per second
  *   fork    how long a bare fork() of this process takes, ms, and the longest standstill of the other threads by it

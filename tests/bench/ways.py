@@ -1,7 +1,7 @@
 """The ways to take checkpoints that the section "compare" holds beside one another: ours, and those of others.
 
-A way that is not here says why not (`why_not`) and is left out by name. Files are synced, since ckpt syncs its own before it says that
-a checkpoint is there; bytes are those that the files take on the disk.
+A way that is not here says why not (`why_not`) and is left out by name. Files are synced, since ckpt syncs its own
+before it says that a checkpoint is there; bytes are those that the files take on the disk.
 """
 
 import os
@@ -154,7 +154,17 @@ class Criu(Way):
     def take(self, program, number):
         images = self.place / str(number)
         images.mkdir()
-        command = ["criu", "dump", "--leave-running", "--tree", program.pid, "--images-dir", images, "--log-file", "dump.log"]
+        command = [
+            "criu",
+            "dump",
+            "--leave-running",
+            "--tree",
+            program.pid,
+            "--images-dir",
+            images,
+            "--log-file",
+            "dump.log",
+        ]
         if self.incremental:
             command += ["--track-mem"]
             if number > 0:

@@ -1,5 +1,5 @@
-//! Compression and decompression of one page run of 256 KiB by each codec, on one core: text, a run of which every other page is
-//! noise, and noise, which is to be given up soon. `scripts/bench micro` runs this.
+//! Compression and decompression of one page run of 256 KiB by each codec, on one core: text, a run of which every
+//! other page is noise, and noise, which is to be given up soon. `scripts/bench micro` runs this.
 
 use std::hint::black_box;
 

@@ -1,6 +1,6 @@
-//! The table of page keys, of 10^5 to 10^7 entries: filled, asked for keys that are there and for keys that are not, 256 at a time,
-//! on one thread. `scripts/bench micro` runs this and holds it against the targets; examples/key_table.rs has other tables
-//! beside it, memory and pauses.
+//! The table of page keys, of 10^5 to 10^7 entries: filled, asked for keys that are there and for keys that are not,
+//! 256 at a time, on one thread. `scripts/bench micro` runs this and holds it against the targets;
+//! examples/key_table.rs has other tables beside it, memory and pauses.
 
 use std::hint::black_box;
 

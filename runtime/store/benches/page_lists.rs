@@ -1,5 +1,5 @@
-//! Page lists of a region of 1 GiB, in memory: made, read, and compared with one of which a hundredth of the pages changed.
-//! `scripts/bench micro` runs this.
+//! Page lists of a region of 1 GiB, in memory: made, read, and compared with one of which a hundredth of the pages
+//! changed. `scripts/bench micro` runs this.
 
 use std::hint::black_box;
 
