@@ -1,4 +1,5 @@
-//! What fuzz targets and the tests of hostile stores call: only with the feature `fuzzing`, which no build of ckpt has.
+//! What fuzz targets, the tests of hostile stores and benchmarks of decoders call: only with the feature `fuzzing`, which no
+//! build of ckpt has.
 //!
 //! Decoders are private, and they stay so: nobody outside may depend on what lies in a file. But a fuzzer that had only
 //! [`crate::Store`] would spend its life on checksums. So each record has one function here that takes any bytes, first
@@ -21,7 +22,7 @@ pub use small_store::small_store;
 pub use usage::{Found, use_all, use_all_but_reclaim};
 
 use crate::{
-    PAGE_BYTES, Result,
+    Compression, PAGE_BYTES, Result,
     backend::Memory,
     codec::{self, Codec},
     files::{Files, Input, Kind, PackName},
@@ -110,10 +111,21 @@ pub fn node(bytes: &[u8]) {
 
 /// A stored page run: codec, pages, and then the stored bytes.
 pub fn run(bytes: &[u8]) {
-    let [codec, pages, stored @ ..] = bytes else { return };
-    let Some(codec) = Codec::from_number(*codec % 3) else { return };
-    let mut room = vec![0; (usize::from(*pages) % RUN_PAGES_MAX + 1) * PAGE_BYTES];
-    let _ = codec::decode(codec, stored, &mut room);
+    let [_, pages, ..] = bytes else { return };
+    decode_run(bytes, &mut vec![0; (usize::from(*pages) % RUN_PAGES_MAX + 1) * PAGE_BYTES]);
+}
+
+/// Decodes what [`run`] takes into `room`; whether that is what it holds.
+pub fn decode_run(bytes: &[u8], room: &mut [u8]) -> bool {
+    let [codec, _, stored @ ..] = bytes else { return false };
+    Codec::from_number(*codec % 3).is_some_and(|codec| codec::decode(codec, stored, room).is_ok())
+}
+
+/// A page run as [`run`] takes it, or `None` where it is better stored raw. For benches/codecs.rs.
+pub fn encode_run(compression: Compression, pages: &[u8]) -> Option<Vec<u8>> {
+    let (codec, stored) = codec::encode(compression, pages)?;
+    let head = [codec as u8, (pages.len() / PAGE_BYTES - 1) as u8];
+    Some([&head[..], &stored].concat())
 }
 
 /// The first inputs of the targets, from real records: target, name and bytes of each.
