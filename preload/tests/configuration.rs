@@ -127,7 +127,7 @@ fn what_is_kept_is_a_number_from_one_on() {
 }
 
 #[test]
-fn the_method_is_one_of_two_with_chunks_of_a_length_that_an_engine_takes() {
+fn the_method_is_one_of_five_with_chunks_of_a_length_that_an_engine_takes() {
     let of = |variables: &[(&str, &str)]| {
         let control = control_with(variables);
         ["method", "chunk_bytes", "tree_min_bytes", "verify_matches"].map(|name| control[name].clone())
@@ -136,6 +136,9 @@ fn the_method_is_one_of_two_with_chunks_of_a_length_that_an_engine_takes() {
     assert_eq!(of(&[("CKPT_METHOD", "pages"), ("CKPT_VERIFY_MATCHES", "no")]), ["0", "128", "16777216", "0"]);
     let all = [("CKPT_METHOD", "tree"), ("CKPT_CHUNK", "36"), ("CKPT_TREE_MIN", "1M"), ("CKPT_VERIFY_MATCHES", "yes")];
     assert_eq!(of(&all), ["1", "36", "1048576", "1"]);
+    for (name, number) in [("full-dump", "2"), ("local-dedup", "3"), ("inc-tracking", "4")] {
+        assert_eq!(control_with(&[("CKPT_METHOD", name)])["method"], number);
+    }
     for (name, wrong) in [
         ("CKPT_METHOD", "Tree"),
         ("CKPT_CHUNK", "31"),

@@ -1,5 +1,6 @@
 /* Much memory and little to do. KIND: "random" 256 MiB, all different; "zero" 256 MiB of touched zeros;
- * "twice" the same 64 MiB at two places. Each step changes one page. */
+ * "twice" the same 64 MiB at two places; "rewritten" 64 MiB, all different, and each step writes what is there into each
+ * page. Each step of the others changes one page. */
 #include "victim.h"
 #include <sys/mman.h>
 
@@ -13,6 +14,8 @@ static void set_up(void)
 		bytes = (size_t)128 << 20;
 		different = bytes / 2;
 	}
+	if (strcmp(kind, "rewritten") == 0)
+		different = bytes = (size_t)64 << 20;
 	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(memory != MAP_FAILED);
 	if (strcmp(kind, "zero") == 0) {
@@ -27,7 +30,12 @@ static void set_up(void)
 static void hold(int step)
 {
 	size_t page = (size_t)step * 7919 % (bytes / 4096);
-	memory[page * 4096 + 100] ^= (unsigned char)step;
+	if (strcmp(kind, "rewritten") == 0) {
+		for (volatile unsigned char *at = memory; at < memory + bytes; at += 4096)
+			*at = *at;
+	} else {
+		memory[page * 4096 + 100] ^= (unsigned char)step;
+	}
 	say("step %d", step);
 }
 

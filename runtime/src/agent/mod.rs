@@ -21,8 +21,10 @@ pub use store_options::digest_warning;
 
 use std::path::PathBuf;
 
-use ckpt_store::Depth;
+use ckpt_store::{Depth, Sharing};
 use serde::{Deserialize, Serialize};
+
+use crate::capture::Reuse;
 
 /// What a checkpoint is asked to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,26 +51,47 @@ impl CheckpointRequest {
     }
 }
 
-/// How large private memory is stored.
+/// How memory is stored, and what of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// As pages.
+    /// As pages: those that were written are read, those that the store has not are stored.
     Pages,
-    /// As differences finer than a page.
+    /// Large private memory as differences finer than a page.
     Tree,
+    /// All pages are read and stored anew. To compare with.
+    FullDump,
+    /// All pages are read, and equal ones of the same checkpoint stored once. To compare with.
+    LocalDedup,
+    /// Those that were written are read and stored. To compare with.
+    IncTracking,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Method; 2] = [Method::Pages, Method::Tree];
+    pub const ALL: [Method; 5] =
+        [Method::Pages, Method::Tree, Method::FullDump, Method::LocalDedup, Method::IncTracking];
 
     /// As a person writes it.
     pub fn name(self) -> &'static str {
         match self {
             Method::Pages => "pages",
             Method::Tree => "tree",
+            Method::FullDump => "full-dump",
+            Method::LocalDedup => "local-dedup",
+            Method::IncTracking => "inc-tracking",
         }
+    }
+
+    /// What it takes from earlier checkpoints.
+    pub fn reuse(self) -> Reuse {
+        let (keeps_unchanged, sharing) = match self {
+            Method::Pages | Method::Tree => (true, Sharing::WithAll),
+            Method::FullDump => (false, Sharing::WithNothing),
+            Method::LocalDedup => (false, Sharing::WithItself),
+            Method::IncTracking => (true, Sharing::OnlyLists),
+        };
+        Reuse { keeps_unchanged, sharing }
     }
 }
 

@@ -44,7 +44,7 @@ struct Agent {
     /// When its first process has begun; nobody of it has before.
     since: u64,
     store: Store,
-    /// How large memory is stored at present.
+    /// How memory is stored at present.
     method: Method,
     tree: TreeOptions,
     lineage: Lineage,
@@ -151,8 +151,14 @@ fn ends_with_first() -> bool {
 
 fn lineage_of(method: Method, tree: &TreeOptions) -> Result<Lineage> {
     let mut lineage = Lineage::default();
-    lineage.store_finer((method == Method::Tree).then(|| tree.clone()))?;
+    set_method(&mut lineage, method, tree)?;
     Ok(lineage)
+}
+
+fn set_method(lineage: &mut Lineage, method: Method, tree: &TreeOptions) -> Result<()> {
+    lineage.store_finer((method == Method::Tree).then(|| tree.clone()))?;
+    lineage.reuse(method.reuse());
+    Ok(())
 }
 
 /// The log goes to the file that the program's environment named, or to `log` in the store.
@@ -266,13 +272,13 @@ impl Agent {
         });
     }
 
-    /// Stores large memory in another way from now on, if that is asked for. What was known of it is of no use to the other
+    /// Stores memory in another way from now on, if that is asked for. What was known of it is of no use to the other
     /// way, except to the store, which has its pages.
     fn change_method(&mut self, wanted: Option<Method>) -> Result<()> {
         if let Some(method) = wanted.filter(|wanted| *wanted != self.method) {
-            self.lineage.store_finer((method == Method::Tree).then(|| self.tree.clone()))?;
+            set_method(&mut self.lineage, method, &self.tree)?;
             self.method = method;
-            log::info!("large memory is stored by method {} from now on", method.name());
+            log::info!("memory is stored by method {} from now on", method.name());
         }
         Ok(())
     }

@@ -5,8 +5,8 @@
 
 use ckpt_store::{Digest, Store, StoreOptions};
 use ckpt_wire::{
-    CHUNK_BYTES_DEFAULT, Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1, METHOD_PAGES, METHOD_TREE,
-    TREE_MIN_BYTES_DEFAULT, is_chunk_length,
+    CHUNK_BYTES_DEFAULT, Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1, METHOD_FULL_DUMP, METHOD_INC_TRACKING,
+    METHOD_LOCAL_DEDUP, METHOD_PAGES, METHOD_TREE, TREE_MIN_BYTES_DEFAULT, is_chunk_length,
 };
 
 use super::Method;
@@ -39,11 +39,14 @@ pub fn options_of(wanted: Option<Digest>, memory_bytes: u64) -> StoreOptions {
     options
 }
 
-/// How the program's user wants large memory to be stored.
+/// How the program's user wants memory to be stored.
 pub fn wanted_method(control: &Control) -> Result<Method> {
     match control.method {
         METHOD_PAGES => Ok(Method::Pages),
         METHOD_TREE => Ok(Method::Tree),
+        METHOD_FULL_DUMP => Ok(Method::FullDump),
+        METHOD_LOCAL_DEDUP => Ok(Method::LocalDedup),
+        METHOD_INC_TRACKING => Ok(Method::IncTracking),
         unknown => Err(unknown_wish(format!("method {unknown}"))),
     }
 }
@@ -107,7 +110,7 @@ mod tests {
         (control.chunk_bytes, control.tree_min_bytes, control.verify_matches) = (64, 7, 1);
         assert_eq!(wanted_method(&control).unwrap(), Method::Tree);
         assert_eq!(of(&control), TreeOptions { chunk_bytes: 64, min_bytes: 7, verify_matches: true, ..default });
-        (control.chunk_bytes, control.method) = (33, 2);
+        (control.chunk_bytes, control.method) = (33, METHOD_INC_TRACKING + 1);
         assert!(wanted_method(&control).is_err() && tree_options(&control, &options_of(None, 0)).is_err());
     }
 

@@ -31,6 +31,7 @@ mod program;
 mod refusals;
 mod regions;
 mod registered_rings;
+mod reuse;
 mod snapshot;
 mod stop;
 mod stored_series;
@@ -79,6 +80,7 @@ pub use descent::root_of;
 pub use kin::{all_with, first};
 pub use program::Program;
 pub use refusals::refuse_other_pid_namespace;
+pub use reuse::Reuse;
 pub use syscalls::pidfd_open;
 pub use tree::Options as TreeOptions;
 pub use waiting_calls::WaitingCalls;
@@ -95,6 +97,8 @@ pub struct Lineage {
     data: data::Data,
     /// Bytes that copies of pages may take, which are made before a stop.
     copies_bytes: u64,
+    /// How much of the last checkpoint the next one may build on.
+    reuse: Reuse,
 }
 
 /// What is remembered of each process.
@@ -102,6 +106,8 @@ pub struct Lineage {
 struct ProcessLineages {
     /// Processes that are none of the job.
     strangers: kin::Strangers,
+    /// Full checkpoints read all of their memory.
+    are_read_whole: bool,
     first: ProcessLineage,
     /// The others by their pids, and which programs they were.
     others: HashMap<i32, (Identity, ProcessLineage)>,
@@ -155,6 +161,23 @@ impl Lineage {
         self.series = tree.map(Series::new).transpose()?;
         Ok(())
     }
+
+    /// From the next full checkpoint on, so much is made of those before it.
+    pub fn reuse(&mut self, reuse: Reuse) {
+        self.reuse = reuse;
+        self.processes.are_read_whole = !reuse.keeps_unchanged;
+        if !reuse.keeps_unchanged {
+            self.processes.all().for_each(ProcessLineage::end_tracking);
+        }
+    }
+
+    /// A full checkpoint is going to be taken: forgets what it is not to build on.
+    fn begin(&mut self) {
+        if !self.reuse.keeps_unchanged {
+            self.processes.all().for_each(|known| known.base = Base::default());
+            self.files = files::Known::default();
+        }
+    }
 }
 
 impl ProcessLineages {
@@ -169,6 +192,10 @@ impl ProcessLineages {
             (*then, *known) = (now, ProcessLineage::default());
         }
         known
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = &mut ProcessLineage> {
+        std::iter::once(&mut self.first).chain(self.others.values_mut().map(|(_, known)| known))
     }
 
     /// What is remembered of process `pid`, if anything is. It may be another process by now, or execute another program.
@@ -207,6 +234,12 @@ impl ProcessLineage {
             guest.leave()?;
         }
         Ok(())
+    }
+
+    /// Has the kernel note no longer what the program writes, which costs the program something, and forgets what it has
+    /// noted. It can be begun again.
+    fn end_tracking(&mut self) {
+        (self.tracker, self.tracking_was_tried, self.unseen) = (None, false, Unseen::default());
     }
 }
 
@@ -269,6 +302,8 @@ fn attempt(
     let started = Instant::now();
     let control = program.control()?;
     let mut attempt = begin(store, &control, request, Depth::Full)?;
+    attempt.share(lineage.reuse.sharing);
+    lineage.begin();
     let stop_ms = Cell::new(0.0);
     let mut events = |event| {
         if let Event::Resumed { stop_ms: stopped_ms, .. } = event {

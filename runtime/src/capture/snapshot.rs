@@ -292,6 +292,7 @@ fn threads_of(member: &mut Member, known: &mut ProcessLineages) -> Result<Thread
     stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
     let process_signals = stopped[0].queued_process_signals()?;
     let signal_mask = threads::mask_of(&process_signals);
+    let is_read_whole = known.are_read_whole;
     let known = known.of(pid, control, *is_first);
     let (mut images, mut ways) = (Vec::with_capacity(stopped.len()), Vec::with_capacity(stopped.len()));
     for thread in stopped.iter_mut() {
@@ -299,7 +300,9 @@ fn threads_of(member: &mut Member, known: &mut ProcessLineages) -> Result<Thread
         images.push(image);
         ways.push(way);
     }
-    known.begin_tracking(program, control, &mut stopped[0], &ways[0])?;
+    if !is_read_whole {
+        known.begin_tracking(program, control, &mut stopped[0], &ways[0])?;
+    }
     Ok(Threads { images, ways, process_signals })
 }
 

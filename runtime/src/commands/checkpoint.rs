@@ -49,8 +49,8 @@ pub struct Arguments {
     /// How many to take
     #[arg(long, value_name = "N", requires = "every", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// How large private memory is stored from now on, while the program's agent lives: pages, or tree (differences
-    /// finer than a page) [default: as before]
+    /// How memory is stored from now on, while the program's agent lives: pages, or tree (large private memory as
+    /// differences finer than a page); to compare with: full-dump, local-dedup, inc-tracking [default: as before]
     #[arg(long, value_parser = check_method)]
     method: Option<Method>,
     /// Capture a directory with all that is in it, as well, to be there again after a restart; may be given several times

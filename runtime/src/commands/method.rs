@@ -1,13 +1,14 @@
-//! Ways of storing large memory as people write them.
+//! Ways of storing memory as people write them.
 
 use ckpt_wire::is_chunk_length;
 
 use crate::agent::Method;
 
-/// `pages` or `tree`.
+/// A method by its name.
 pub fn check_method(text: &str) -> Result<Method, String> {
     let found = Method::ALL.into_iter().find(|method| method.name() == text);
-    found.ok_or_else(|| "write pages or tree".to_owned())
+    let names = || Method::ALL.map(Method::name).join(", ");
+    found.ok_or_else(|| format!("write one of {}", names()))
 }
 
 /// Bytes of a chunk.
@@ -21,9 +22,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_method_is_one_of_two() {
+    fn a_method_is_one_of_a_few() {
         assert_eq!((check_method("pages"), check_method("tree")), (Ok(Method::Pages), Ok(Method::Tree)));
-        assert!(check_method("").is_err() && check_method("Tree").is_err());
+        assert_eq!(check_method("inc-tracking"), Ok(Method::IncTracking));
+        let unknown = "write one of pages, tree, full-dump, local-dedup, inc-tracking";
+        assert!(["", "Tree", "fulldump"].iter().all(|text| check_method(text) == Err(unknown.to_owned())));
     }
 
     #[test]

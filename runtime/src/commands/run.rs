@@ -60,7 +60,9 @@ pub struct Arguments {
     /// Memory for the buffers of a checkpoint: 64M, 1G; a bare number is bytes [default: $CKPT_MEMORY or 256M]
     #[arg(long, value_parser = check_memory)]
     memory: Option<String>,
-    /// How large private memory is stored: pages, or tree (differences finer than a page) [default: $CKPT_METHOD or pages]
+    /// How memory is stored: pages, or tree (large private memory as differences finer than a page); to compare with:
+    /// full-dump (all, anew each time), local-dedup (all, equal pages of a checkpoint once), inc-tracking (what was
+    /// written, without looking whether it is there) [default: $CKPT_METHOD or pages]
     #[arg(long, value_parser = check_method)]
     method: Option<Method>,
     /// Bytes of a chunk for tree: 32 to 4096, in steps of 4 [default: $CKPT_CHUNK or 128]

@@ -63,8 +63,8 @@ mod page_key;
 mod page_list;
 mod store;
 
-pub use attempt::Attempt;
 pub use attempt::row::{AttemptEnd, AttemptRow, AttemptStart, AttemptState, Depth, PageCounts};
+pub use attempt::{Attempt, Sharing};
 pub use codec::Compression;
 pub use digest::Digest;
 pub use error::{Result, StoreError};

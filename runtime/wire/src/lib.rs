@@ -67,7 +67,7 @@ pub const ENV_DIGEST: &str = "CKPT_DIGEST";
 /// Environment variable: how many of the job's checkpoints stay when a new one is sealed (default: all).
 pub const ENV_KEEP: &str = "CKPT_KEEP";
 
-/// Environment variable: how large private memory is stored, `pages` (default) or `tree`.
+/// Environment variable: how memory is stored, `pages` (default), `tree`, `full-dump`, `local-dedup` or `inc-tracking`.
 pub const ENV_METHOD: &str = "CKPT_METHOD";
 /// Environment variable: bytes of a chunk for `tree` (default 128).
 pub const ENV_CHUNK: &str = "CKPT_CHUNK";
@@ -98,6 +98,12 @@ pub const FILES_NONE: u64 = u64::MAX;
 pub const METHOD_PAGES: u64 = 0;
 /// [`Control::method`]: large private mappings as differences finer than a page.
 pub const METHOD_TREE: u64 = 1;
+/// [`Control::method`]: all pages, anew in each checkpoint.
+pub const METHOD_FULL_DUMP: u64 = 2;
+/// [`Control::method`]: all pages, equal ones of a checkpoint once.
+pub const METHOD_LOCAL_DEDUP: u64 = 3;
+/// [`Control::method`]: the pages written since the checkpoint before.
+pub const METHOD_INC_TRACKING: u64 = 4;
 /// Bytes of a chunk when the user names no number.
 pub const CHUNK_BYTES_DEFAULT: u64 = 128;
 /// Bytes of the smallest mapping for [`METHOD_TREE`] when the user names no number.
@@ -177,7 +183,7 @@ pub struct Control {
     pub keep: u64,
     /// Bytes of buffers that the agent may use for a checkpoint; 0 for as many as it likes best.
     pub memory_bytes: u64,
-    /// How large private memory is stored: [`METHOD_PAGES`] or [`METHOD_TREE`].
+    /// How memory is stored: one of [`METHOD_PAGES`] and its siblings.
     pub method: u64,
     /// Bytes of a chunk for [`METHOD_TREE`]; 0 for the default.
     pub chunk_bytes: u64,

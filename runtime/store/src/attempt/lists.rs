@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use rayon::prelude::*;
 
-use super::{Attempt, Sharing};
+use super::Attempt;
 use crate::{
     Digest, PageKey, PageList, PageListRef, Result, StoreError,
     files::PackName,
@@ -102,7 +102,7 @@ impl NodeSink for Attempt {
 
     fn has(&self, key: &PageKey) -> bool {
         let found = || self.shared.index().shareable_node(key, self.row.id);
-        let shares = || self.sharing == Sharing::WithAll && matches!(found(), Shareable::Yes | Shareable::ThisTime);
+        let shares = || self.sharing.finds_nodes() && matches!(found(), Shareable::Yes | Shareable::ThisTime);
         self.nodes.get(key).is_some() || shares()
     }
 

@@ -10,6 +10,7 @@ mod pages;
 mod room;
 pub(crate) mod row;
 mod seal;
+mod sharing;
 
 use std::{fmt, sync::Arc};
 
@@ -24,6 +25,8 @@ use crate::{
     pack::{Pack, writer::PackWriter},
     store::Shared,
 };
+
+pub use sharing::Sharing;
 
 /// An attempt to take a checkpoint. Sealed, failed, or, when it is dropped, failed without a reason of its own.
 pub struct Attempt {
@@ -44,15 +47,6 @@ pub struct Attempt {
     counts: PageCounts,
     broken: Option<String>,
     stage: Stage,
-}
-
-/// What an attempt refers to instead of writing it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sharing {
-    /// Everything in the store.
-    WithAll,
-    /// Only what it wrote itself.
-    WithItself,
 }
 
 /// How far the end of an attempt has come, and so what may be removed when it goes wrong.
@@ -88,6 +82,11 @@ impl Attempt {
     /// The number of the attempt, and of the checkpoint when it is sealed. Unique in the store, and increasing.
     pub fn id(&self) -> u64 {
         self.row.id
+    }
+
+    /// From here on it refers to less, or more, of what is there already; at first to [`Sharing::WithAll`].
+    pub fn share(&mut self, sharing: Sharing) {
+        self.sharing = sharing;
     }
 
     /// What has been written so far.

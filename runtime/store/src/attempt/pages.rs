@@ -7,13 +7,13 @@ use std::{borrow::Cow, collections::HashSet};
 
 use rayon::prelude::*;
 
-use super::{Attempt, Sharing};
+use super::Attempt;
 use crate::{
     Compression, PAGE_BYTES, PageKey, Result, StoreError,
     codec::{self, Codec},
     format::pack::RUN_PAGES_MAX,
     index::{Index, Shareable},
-    key_table::Place,
+    key_table::{KeyTable, Place},
     pack::page_item,
 };
 
@@ -21,7 +21,8 @@ use crate::{
 const BATCHES_OF_A_CALL: usize = 8;
 
 impl Attempt {
-    /// Writes pages (any number of whole ones) and returns their keys. A page that is in the store is not written again.
+    /// Writes pages (any number of whole ones) and returns their keys. A page that is in the store is not written again,
+    /// unless [`Attempt::share`] has said so; a page of zeros is never written.
     pub fn write_pages(&mut self, pages: &[u8]) -> Result<Vec<PageKey>> {
         self.check_usable()?;
         if !pages.len().is_multiple_of(PAGE_BYTES) {
@@ -95,12 +96,12 @@ impl Attempt {
 
     /// Of each key whether the page need not be written, because another attempt has it.
     fn shares<'a>(&self, index: &'a Index, keys: &'a [PageKey]) -> impl Iterator<Item = bool> + use<'a> {
-        let shares_with_all = self.sharing == Sharing::WithAll;
+        let finds_pages = self.sharing.finds_pages();
         let found = index.shareable_pages(keys, self.row.id);
-        found.map(move |found| shares_with_all && matches!(found, Shareable::Yes | Shareable::ThisTime))
+        found.map(move |found| finds_pages && matches!(found, Shareable::Yes | Shareable::ThisTime))
     }
 
-    /// The numbers of the pages that are in no sealed checkpoint and not in this attempt, and now are in its table: the
+    /// The numbers of the pages to be written, as what is shared with this attempt is not; they are in its table now: the
     /// n-th of them will be page n % 64 of the n / 64-th run from here.
     fn take_new(&mut self, keys: &[PageKey]) -> Result<Vec<usize>> {
         let (sequence, first_run) = self.next_run()?;
@@ -109,9 +110,13 @@ impl Attempt {
         self.pages.touch(keys);
         for (number, (key, is_shared)) in keys.iter().zip(self.shares(&index, keys)).enumerate() {
             let item = page_item(first_run + new.len() / RUN_PAGES_MAX, new.len() % RUN_PAGES_MAX);
+            let place = Place { pack: sequence, item };
             if key.is_zero() {
                 self.counts.zero_bytes += PAGE_BYTES as u64;
-            } else if is_shared || !self.pages.insert(*key, Place { pack: sequence, item }) {
+            } else if !self.sharing.finds_own_pages() {
+                add_copy(&mut self.pages, *key, place);
+                new.push(number);
+            } else if is_shared || !self.pages.insert(*key, place) {
                 self.counts.duplicate_bytes += PAGE_BYTES as u64;
             } else {
                 new.push(number);
@@ -119,6 +124,12 @@ impl Attempt {
         }
         Ok(new)
     }
+}
+
+/// Adds the place of a page that is to be written.
+fn add_copy(pages: &mut KeyTable, key: PageKey, place: Place) {
+    // As in the index: of several places, the first one in the last pack.
+    pages.insert_or(key, place, |old| if place.pack > old.pack { place } else { old });
 }
 
 struct EncodedRun<'a> {

@@ -11,7 +11,8 @@ use super::text::{Text, write_field};
 use crate::allocations::{GRANULE_BYTES, RECORD_NOTHING};
 use crate::{
     CHUNK_BYTES_DEFAULT, Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1, FILES_MAX_BYTES_DEFAULT, FILES_NONE,
-    METHOD_PAGES, METHOD_TREE, PATH_BYTES, TEXT_BYTES, TREE_MIN_BYTES_DEFAULT, is_chunk_length,
+    METHOD_FULL_DUMP, METHOD_INC_TRACKING, METHOD_LOCAL_DEDUP, METHOD_PAGES, METHOD_TREE, PATH_BYTES, TEXT_BYTES,
+    TREE_MIN_BYTES_DEFAULT, is_chunk_length,
 };
 
 /// Why checkpoints are refused, for [`Control::reason`].
@@ -145,7 +146,13 @@ fn apply_method(settings: &Settings<'_>, control: &mut Control) -> Result<(), Re
     control.method = match settings.method {
         None | Some(b"pages") => METHOD_PAGES,
         Some(b"tree") => METHOD_TREE,
-        Some(text) => return Err(unreadable(b"CKPT_METHOD", text, b"pages or tree")),
+        Some(b"full-dump") => METHOD_FULL_DUMP,
+        Some(b"local-dedup") => METHOD_LOCAL_DEDUP,
+        Some(b"inc-tracking") => METHOD_INC_TRACKING,
+        Some(text) => {
+            let usable = b"pages, tree, full-dump, local-dedup or inc-tracking";
+            return Err(unreadable(b"CKPT_METHOD", text, usable));
+        }
     };
     control.chunk_bytes = match settings.chunk {
         None => CHUNK_BYTES_DEFAULT,
