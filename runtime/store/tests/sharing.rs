@@ -37,7 +37,7 @@ fn new_and_duplicate_pages(row: &AttemptRow) -> (u64, u64) {
     (row.written.new_bytes / PAGE, row.written.duplicate_bytes / PAGE)
 }
 
-/// The bytes of the nodes of a checkpoint's page list that its own packs have.
+/// The packs that an attempt has written.
 fn packs_of(memory: &Memory, id: u64) -> Vec<String> {
     let prefix = format!("packs/{id:010}-");
     memory.files().into_keys().filter(|name| name.starts_with(&prefix)).collect()
