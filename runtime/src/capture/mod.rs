@@ -277,7 +277,7 @@ fn attempt(
         events(event);
     };
     let id = attempt.id();
-    let outcome = snapshot::capture(program, &control, lineage, request, id, &mut events)
+    let outcome = snapshot::capture(program, &control, lineage, request, &mut attempt, &mut events)
         .and_then(|snapshot| write::write(snapshot, lineage.series.as_mut(), store, &mut attempt, &mut events));
     match outcome {
         Ok(mut written) => {

@@ -23,6 +23,9 @@ impl Default for Costs {
 /// What a clone takes however small the program is: two clones, calls in both, and the end of one.
 const CLONE_NS: f64 = 1e6;
 
+/// A program of some 2.5 GiB, in small pages, takes as long.
+const LONG_NS: f64 = 40e6;
+
 impl Costs {
     /// So many pages have been copied.
     pub fn copied(&mut self, pages: u64, took: Duration) {
@@ -36,6 +39,12 @@ impl Costs {
         if pages >= PAGES_TO_TELL {
             self.cloned_page_ns = (took.as_nanos() as f64 - CLONE_NS).max(0.0) / pages as f64;
         }
+    }
+
+    /// Whether a program with so many pages stands still for so long while it is cloned that rather than that, pages are written to
+    /// the store that may change before it stops.
+    pub fn cloning_is_long(&self, present: u64) -> bool {
+        present as f64 * self.cloned_page_ns > LONG_NS
     }
 
     /// Whether the program stands still for a shorter time while `changed` pages are copied than while it is cloned, with `present`
@@ -57,6 +66,7 @@ mod tests {
         assert!(!costs.copying_is_shorter(20_000, 20_000));
         assert!(costs.copying_is_shorter(15_000, 262_144));
         assert!(!costs.copying_is_shorter(26_000, 262_144));
+        assert!(!costs.cloning_is_long(262_144) && costs.cloning_is_long(8 * 262_144));
     }
 
     #[test]
