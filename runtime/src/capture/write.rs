@@ -1,14 +1,21 @@
 //! Writing a snapshot: page contents, page lists and regions, while the processes run on.
+//!
+//! Of each process all pages are read first, and its twin ends with the last one: as long as it is there, the program
+//! copies each page that it writes to.
 
 use std::sync::Arc;
 
 use ckpt_store::{Attempt, PAGE_BYTES, PageList, Store};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::Event;
 use super::files;
 use super::page_set::PageSet;
-use super::pages::{self, PageSource, Place};
+use super::pages::{self, PageSource};
 use super::plan::{Base, Known, Plan};
+use super::priority;
+use super::read_ahead::{Wanted, read_ahead};
 use super::snapshot::{Part, Snapshot, Still, place};
 use super::tree::Series;
 use crate::error::Result;
@@ -42,13 +49,16 @@ pub fn write(
     events: &mut dyn FnMut(Event),
 ) -> Result<Written> {
     let Snapshot { processes, mut objects, sysv, files, lost_leaders, mark } = snapshot;
+    if processes.iter().all(|process| !process.still.is_stopped()) {
+        priority::after_the_program();
+    }
     let to_read: u64 = processes.iter().flat_map(|process| &process.parts).map(|part| part.plan.read.len()).sum();
     let total_bytes = to_read * PAGE + files.bytes_to_read();
     let mut writer = Writer { store, attempt, events, done_bytes: 0, total_bytes, memory_bytes: 0, held: Vec::new() };
     let mut images = Vec::with_capacity(processes.len());
     let (mut bases, mut still) = (Vec::new(), Vec::new());
     for process in processes {
-        let (image, base) = writer.write(process.image, process.parts, process.still.holder(), series.take())?;
+        let (image, base) = writer.write(process.image, process.parts, &process.still, series.take())?;
         images.push(image);
         bases.push(base);
         still.push(process.still);
@@ -76,26 +86,34 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes `parts`, whose bytes `holder` has, and completes `image`.
+    /// Writes `parts`, whose bytes are where `still` says, and completes `image`. A twin is at its end then.
     fn write(
         &mut self,
         mut image: ProcessImage,
-        parts: Vec<Part>,
-        holder: i32,
+        mut parts: Vec<Part>,
+        still: &Still,
         series: Option<&mut Series>,
     ) -> Result<(ProcessImage, Base)> {
-        let source = PageSource::open(holder)?;
+        let holder = still.holder();
+        let source = match still {
+            Still::Twin(_) => PageSource::open_clone(holder)?,
+            Still::Program(..) => PageSource::open(holder)?,
+        };
         let mut base = Base::new();
         if let Some(series) = series {
             image.differences = self.write_finer(&parts, &source, series)?;
         }
+        self.write_pages(&source, &mut parts)?;
+        // A page that cannot be read counts as behind the end of its file, which is true unless its process was killed.
+        read_memory(holder, image.control, &mut [0; 8])?;
+        if matches!(still, Still::Twin(_)) {
+            // It is waited for where it is dropped, which is long after its memory has been taken down.
+            let _ = kill(Pid::from_raw(holder), Signal::SIGKILL);
+        }
         for Part { draft, census, plan: Plan { mut list, read }, finer, held } in parts {
-            match held {
-                Some(held) => {
-                    list = self.write_held(&held, &read, list)?;
-                    self.done_bytes += held.len() as u64;
-                }
-                None => self.write_pages(&source, &place(&draft), &read, &mut list)?,
+            if let Some(held) = held {
+                list = self.write_held(&held, &read, list)?;
+                self.done_bytes += held.len() as u64;
             }
             self.memory_bytes += if finer { census.present.len() } else { list.page_count() } * PAGE;
             let pages = draft.mapping.bytes() / PAGE;
@@ -120,8 +138,6 @@ impl Writer<'_> {
             let file = draft.file.map(|stamp| (stamp, draft.mapping.offset));
             base.insert(draft.mapping.start, Known { list, pages, own: census.own, file });
         }
-        // A page that cannot be read counts as behind the end of its file, which is true unless its process was killed.
-        read_memory(holder, image.control, &mut [0; 8])?;
         Ok((image, base))
     }
 
@@ -137,12 +153,46 @@ impl Writer<'_> {
         Ok(list)
     }
 
-    fn write_pages(&mut self, source: &PageSource, place: &Place, read: &PageSet, list: &mut PageList) -> Result<()> {
-        let Writer { attempt, events, done_bytes, total_bytes, .. } = self;
-        pages::store_from(source, place, read, attempt, list, &mut |bytes| {
-            *done_bytes += bytes;
-            events(Event::Writing { done_bytes: *done_bytes, total_bytes: *total_bytes });
-        })
+    /// Writes the pages of `parts` that `source` has, into the store and into their lists.
+    fn write_pages(&mut self, source: &PageSource, parts: &mut [Part]) -> Result<()> {
+        let read: Vec<PageSet> = parts.iter_mut().map(|part| std::mem::take(&mut part.plan.read)).collect();
+        let to_read = |part: &Part| part.held.is_none();
+        let readable = |part: &Part| place(&part.draft).readable;
+        // What the process itself may not read only its tracer can, which is this thread.
+        for (part, read) in parts.iter_mut().zip(&read).filter(|(part, _)| to_read(part) && !readable(part)) {
+            let place = place(&part.draft);
+            for runs in pages::batches(read) {
+                let mut bytes = vec![0; pages::bytes_of(&runs)];
+                source.read_batch(&place, &runs, &mut bytes)?;
+                let keys = self.attempt.write_pages(&bytes)?;
+                pages::note(&mut keys.as_slice(), &runs, &mut part.plan.list);
+                self.written(bytes.len());
+            }
+        }
+        let (wanted, of): (Vec<Wanted<'_>>, Vec<usize>) = (parts.iter().zip(&read).enumerate())
+            .filter(|(_, (part, _))| to_read(part) && readable(part))
+            .map(|(number, (part, read))| ((place(&part.draft), read), number))
+            .unzip();
+        // The buffers together are some larger than what is best given at once, as that is a small part of what is allowed.
+        let buffer_bytes = self.attempt.best_call_bytes() / 2;
+        read_ahead(source, &wanted, buffer_bytes, &mut |bytes, pieces| {
+            let keys = self.attempt.write_pages(bytes)?;
+            let mut keys = keys.as_slice();
+            for piece in pieces {
+                pages::note(&mut keys, &piece.runs, &mut parts[of[piece.of]].plan.list);
+            }
+            self.written(bytes.len());
+            Ok(())
+        })?;
+        for (part, read) in parts.iter_mut().zip(read) {
+            part.plan.read = read;
+        }
+        Ok(())
+    }
+
+    fn written(&mut self, bytes: usize) {
+        self.done_bytes += bytes as u64;
+        (self.events)(Event::Writing { done_bytes: self.done_bytes, total_bytes: self.total_bytes });
     }
 
     /// Writes those of `parts` that are stored finer than a page.
