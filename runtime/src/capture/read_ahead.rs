@@ -27,6 +27,9 @@ pub struct Piece {
     pub runs: Vec<Range<u64>>,
 }
 
+/// Stores pages, one after another, and what they are.
+pub type Take<'a> = dyn FnMut(&[u8], &[Piece]) -> Result<()> + 'a;
+
 /// A buffer with pages in it.
 #[derive(Default)]
 struct Filled {
@@ -37,12 +40,7 @@ struct Filled {
 
 /// Reads all that is wanted from `source`, in order, and gives it to `take` in buffers of at most `buffer_bytes`, but of one
 /// batch at least. A place that the process itself may not read needs its tracer, and is not for this.
-pub fn read_ahead(
-    source: &PageSource,
-    wanted: &[Wanted<'_>],
-    buffer_bytes: usize,
-    take: &mut dyn FnMut(&[u8], &[Piece]) -> Result<()>,
-) -> Result<()> {
+pub fn read_ahead(source: &PageSource, wanted: &[Wanted<'_>], buffer_bytes: usize, take: &mut Take<'_>) -> Result<()> {
     let mut batches = wanted
         .iter()
         .enumerate()
@@ -112,7 +110,7 @@ impl Filled {
         Ok(())
     }
 
-    fn give_to(&self, take: &mut dyn FnMut(&[u8], &[Piece]) -> Result<()>) -> Result<()> {
+    fn give_to(&self, take: &mut Take<'_>) -> Result<()> {
         take(&self.room[..self.bytes], &self.pieces)
     }
 }

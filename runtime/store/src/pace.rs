@@ -22,7 +22,7 @@ const SAVED_PART: f64 = 0.1;
 const SINK_HALF_LIFE_BYTES: f64 = (64 << 20) as f64;
 const CODEC_HALF_LIFE_BYTES: f64 = (4 << 20) as f64;
 /// Fewer bytes than this are not a measurement.
-const MEASURED_BYTES_MIN: f64 = (256 << 10) as f64;
+const MEASURED_BYTES_MIN: f64 = (64 << 10) as f64;
 /// What is assumed until something is measured, bytes a second: a middling disk, and codecs on an old core.
 const SINK_ASSUMED: f64 = 500e6;
 const LZ4_ASSUMED: f64 = 600e6;
