@@ -66,7 +66,7 @@ pub fn apply(
         None => 0,
         Some(text) => parse_bytes(text)
             .filter(|&bytes| bytes >= MEMORY_BYTES_MIN)
-            .ok_or_else(|| unreadable(b"CKPT_MEMORY", text, b"16M or more"))?,
+            .ok_or_else(|| unreadable(b"CKPT_MEMORY", text, b"256M, 1G or bytes, 16M or more"))?,
     };
     control.agent_pid = match settings.agent_pid {
         None => 0,
