@@ -58,6 +58,7 @@ mod index;
 #[doc(hidden)]
 pub mod key_table;
 mod options;
+mod pace;
 mod pack;
 mod page_key;
 mod page_list;

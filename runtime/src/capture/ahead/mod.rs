@@ -18,11 +18,11 @@ use ckpt_store::{Attempt, PAGE_BYTES};
 use super::page_set::PageSet;
 use super::pages::PageSource;
 use super::tracking::Scanner;
-use super::{Lineage, ProcessLineage};
+use super::{Lineage, ProcessLineage, priority};
 use crate::error::Result;
 use crate::proc::maps::{self, Mapping};
 
-pub use copies::{Copies, Keys};
+pub use copies::Copies;
 pub use cost::Costs;
 pub use flags::Flags;
 
@@ -110,7 +110,14 @@ impl Copying {
             let took = copies.add_of_running(&source, &found.wanted);
             known.costs.copied(pages, took);
         } else if known.costs.cloning_is_long(found.present) && pages * 2 <= found.present {
-            copies.add_and_store(&source, &found.wanted, attempt)?;
+            // The threads that work for the attempt are started here, and are to run after the program from the beginning.
+            std::thread::scope(|scope| {
+                let storing = scope.spawn(|| {
+                    priority::after_the_program();
+                    copies.add_and_store(&source, &found.wanted, attempt)
+                });
+                storing.join().unwrap_or_else(|_| std::process::abort())
+            })?;
         } else {
             self.copies = None;
             return Ok(());
