@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use ckpt_store::{PAGE_BYTES, PageKey, Store};
 
 use super::file_mappings::{MappingPlan, Source};
+use super::lazy::Rest;
 use super::process::HalfBuilt;
 use super::sysv::Attached;
 use crate::differences::{Differences, WINDOW_BYTES};
@@ -22,11 +23,11 @@ const BATCH_PAGES: usize = 1 << 14;
 const WRITE_BYTES: usize = 1 << 20;
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Writes the pages of `region` into `process`; `filled` is told the bytes of each batch.
+/// Writes the pages of `region` into `process`, or those of them that have to be there first; `filled` is told the bytes of each batch.
 pub fn fill(
     process: &HalfBuilt,
     region: &Region,
-    source: Source,
+    (source, rest): (Source, Option<&Rest>),
     plan: &MappingPlan,
     (store, differences): (&Store, &Differences),
     filled: &mut dyn FnMut(u64),
@@ -44,6 +45,10 @@ pub fn fill(
         _ => Target::Protected(process.memory(), region.address),
     };
     let mut writer = Writer { target, store, filled, pages: Vec::new(), keys: Vec::new() };
+    if let Some(rest) = rest {
+        rest.iter().try_for_each(|&(page, key)| writer.add(page, key))?;
+        return writer.flush();
+    }
     match source {
         Source::SharedFile { .. } => return Ok(()), // the file has them, or gets them at the end
         Source::PrivateFile { .. } => {

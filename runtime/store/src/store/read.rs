@@ -3,7 +3,7 @@
 //! Pages are read in the order in which they lie in the packs: neighbours with one read, a compressed run once for all
 //! its pages, and such pieces on all cores. What is asked for is gone through in windows, so memory stays bounded.
 
-use std::{cell::Cell, result};
+use std::{cell::Cell, iter, result};
 
 use rayon::prelude::*;
 
@@ -22,6 +22,8 @@ use crate::{files::PackName, format::fields::check, index::Index};
 
 /// Pages looked up and sorted at once: 64 MiB.
 const WINDOW_PAGES: usize = 1 << 14;
+/// Packs that can be held open: a process has 1024 descriptors by default.
+const HELD_PACKS_MAX: usize = 512;
 /// Raw pages read with one call: 1 MiB.
 const PIECE_PAGES: usize = 256;
 
@@ -97,6 +99,24 @@ impl Store {
             self.shared.read_again(|| self.shared.take_window(keys, &|at, bytes| take(first + at, bytes)))??;
         }
         Ok(())
+    }
+
+    /// Opens the packs that the pages of `keys` are in, and keeps them open as long as the store is: from then on these
+    /// pages can be read although their packs are removed.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TooManyPacks`] if there are more than a process should have open.
+    pub fn hold_packs_of(&self, keys: &[PageKey]) -> Result<()> {
+        self.shared.read_again(|| {
+            let mut packs: Vec<_> = self.shared.look_up(keys, iter::repeat(()))?.iter().map(|page| page.pack).collect();
+            packs.sort_unstable();
+            packs.dedup();
+            if packs.len() > HELD_PACKS_MAX {
+                return Err(StoreError::TooManyPacks { packs: packs.len() as u64, most: HELD_PACKS_MAX as u64 });
+            }
+            packs.into_iter().try_for_each(|pack| self.shared.open_packs.hold(&self.shared.files, pack))
+        })
     }
 
     /// The page list of `root`.
