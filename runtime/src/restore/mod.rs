@@ -249,6 +249,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let mut made = sysv::Made::default();
     sysv::make_memory(&mut processes, &job, &mut made)?;
     plan.segments = sysv::attach_here(&job, store)?;
+    let lazy = lazy.map(Lazy::when_ready).transpose()?.flatten();
     for (index, (process, image)) in processes.iter_mut().zip(&job.processes).enumerate() {
         mapping_defaults::set_for_pages(process, image)?;
         let mappings = (plan.sources[index].as_slice(), plan.executables[index]);

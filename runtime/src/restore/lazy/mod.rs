@@ -49,22 +49,25 @@ pub struct Lazy {
 }
 
 impl Lazy {
-    /// Starts the processes that bring the memory of `job`. `None` where there is nothing to be won, or this host or user
-    /// cannot have it: then one line says so, and all memory comes first.
+    /// Starts the processes that bring the memory of `job`. `None` where this host or user cannot have it: then one line says
+    /// so, and all memory comes first.
     ///
     /// It forks, so nothing of the program's may be open yet, and no thread may have been made for the store.
     pub fn start(job: &JobImage, store: &Store) -> Result<Option<Lazy>> {
         if let Err(why) = userfaultfd::is_permitted() {
-            eprintln!("ckpt: restart: --lazy has no effect: {why}; all memory is read before the program runs");
+            say_without_effect(&why);
             return Ok(None);
         }
         let (to_filler, to_guard) = processes::start(job, store)?;
-        let plan = Plan::of(job, store)?;
-        match to_filler.listen()? {
-            Some((Word::Ready, _)) if !plan.ranges.is_empty() => Ok(Some(Lazy { plan, to_filler, to_guard })),
-            Some((Word::Ready, _)) => Ok(None),
+        Ok(Some(Lazy { plan: Plan::of(job, store)?, to_filler, to_guard }))
+    }
+
+    /// Waits until the filler has open what it needs. `None` where it needs too much, as above, and where nothing comes later.
+    pub fn when_ready(self) -> Result<Option<Lazy>> {
+        match self.to_filler.listen()? {
+            Some((Word::Ready, _)) => Ok((!self.plan.ranges.is_empty()).then_some(self)),
             Some((Word::Refused(why), _)) => {
-                eprintln!("ckpt: restart: --lazy has no effect: {why}; all memory is read before the program runs");
+                say_without_effect(&why);
                 Ok(None)
             }
             _ => Err(gone()),
@@ -111,6 +114,10 @@ fn make_in(process: &mut HalfBuilt) -> Result<Userfaultfd> {
     process.call(0, CLOSE, &[number], purpose)?;
     let failed = |source| Error::io("set up", "a userfaultfd", source);
     Userfaultfd::set_up(fetched?).map_err(failed)
+}
+
+fn say_without_effect(why: &str) {
+    eprintln!("ckpt: restart: --lazy has no effect: {why}; all memory is read before the program runs");
 }
 
 fn gone() -> Error {
