@@ -309,7 +309,8 @@ fn fill(
     lazy: Option<&Lazy>,
     progress: &mut Progress,
 ) -> Result<()> {
-    let regions = |index: usize| job.processes[index].regions.iter().zip(plan.sources[index].iter().copied()).enumerate();
+    let regions =
+        |index: usize| job.processes[index].regions.iter().zip(plan.sources[index].iter().copied()).enumerate();
     let all = || (0..processes.len()).flat_map(|index| regions(index).map(move |part| (index, part)));
     let total = all().map(|(_, (_, (region, source)))| content::bytes_to_fill(region, source)).sum();
     let mut finished = 0;

@@ -80,9 +80,8 @@ impl Filler {
         let ranges = Plan::of(job, store)?.ranges;
         let keys: Vec<PageKey> = ranges.iter().flat_map(|range| &range.keys).copied().collect();
         store.hold_packs_of(&keys)?;
-        let spans = |pages: usize| {
-            (0..pages).step_by(WINDOW_PAGES).map(move |first| first..pages.min(first + WINDOW_PAGES))
-        };
+        let spans =
+            |pages: usize| (0..pages).step_by(WINDOW_PAGES).map(move |first| first..pages.min(first + WINDOW_PAGES));
         let windows = ranges.iter().enumerate();
         let windows = windows.flat_map(|(number, range)| spans(range.keys.len()).map(move |span| (number, span)));
         let ended = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)
@@ -141,10 +140,8 @@ impl Filler {
     fn serve(&self, programs: &mut Vec<Unfinished>, mut restarter: Option<Link>, guard: &Link) -> Result<()> {
         loop {
             let spaces: Vec<_> = self.spaces().iter().filter(|space| !space.is_gone()).cloned().collect();
-            let mut waits = vec![
-                PollFd::new(guard.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.ended.as_fd(), PollFlags::POLLIN),
-            ];
+            let mut waits =
+                vec![PollFd::new(guard.as_fd(), PollFlags::POLLIN), PollFd::new(self.ended.as_fd(), PollFlags::POLLIN)];
             waits.extend(spaces.iter().map(|space| PollFd::new(space.as_fd(), PollFlags::POLLIN)));
             waits.extend(restarter.iter().map(|link| PollFd::new(link.as_fd(), PollFlags::POLLIN)));
             match poll(&mut waits, PollTimeout::NONE) {

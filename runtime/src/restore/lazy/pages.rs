@@ -116,7 +116,10 @@ mod tests {
         assert_eq!((at(&pages, 500), at(&pages, 502), at(&pages, 503)), (Some(4), Some(6), None));
         // Onto a part of itself.
         pages.shift(500 * PAGE, 100 * PAGE, 2 * PAGE);
-        assert_eq!((at(&pages, 100), at(&pages, 101), at(&pages, 102), at(&pages, 500)), (Some(4), Some(5), Some(2), None));
+        assert_eq!(
+            (at(&pages, 100), at(&pages, 101), at(&pages, 102), at(&pages, 500)),
+            (Some(4), Some(5), Some(2), None)
+        );
     }
 
     #[test]

@@ -174,8 +174,7 @@ impl Userfaultfd {
 
     /// The page at `address` is zeros.
     pub fn put_zeros(&self, address: u64) -> Result<Copied, Errno> {
-        let mut argument =
-            ZeroArgument { range: RangeArgument { start: address, bytes: PAGE }, mode: 0, zeroed: 0 };
+        let mut argument = ZeroArgument { range: RangeArgument { start: address, bytes: PAGE }, mode: 0, zeroed: 0 };
         // SAFETY: reads and writes one struct uffdio_zeropage.
         match unsafe { uffdio_zeropage(self.0.as_raw_fd(), &mut argument) } {
             Ok(_) => Ok(Copied::Done),

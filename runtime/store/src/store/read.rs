@@ -204,7 +204,8 @@ impl Shared {
         self.know_all(keys, "a page", |index, keys| position_of_missing(keys, index.find_pages(keys)))?;
         let index = self.index();
         let mut wanted = Vec::with_capacity(keys.len());
-        for ((key, place), to) in keys.iter().zip(index.find_pages(keys)).zip(to).filter(|((key, _), _)| !key.is_zero()) {
+        for ((key, place), to) in keys.iter().zip(index.find_pages(keys)).zip(to).filter(|((key, _), _)| !key.is_zero())
+        {
             let missing = || index.missing(&self.files, &self.header.store_id, "a page", key);
             let place = place.ok_or_else(missing)?;
             let pack = index.pack(place).ok_or_else(missing)?;
