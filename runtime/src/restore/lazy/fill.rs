@@ -3,9 +3,9 @@
 use std::ops::Range as Span;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Barrier, Condvar, Mutex, MutexGuard, PoisonError};
 
-use ckpt_store::{PAGE_BYTES, PageKey, Store};
+use ckpt_store::{PAGE_BYTES, Store, on_own_threads};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -26,30 +26,40 @@ const WINDOW_PAGES: usize = 2048;
 const FAULT_PAGES: u64 = 16;
 
 /// The life of the filler. It ends with 0 when nothing is missing any more.
-pub fn live(job: &JobImage, store: &Store, restarter: Link, guard: Link) -> ! {
-    let filler = match Filler::prepare(job, store) {
+pub fn live(job: &JobImage, plan: Plan, store: &Store, restarter: Link, guard: Link) -> ! {
+    let filler = match Filler::prepare(plan, store) {
         Ok(filler) => Arc::new(filler),
-        Err(error) => {
-            let _ = restarter.say(&Word::Refused(error.to_string()), &[]);
-            leave(0)
-        }
+        Err(error) => refuse(&restarter, &error.to_string()),
     };
     let background = filler.clone();
     let windows = std::thread::Builder::new().spawn(move || background.bring_all());
-    if let Err(why) = windows.map_err(|error| error.to_string()).and_then(|_| taken_ids(job)) {
-        let _ = restarter.say(&Word::Refused(why), &[]);
-        leave(0)
-    }
-    if restarter.say(&Word::Ready, &[]).is_err() {
-        leave(0)
+    if let Err(error) = windows {
+        refuse(&restarter, &error.to_string());
     }
     let mut programs = Vec::new();
-    let Err(error) = filler.serve(&mut programs, Some(restarter), &guard) else { leave(0) };
+    // What is waited for is not to wait for threads that bring windows: one thread of its own.
+    let served = on_own_threads(1, || {
+        filler.has_threads.wait();
+        if let Err(why) = taken_ids(job) {
+            refuse(&restarter, &why);
+        }
+        if restarter.say(&Word::Ready, &[]).is_err() {
+            leave(0)
+        }
+        filler.serve(&mut programs, Some(restarter), &guard)
+    });
+    let Err(error) = served.map_err(Error::from).flatten() else { leave(0) };
     if let Some(program) = programs.first() {
         eprintln!("ckpt: process {} is ended, because its memory cannot be brought: {error}", program.pid);
     }
     end_all(&programs);
     leave(1)
+}
+
+fn refuse(restarter: &Link, why: &str) -> ! {
+    // Nobody there to hear it needs no answer.
+    let _ = restarter.say(&Word::Refused(why.to_owned()), &[]);
+    leave(0)
 }
 
 /// Refuses if a thread of this process has an id that the job needs.
@@ -70,16 +80,16 @@ struct Filler {
     /// There is another space, or there will be none any more.
     changed: Condvar,
     is_complete: AtomicBool,
+    /// Passed by both when the threads that bring windows are there.
+    has_threads: Barrier,
     /// Readable when `bring_all` has ended.
     ended: EventFd,
     outcome: Mutex<Option<Error>>,
 }
 
 impl Filler {
-    fn prepare(job: &JobImage, store: &Store) -> Result<Filler> {
-        let ranges = Plan::of(job, store)?.ranges;
-        let keys: Vec<PageKey> = ranges.iter().flat_map(|range| &range.keys).copied().collect();
-        store.hold_packs_of(&keys)?;
+    fn prepare(plan: Plan, store: &Store) -> Result<Filler> {
+        let ranges = plan.ranges;
         let spans =
             |pages: usize| (0..pages).step_by(WINDOW_PAGES).map(move |first| first..pages.min(first + WINDOW_PAGES));
         let windows = ranges.iter().enumerate();
@@ -93,6 +103,7 @@ impl Filler {
             spaces: Mutex::default(),
             changed: Condvar::new(),
             is_complete: AtomicBool::new(false),
+            has_threads: Barrier::new(2),
             ended,
             outcome: Mutex::default(),
         })
@@ -104,7 +115,12 @@ impl Filler {
 
     /// Brings everything to every space, and says so.
     fn bring_all(&self) {
-        let brought = self.try_bring_all();
+        let brought = on_own_threads(0, || {
+            self.has_threads.wait();
+            self.try_bring_all()
+        });
+        // Without threads there is nothing to be served, and nobody has been told that there is.
+        let Ok(brought) = brought else { leave(0) };
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = brought.err();
         // Of a counter that nobody has added to before it cannot fail.
         let _ = self.ended.write(1);

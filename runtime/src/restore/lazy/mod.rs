@@ -28,7 +28,7 @@ mod userfaultfd;
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use ckpt_store::Store;
+use ckpt_store::{Store, StoreError};
 
 use super::process::{Call, HalfBuilt};
 use crate::error::{Error, Result};
@@ -52,20 +52,31 @@ impl Lazy {
     /// Starts the processes that bring the memory of `job`. `None` where this host or user cannot have it: then one line says
     /// so, and all memory comes first.
     ///
-    /// It forks, so nothing of the program's may be open yet, and no thread may have been made for the store.
+    /// It forks, so nothing of the program's may be open yet.
     pub fn start(job: &JobImage, store: &Store) -> Result<Option<Lazy>> {
         if let Err(why) = userfaultfd::is_permitted() {
             say_without_effect(&why);
             return Ok(None);
         }
-        let (to_filler, to_guard) = processes::start(job, store)?;
-        Ok(Some(Lazy { plan: Plan::of(job, store)?, to_filler, to_guard }))
+        let plan = Plan::of(job, store)?;
+        if plan.ranges.is_empty() {
+            return Ok(None);
+        }
+        match store.hold_packs_of(plan.ranges.iter().map(|range| range.keys.as_slice())) {
+            Err(error @ StoreError::TooManyPacks { .. }) => {
+                say_without_effect(&error.to_string());
+                return Ok(None);
+            }
+            held => held?,
+        }
+        let (plan, to_filler, to_guard) = processes::start(job, plan, store)?;
+        Ok(Some(Lazy { plan, to_filler, to_guard }))
     }
 
-    /// Waits until the filler has open what it needs. `None` where it needs too much, as above, and where nothing comes later.
+    /// Waits until the filler can begin. `None` where it cannot, as above.
     pub fn when_ready(self) -> Result<Option<Lazy>> {
         match self.to_filler.listen()? {
-            Some((Word::Ready, _)) => Ok((!self.plan.ranges.is_empty()).then_some(self)),
+            Some((Word::Ready, _)) => Ok(Some(self)),
             Some((Word::Refused(why), _)) => {
                 say_without_effect(&why);
                 Ok(None)

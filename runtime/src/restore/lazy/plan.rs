@@ -1,4 +1,4 @@
-//! Which memory comes later: a function of the checkpoint alone, so that restarter and filler agree without a word.
+//! Which memory comes later.
 
 use std::collections::HashMap;
 

@@ -10,6 +10,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, dup2_stdin, dup2_stdout, fork, getpid, setsid};
 
 use super::link::Link;
+use super::plan::Plan;
 use super::{fill, guard};
 use crate::error::{Error, Result};
 use crate::image::JobImage;
@@ -24,8 +25,8 @@ pub struct Unfinished {
     pub pidfd: OwnedFd,
 }
 
-/// Makes guard and filler, which are nobody's children; gives the ends of the links to the filler and to the guard.
-pub fn start(job: &JobImage, store: &Store) -> Result<(Link, Link)> {
+/// Makes guard and filler, which are nobody's children; gives `plan` and the ends of the links to the filler and to the guard.
+pub fn start(job: &JobImage, plan: Plan, store: &Store) -> Result<(Plan, Link, Link)> {
     let (to_filler, filler_from_restarter) = Link::pair()?;
     let (to_guard, guard_from_restarter) = Link::pair()?;
     let between = match fork_beside(job)? {
@@ -41,7 +42,7 @@ pub fn start(job: &JobImage, store: &Store) -> Result<(Link, Link)> {
                 Err(_) => leave(1),
                 Ok(None) => {
                     drop((to_other, guard_from_restarter));
-                    fill::live(job, store, filler_from_restarter, from_other)
+                    fill::live(job, plan, store, filler_from_restarter, from_other)
                 }
                 Ok(Some(filler)) => {
                     drop((from_other, filler_from_restarter));
@@ -51,15 +52,15 @@ pub fn start(job: &JobImage, store: &Store) -> Result<(Link, Link)> {
         }
     };
     while waitpid(between, None) == Err(Errno::EINTR) {}
-    Ok((to_filler, to_guard))
+    Ok((plan, to_filler, to_guard))
 }
 
 /// Forks, again if the child has an id that the job needs; `None` in the child.
 fn fork_beside(job: &JobImage) -> Result<Option<Pid>> {
     let is_taken = |pid: Pid| job.ids().any(|id| id == pid.as_raw());
     loop {
-        // SAFETY: the child allocates, which the C library allows behind its own fork, and takes no lock of ours: the one
-        // other thread there may be is the one that waits for signals.
+        // SAFETY: the child allocates, which the C library allows behind its own fork. Nobody else holds a lock of ours: one
+        // other thread waits for signals, and those of the store are idle. The child makes threads of its own for it.
         match unsafe { fork() }.map_err(|source| Error::io("start", "the process that brings memory", source))? {
             ForkResult::Child if is_taken(getpid()) => leave(0),
             ForkResult::Child => return Ok(None),

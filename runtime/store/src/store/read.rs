@@ -3,7 +3,7 @@
 //! Pages are read in the order in which they lie in the packs: neighbours with one read, a compressed run once for all
 //! its pages, and such pieces on all cores. What is asked for is gone through in windows, so memory stays bounded.
 
-use std::{cell::Cell, iter, result};
+use std::{cell::Cell, collections::BTreeSet, iter, result};
 
 use rayon::prelude::*;
 
@@ -101,17 +101,18 @@ impl Store {
         Ok(())
     }
 
-    /// Opens the packs that the pages of `keys` are in, and keeps them open as long as the store is: from then on these
+    /// Opens the packs that the pages of all `lists` are in, and keeps them open as long as the store is: from then on these
     /// pages can be read although their packs are removed.
     ///
     /// # Errors
     ///
     /// [`StoreError::TooManyPacks`] if there are more than a process should have open.
-    pub fn hold_packs_of(&self, keys: &[PageKey]) -> Result<()> {
+    pub fn hold_packs_of<'a>(&self, lists: impl Iterator<Item = &'a [PageKey]> + Clone) -> Result<()> {
         self.shared.read_again(|| {
-            let mut packs: Vec<_> = self.shared.look_up(keys, iter::repeat(()))?.iter().map(|page| page.pack).collect();
-            packs.sort_unstable();
-            packs.dedup();
+            let mut packs = BTreeSet::new();
+            for keys in lists.clone().flat_map(|keys| keys.chunks(WINDOW_PAGES)) {
+                packs.extend(self.shared.look_up(keys, iter::repeat(()))?.iter().map(|page| page.pack));
+            }
             if packs.len() > HELD_PACKS_MAX {
                 return Err(StoreError::TooManyPacks { packs: packs.len() as u64, most: HELD_PACKS_MAX as u64 });
             }
