@@ -17,6 +17,7 @@ mod descriptors;
 mod files;
 mod guest;
 mod kin;
+mod lazy_memory;
 mod linked_names;
 mod locks;
 mod mapping_defaults;
@@ -97,6 +98,8 @@ pub struct Lineage {
     data: data::Data,
     /// Bytes that copies of pages may take, which are made before a stop.
     copies_bytes: u64,
+    /// Memory that comes after a restart has come.
+    memory_is_there: bool,
 }
 
 /// What is remembered of each process.
@@ -127,6 +130,13 @@ struct ProcessLineage {
 }
 
 impl Lineage {
+    /// Waits until all memory of a program is there that was restarted lazily. Only once: no later life has this lineage.
+    fn wait_for_memory(&mut self, program: &Program) {
+        if !std::mem::replace(&mut self.memory_is_there, true) {
+            lazy_memory::wait_until_there(program.pid);
+        }
+    }
+
     /// The threads of the first process were stopped before, in these calls.
     pub fn knowing(mut self, calls: WaitingCalls) -> Lineage {
         self.processes.first.calls = calls;
@@ -268,6 +278,7 @@ fn attempt(
     request: &Request,
     events: &mut (dyn FnMut(Event) + Send),
 ) -> Result<AttemptRow> {
+    lineage.wait_for_memory(program);
     let started = Instant::now();
     let control = program.control()?;
     let mut attempt = begin(store, &control, request, Depth::Full)?;

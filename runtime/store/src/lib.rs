@@ -63,6 +63,7 @@ mod pack;
 mod page_key;
 mod page_list;
 mod store;
+mod threads;
 
 pub use attempt::Attempt;
 pub use attempt::row::{AttemptEnd, AttemptRow, AttemptStart, AttemptState, Depth, PageCounts};
@@ -74,6 +75,7 @@ pub use options::StoreOptions;
 pub use page_key::PageKey;
 pub use page_list::{PageList, PageListRef};
 pub use store::{Copied, Manifest, Reclaimed, Store, Verifier};
+pub use threads::on_own_threads;
 
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;
