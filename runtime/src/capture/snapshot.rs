@@ -434,7 +434,10 @@ fn freeze(
 /// A clone of a process whose memory is `parts`, if there can be one.
 fn clone_of(guest: &mut Guest<'_>, parts: &[Part], costs: &mut Costs) -> Result<Freed> {
     let begun = Instant::now();
-    let Some(twin) = Twin::create(guest)? else { return Ok(Freed::No) };
+    let Some(twin) = Twin::create(guest)? else {
+        costs.cannot_be_cloned();
+        return Ok(Freed::No);
+    };
     costs.cloned(parts.iter().map(|part| part.census.present.len()).sum(), begun.elapsed());
     Ok(Freed::ByTwin(twin))
 }

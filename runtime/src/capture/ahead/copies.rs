@@ -17,6 +17,9 @@ const BATCH_PAGES: u64 = 256;
 
 /// Room for pages, those that are in it, and those that have been in it and are in the store.
 pub struct Copies {
+    /// How many find room.
+    room_pages: u64,
+    /// What is in each slot.
     bytes: Vec<u8>,
     /// The page in each slot.
     pages: Vec<u64>,
@@ -36,9 +39,9 @@ impl std::fmt::Debug for Copies {
 
 impl Copies {
     /// Room for so many pages. It takes memory only as it fills.
-    pub fn with_room(pages: u64) -> Copies {
-        let bytes = vec![0; (pages * PAGE) as usize];
-        Copies { bytes, pages: Vec::new(), slots: HashMap::new(), stored: HashMap::new(), good: PageSet::default() }
+    pub fn with_room(room_pages: u64) -> Copies {
+        let (slots, stored) = (HashMap::new(), HashMap::new());
+        Copies { room_pages, bytes: Vec::new(), pages: Vec::new(), slots, stored, good: PageSet::default() }
     }
 
     /// The pages of `set` have been written: what was copied of them is of no use.
@@ -53,7 +56,7 @@ impl Copies {
 
     /// Whether so many more pages surely find room.
     pub fn have_room_for(&self, pages: u64) -> bool {
-        self.pages.len() as u64 + pages <= self.bytes.len() as u64 / PAGE
+        self.pages.len() as u64 + pages <= self.room_pages
     }
 
     /// [`Copies::add_of_running`] for pages that find no room together: when there is none left, all are written to the store. What
@@ -76,6 +79,7 @@ impl Copies {
         let stored = self.pages.drain(..).zip(keys).filter(|(page, _)| self.good.contains(*page));
         self.stored.extend(stored);
         self.slots.clear();
+        self.bytes.clear();
         Ok(())
     }
 
@@ -117,9 +121,11 @@ impl Copies {
             let slot = *self.slots.entry(page).or_insert(next);
             if slot == next {
                 self.pages.push(page);
+                self.bytes.extend_from_slice(content);
+            } else {
+                let at = slot as usize * PAGE_BYTES;
+                self.bytes[at..at + PAGE_BYTES].copy_from_slice(content);
             }
-            let at = slot as usize * PAGE_BYTES;
-            self.bytes[at..at + PAGE_BYTES].copy_from_slice(content);
         }
     }
 
