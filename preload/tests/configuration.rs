@@ -149,6 +149,8 @@ fn the_method_is_one_of_five_with_chunks_of_a_length_that_an_engine_takes() {
         ("CKPT_TRACK_MIN", "32K"),
         ("CKPT_TRACK_MIN", "some"),
         ("CKPT_DEVICE_BACKING", "managed"),
+        ("CKPT_MEMORY", "16777215"),
+        ("CKPT_MEMORY", "15M"),
         ("CKPT_FILES", "some"),
         ("CKPT_FILES", "0"),
         ("CKPT_VERIFY_MATCHES", "1"),
@@ -176,7 +178,10 @@ fn empty_variables_count_as_unset() {
 fn a_value_that_cannot_be_read_refuses_checkpoints_and_says_what_would_do() {
     assert_eq!(refusal_with("CKPT_INTERVAL", "5x"), "CKPT_INTERVAL: cannot read '5x'; use 30s, 10m or 2h");
     assert_eq!(refusal_with("CKPT_DIGEST", "md5"), "CKPT_DIGEST: cannot read 'md5'; use sha1 or blake3");
-    assert_eq!(refusal_with("CKPT_MEMORY", "1.5G"), "CKPT_MEMORY: cannot read '1.5G'; use 256M, 1G or bytes");
+    assert_eq!(
+        refusal_with("CKPT_MEMORY", "1.5G"),
+        "CKPT_MEMORY: cannot read '1.5G'; use 256M, 1G or bytes, 16M or more"
+    );
     assert_eq!(
         refusal_with("CKPT_SIGNAL", "KILL"),
         "CKPT_SIGNAL: cannot read 'KILL'; use a name such as USR1, RTMIN+3, a number or none"

@@ -133,25 +133,26 @@ def taken(*command, **options):
 
 
 def checkpoints(program, rounds):
-    """Takes a checkpoint each second or so; a dictionary of figures for each. Round 0 is the first, which has everything
-    to write.
+    """Takes a checkpoint each second, or as soon as there was time to measure between two that take longer; a dictionary
+    of figures for each. Round 0 is the first, which has everything to write.
 
     Before each the program forks by itself: the least that a clone of it can cost. `page_before_ns` is what rewriting a
     page cost from the last checkpoint to that fork, in round 0 when there was none of either, and `page_during_ns`
     during the checkpoint; `phases` is what the parts of the stop took, where ckpt tells.
     """
     program.ask("cost")
+    due = time.monotonic() + 1
     for number in range(rounds + 1):
-        # With what follows about a second from one checkpoint to the next.
-        time.sleep(0.4)
+        time.sleep(0.15)
         [page_before_ns] = program.ask("cost")
         huge_mib = program.huge_mib()
         fork_ms, fork_pause_ms = program.ask("fork")
-        time.sleep(0.3)
+        time.sleep(0.1)
         program.ask("pause")
-        time.sleep(0.3)
+        time.sleep(max(0.2, due - time.monotonic()))
         _, rate_before = program.ask("pause")
         program.ask("cost")
+        due = time.monotonic() + 1
         row, durable_ms = program.checkpoint()
         pause_ms, rate_during = program.ask("pause")
         [page_during_ns] = program.ask("cost")

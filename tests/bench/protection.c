@@ -5,8 +5,9 @@
  *
  * One thread and fresh memory for each figure: MIB are written, prepared, and then PERCENT of the pages of 4 KiB are
  * rewritten, in small or huge pages, uniformly at random or every hundredth. Prepared is: nothing ("bare");
- * protected by userfaultfd, without a handler, and PAGEMAP_SCAN, as ckpt does it ("protected"); a child of fork() is
- * there that does nothing ("cloned"), or was there ("clone gone"); protected, and then a child ("both"). CSV on
+ * protected by userfaultfd, without a handler, and PAGEMAP_SCAN, as ckpt does it ("protected"); protected by mprotect,
+ * with a handler of SIGSEGV that gives each page its right back, as others do it ("mprotect"); a child of fork() is
+ * there that does nothing ("cloned"), or was there ("clone gone"); protected as ckpt does, and then a child ("both"). CSV on
  * stdout: how long that took, ms; processor time to rewrite a page, ns; that for the same pages once more; MiB in
  * huge pages before and after. Exit status 3 where the kernel cannot protect so (before Linux 6.7).
  */
@@ -122,6 +123,24 @@ static int protect(void)
 	return tracker;
 }
 
+/* The way without userfaultfd: each first write is a signal, and makes up to two mappings more. */
+static void give_right_back(int signal, siginfo_t *info, void *context)
+{
+	(void)signal, (void)context;
+	uintptr_t page = (uintptr_t)info->si_addr & ~(uintptr_t)(PAGE - 1);
+	if (page < (uintptr_t)memory || page >= (uintptr_t)memory + bytes)
+		_exit(1);
+	if (mprotect((void *)page, PAGE, PROT_READ | PROT_WRITE) != 0)
+		_exit(1);
+}
+
+static void take_rights(void)
+{
+	struct sigaction action = { .sa_sigaction = give_right_back, .sa_flags = SA_SIGINFO };
+	if (sigaction(SIGSEGV, &action, NULL) != 0 || mprotect(memory, bytes, PROT_READ) != 0)
+		fail("mprotect");
+}
+
 static pid_t clone_that_waits(void)
 {
 	pid_t child = fork();
@@ -154,6 +173,8 @@ static void measure(const char *state, int is_huge, int is_strided, uint64_t cou
 	double begun = clock_ns(CLOCK_MONOTONIC);
 	if (strcmp(state, "protected") == 0 || strcmp(state, "both") == 0)
 		tracker = protect();
+	if (strcmp(state, "mprotect") == 0)
+		take_rights();
 	if (strncmp(state, "clone", 5) == 0 || strcmp(state, "both") == 0)
 		child = clone_that_waits();
 	if (strcmp(state, "clone gone") == 0) {
@@ -174,7 +195,7 @@ static void measure(const char *state, int is_huge, int is_strided, uint64_t cou
 
 int main(int count, char **arguments)
 {
-	static const char *const states[] = { "bare", "protected", "cloned", "clone gone", "both" };
+	static const char *const states[] = { "bare", "protected", "mprotect", "cloned", "clone gone", "both" };
 	if (count != 4) {
 		fprintf(stderr, "protection MIB PERCENT ROUNDS\n");
 		return 2;

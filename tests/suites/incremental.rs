@@ -1,6 +1,6 @@
 //! Only what changed is stored again, equal pages are stored once, and zero pages cost nothing.
 
-use ckpt_tests::{Life, Program, Restart, Row, Scene, checkpoint};
+use ckpt_tests::{Life, Program, Restart, Row, Scene, checkpoint, processes};
 
 const MIB: u64 = 1 << 20;
 
@@ -132,4 +132,20 @@ fn the_restored_memory_is_the_captured_one() {
         let program = Program::victim("idle").argument("40").argument(kind);
         ckpt_tests::exact::survives_once(&program, 10);
     }
+}
+
+#[test]
+fn the_agent_holds_no_more_than_it_may_however_much_the_program_has() {
+    let scene = Scene::new();
+    let mut life = Life::preloaded(&scene, "life", &idle("random").variable("CKPT_MEMORY", "16M"));
+    life.output.wait_for_lines(3);
+    let id = checkpoint(&scene, life.pid);
+    assert!(row(&scene, &life, id).new_bytes >= 256 * MIB);
+    let agents = processes::agents_of(life.pid);
+    let peak = processes::status_field(agents[0], "VmHWM").expect("it lives");
+    let peak_bytes = peak.trim_end_matches("kB").trim().parse::<u64>().expect("a number") << 10;
+    // For each page 84 bytes in tables and lists (docs/performance.md, "Memory"), and the process itself.
+    let pages = 256 * MIB / 4096;
+    assert!(peak_bytes < 16 * MIB + 84 * pages + 24 * MIB, "{} KiB", peak_bytes >> 10);
+    life.kill();
 }

@@ -17,9 +17,7 @@ use super::address::{Address, refuse_strangers};
 use super::protocol::{Reply, Request, receive, send};
 use super::restart_script::write_restart_script;
 use super::retention::Retention;
-use super::store_options::{
-    MEMORY_BYTES_MIN, copies_bytes, digest_warning, options_of, tree_options, wanted_digest, wanted_method,
-};
+use super::store_options::{copies_bytes, digest_warning, options_of, tree_options, wanted_digest, wanted_method};
 use super::{AgentOptions, CheckpointRequest, Method, Trigger, client};
 use crate::capture::{self, DataOptions, Event, Lineage, Program, TreeOptions, WaitingCalls, find_or_adopt};
 use crate::error::{Error, Result};
@@ -84,7 +82,7 @@ fn serve_one(options: AgentOptions) -> Result<()> {
     let mut store_options = options_of(digest, control.memory_bytes);
     let (method, tree) = (wanted_method(&control)?, tree_options(&control, &store_options)?);
     if method == Method::Tree {
-        store_options.memory_bytes = store_options.memory_bytes.max(MEMORY_BYTES_MIN) / 2;
+        store_options.memory_bytes /= 2;
     }
     let store = Store::create_or_open_with(&directory, &store_options)?;
     start_log(&directory, ckpt_wire::text(&control.log));

@@ -13,9 +13,6 @@ use super::Method;
 use crate::capture::TreeOptions;
 use crate::error::{Error, Result};
 
-/// A smaller wish is as this one.
-pub const MEMORY_BYTES_MIN: usize = 16 << 20;
-
 /// What the program's user wants a new store to name its pages by, if anything.
 pub fn wanted_digest(control: &Control) -> Result<Option<Digest>> {
     match control.digest {
@@ -63,7 +60,7 @@ pub fn tree_options(control: &Control, options: &StoreOptions) -> Result<TreeOpt
         chunk_bytes: chunk_bytes as u32,
         min_bytes: or(control.tree_min_bytes, TREE_MIN_BYTES_DEFAULT),
         // And a third of it for lists while a difference is found.
-        digest_bytes: options.memory_bytes.max(MEMORY_BYTES_MIN) as u64 / 8 * 3,
+        digest_bytes: options.memory_bytes as u64 / 8 * 3,
         verify_matches: control.verify_matches != 0,
     })
 }
@@ -71,7 +68,7 @@ pub fn tree_options(control: &Control, options: &StoreOptions) -> Result<TreeOpt
 /// What copies of pages may take that are made before a stop: three quarters of the memory for
 /// buffers, of which the store needs a tenth.
 pub fn copies_bytes(options: &StoreOptions) -> u64 {
-    options.memory_bytes.max(MEMORY_BYTES_MIN) as u64 / 4 * 3
+    options.memory_bytes as u64 / 4 * 3
 }
 
 fn unknown_wish(what: String) -> Error {

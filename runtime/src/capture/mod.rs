@@ -17,6 +17,7 @@ mod descriptors;
 mod files;
 mod guest;
 mod kin;
+mod lazy_memory;
 mod linked_names;
 mod locks;
 mod mapping_defaults;
@@ -26,8 +27,10 @@ mod phases;
 mod places;
 mod plan;
 mod posix_timers;
+mod priority;
 mod process;
 mod program;
+mod read_ahead;
 mod refusals;
 mod regions;
 mod registered_rings;
@@ -99,6 +102,8 @@ pub struct Lineage {
     copies_bytes: u64,
     /// How much of the last checkpoint the next one may build on.
     reuse: Reuse,
+    /// Memory that comes after a restart has come.
+    memory_is_there: bool,
 }
 
 /// What is remembered of each process.
@@ -131,6 +136,13 @@ struct ProcessLineage {
 }
 
 impl Lineage {
+    /// Waits until all memory of a program is there that was restarted lazily. Only once: no later life has this lineage.
+    fn wait_for_memory(&mut self, program: &Program) {
+        if !std::mem::replace(&mut self.memory_is_there, true) {
+            lazy_memory::wait_until_there(program.pid);
+        }
+    }
+
     /// The threads of the first process were stopped before, in these calls.
     pub fn knowing(mut self, calls: WaitingCalls) -> Lineage {
         self.processes.first.calls = calls;
@@ -299,6 +311,7 @@ fn attempt(
     request: &Request,
     events: &mut (dyn FnMut(Event) + Send),
 ) -> Result<AttemptRow> {
+    lineage.wait_for_memory(program);
     let started = Instant::now();
     let control = program.control()?;
     let mut attempt = begin(store, &control, request, Depth::Full)?;
@@ -312,7 +325,7 @@ fn attempt(
         events(event);
     };
     let id = attempt.id();
-    let outcome = snapshot::capture(program, &control, lineage, request, id, &mut events)
+    let outcome = snapshot::capture(program, &control, lineage, request, &mut attempt, &mut events)
         .and_then(|snapshot| write::write(snapshot, lineage.series.as_mut(), store, &mut attempt, &mut events));
     match outcome {
         Ok(mut written) => {

@@ -28,6 +28,11 @@ impl PageSet {
         self.0.iter().cloned()
     }
 
+    /// Whether `page` is in it.
+    pub fn contains(&self, page: u64) -> bool {
+        self.0.get(self.0.partition_point(|run| run.end <= page)).is_some_and(|run| run.start <= page)
+    }
+
     /// The runs of pages within `range`.
     pub fn runs_in(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let first = self.0.partition_point(|run| run.end <= range.start);
@@ -147,6 +152,7 @@ mod tests {
             assert_eq!(set(&a).intersection(&set(&b)), set(&(&a & &b)));
             assert_eq!(set(&a).difference(&set(&b)), set(&(&a - &b)));
             assert_eq!(set(&a).len(), a.len() as u64);
+            assert!((0..42).all(|page| set(&a).contains(page) == a.contains(&page)));
             assert_eq!(set(&a).shifted(7), set(&a.iter().map(|page| page + 7).collect()));
             let range = random(20)..random(40);
             let within: BTreeSet<u64> =

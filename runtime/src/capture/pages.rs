@@ -1,8 +1,12 @@
 //! Moving pages from a still process into the store, in large batches.
+//!
+//! `process_vm_readv` pins what it reads, and a page that a clone shares with its program cannot be pinned: the kernel first
+//! gives the clone a copy of its own. So a twin, nearly all of whose pages are shared, is read through `/proc/PID/mem`, which
+//! looks without pinning: half the time for a page, and no second copy of the program's memory.
 
 use std::ops::Range;
 
-use ckpt_store::{Attempt, PAGE_BYTES, PageList};
+use ckpt_store::{Attempt, PAGE_BYTES, PageKey, PageList};
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
@@ -34,12 +38,19 @@ pub struct Place {
 pub struct PageSource {
     pid: i32,
     memory: ProcessMemory,
+    /// Its pages are also somebody else's.
+    shares_pages: bool,
 }
 
 impl PageSource {
     /// The memory of `pid`, which the caller traces.
     pub fn open(pid: i32) -> Result<PageSource> {
-        Ok(PageSource { pid, memory: ProcessMemory::open(pid)? })
+        Ok(PageSource { pid, memory: ProcessMemory::open(pid)?, shares_pages: false })
+    }
+
+    /// The same of a clone, which shares its pages with the program.
+    pub fn open_clone(pid: i32) -> Result<PageSource> {
+        Ok(PageSource { shares_pages: true, ..PageSource::open(pid)? })
     }
 
     /// Reads the pages of `set` one after another into a new buffer.
@@ -54,8 +65,9 @@ impl PageSource {
         Ok(buffer)
     }
 
-    fn read_batch(&self, place: &Place, runs: &[Range<u64>], into: &mut [u8]) -> Result<()> {
-        if place.readable {
+    /// Reads the pages of `runs`, a batch, one after another into `into`, which is as long as they are together.
+    pub fn read_batch(&self, place: &Place, runs: &[Range<u64>], into: &mut [u8]) -> Result<()> {
+        if place.readable && !self.shares_pages {
             let remote: Vec<RemoteIoVec> = runs
                 .iter()
                 .map(|run| RemoteIoVec {
@@ -71,7 +83,7 @@ impl PageSource {
                 Err(source) => return Err(Error::io("read memory of", format!("/proc/{}/mem", self.pid), source)),
             }
         }
-        self.read_page_by_page(place, runs, into)
+        self.read_run_by_run(place, runs, into)
     }
 
     /// Reads ranges of addresses one after another into `into`, which is as long as they are together. The process itself
@@ -92,44 +104,29 @@ impl PageSource {
         Ok(())
     }
 
-    /// The slow way, through protections and around the ends of files.
-    fn read_page_by_page(&self, place: &Place, runs: &[Range<u64>], into: &mut [u8]) -> Result<()> {
-        let pages = runs.iter().cloned().flatten();
-        for (page, buffer) in pages.zip(into.chunks_exact_mut(PAGE_BYTES)) {
-            match self.memory.read(place.address + page * PAGE, buffer) {
+    /// Through protections and around the ends of files.
+    fn read_run_by_run(&self, place: &Place, runs: &[Range<u64>], into: &mut [u8]) -> Result<()> {
+        let mut rest = into;
+        for run in runs {
+            let (now, later) = rest.split_at_mut(((run.end - run.start) * PAGE) as usize);
+            match self.memory.read(place.address + run.start * PAGE, now) {
                 Ok(()) => {}
-                Err(_) if place.may_end_early => buffer.fill(0),
+                Err(_) if place.may_end_early => self.read_page_by_page(place, run, now),
                 Err(error) => return Err(error),
             }
+            rest = later;
         }
         Ok(())
     }
-}
 
-/// Writes the pages of `set`, read from `source`, into the store and into `list`.
-pub fn store_from(
-    source: &PageSource,
-    place: &Place,
-    set: &PageSet,
-    attempt: &mut Attempt,
-    list: &mut PageList,
-    written: &mut dyn FnMut(u64),
-) -> Result<()> {
-    let pages = set.len().min(BATCH_PAGES.max(attempt.best_call_bytes() as u64 / PAGE));
-    let mut buffer = vec![0; (pages * PAGE) as usize];
-    let mut batches = batches(set).into_iter().peekable();
-    while batches.peek().is_some() {
-        let (mut runs, mut filled) = (Vec::new(), 0);
-        while let Some(batch) = batches.next_if(|batch| filled + bytes_of(batch) <= buffer.len()) {
-            let end = filled + bytes_of(&batch);
-            source.read_batch(place, &batch, &mut buffer[filled..end])?;
-            runs.extend(batch);
-            filled = end;
+    /// What cannot be read is zero.
+    fn read_page_by_page(&self, place: &Place, run: &Range<u64>, into: &mut [u8]) {
+        for (page, buffer) in run.clone().zip(into.chunks_exact_mut(PAGE_BYTES)) {
+            if self.memory.read(place.address + page * PAGE, buffer).is_err() {
+                buffer.fill(0);
+            }
         }
-        store(&buffer[..filled], &runs, attempt, list)?;
-        written(filled as u64);
     }
-    Ok(())
 }
 
 /// Writes pages that were read before (in the order of `set`) into the store and into `list`.
@@ -140,21 +137,26 @@ pub fn store_held(held: &[u8], set: &PageSet, attempt: &mut Attempt, list: &mut 
 
 fn store(pages: &[u8], runs: &[Range<u64>], attempt: &mut Attempt, list: &mut PageList) -> Result<()> {
     let keys = attempt.write_pages(pages)?;
-    let mut at = 0;
-    for run in runs {
-        let count = (run.end - run.start) as usize;
-        list.set_run(run.start, &keys[at..at + count]);
-        at += count;
-    }
+    note(&mut keys.as_slice(), runs, list);
     Ok(())
 }
 
-fn bytes_of(batch: &[Range<u64>]) -> usize {
+/// Takes the keys of `runs` from the front of `keys` into `list`.
+pub fn note(keys: &mut &[PageKey], runs: &[Range<u64>], list: &mut PageList) {
+    for run in runs {
+        let (these, others) = keys.split_at((run.end - run.start) as usize);
+        list.set_run(run.start, these);
+        *keys = others;
+    }
+}
+
+/// Bytes of the pages in a batch.
+pub fn bytes_of(batch: &[Range<u64>]) -> usize {
     (batch.iter().map(|run| run.end - run.start).sum::<u64>() * PAGE) as usize
 }
 
 /// Cuts a set into batches of at most `BATCH_PAGES` pages in at most `BATCH_RUNS` runs.
-fn batches(set: &PageSet) -> Vec<Vec<Range<u64>>> {
+pub fn batches(set: &PageSet) -> Vec<Vec<Range<u64>>> {
     let mut batches = Vec::new();
     let mut batch: Vec<Range<u64>> = Vec::new();
     let mut room = BATCH_PAGES;

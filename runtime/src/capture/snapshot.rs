@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ckpt_store::{Depth, PAGE_BYTES};
+use ckpt_store::{Attempt, Depth, PAGE_BYTES};
 use ckpt_wire::Control;
 
 use super::ahead::{self, Ahead, Copies, Costs, Flags};
@@ -146,18 +146,20 @@ pub struct Part {
     pub held: Option<Arc<Vec<u8>>>,
 }
 
-/// Stops the job of `program`, captures it, and lets those run on whose memory is cloned or copied.
+/// Stops the job of `program`, captures it, and lets those run on whose memory is cloned or copied. Some of it may be written to
+/// `attempt` before.
 pub fn capture(
     program: &Program,
     control: &Control,
     lineage: &mut Lineage,
     request: &Request,
-    id: u64,
+    attempt: &mut Attempt,
     events: &mut dyn FnMut(Event),
 ) -> Result<Snapshot> {
+    let id = attempt.id();
     let pids = descent::prepare(program.pid, control.mark, &mut lineage.processes)?;
     // Who does not run on again has no use for a short stop.
-    let mut ahead = if request.kill { HashMap::new() } else { ahead::look(&pids, program.pid, lineage) };
+    let mut ahead = if request.kill { HashMap::new() } else { ahead::look(&pids, program.pid, lineage, attempt)? };
     let (snapshot, flags) = capture_once(program, control, lineage, (request, &mut ahead), id, events)?;
     if flags.iter().all(Flags::still_hold) {
         return Ok(snapshot);
@@ -435,7 +437,10 @@ fn freeze(
 /// A clone of a process whose memory is `parts`, if there can be one.
 fn clone_of(guest: &mut Guest<'_>, parts: &[Part], costs: &mut Costs) -> Result<Freed> {
     let begun = Instant::now();
-    let Some(twin) = Twin::create(guest)? else { return Ok(Freed::No) };
+    let Some(twin) = Twin::create(guest)? else {
+        costs.cannot_be_cloned();
+        return Ok(Freed::No);
+    };
     costs.cloned(parts.iter().map(|part| part.census.present.len()).sum(), begun.elapsed());
     Ok(Freed::ByTwin(twin))
 }

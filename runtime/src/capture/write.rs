@@ -1,15 +1,22 @@
 //! Writing a snapshot: page contents, page lists and regions, while the processes run on.
+//!
+//! Of each process all pages are read first, and its twin ends with the last one: as long as it is there, the program
+//! copies each page that it writes to.
 
 use std::sync::Arc;
 
 use ckpt_store::{Attempt, PAGE_BYTES, PageList, Store};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::Event;
-use super::ahead::{Copies, Keys};
+use super::ahead::Copies;
 use super::files;
 use super::page_set::PageSet;
-use super::pages::{self, PageSource, Place};
-use super::plan::{Base, Known, Plan};
+use super::pages::{self, PageSource};
+use super::plan::{Base, Known};
+use super::priority;
+use super::read_ahead::{Wanted, read_ahead};
 use super::snapshot::{Frozen, Part, Snapshot, Still, place};
 use super::tree::Series;
 use crate::error::Result;
@@ -45,6 +52,9 @@ pub fn write(
     events: &mut dyn FnMut(Event),
 ) -> Result<Written> {
     let Snapshot { processes, mut objects, sysv, files, lost_leaders, mark, phases } = snapshot;
+    if processes.iter().all(|process| !process.still.is_stopped()) {
+        priority::after_the_program();
+    }
     let to_read: u64 = processes.iter().flat_map(|process| &process.parts).map(|part| part.plan.read.len()).sum();
     let total_bytes = to_read * PAGE + files.bytes_to_read();
     let mut writer = Writer { store, attempt, events, done_bytes: 0, total_bytes, memory_bytes: 0, held: Vec::new() };
@@ -80,30 +90,38 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes the memory of `process`, and completes its image.
+    /// Writes the memory of `process`, and completes its image. A twin is at its end then.
     fn write(&mut self, process: Frozen, series: Option<&mut Series>) -> Result<(ProcessImage, Base, Still)> {
         let Frozen { mut image, parts, mut known, still } = process;
         let holder = still.holder();
-        let source = holder.map(PageSource::open).transpose()?;
+        let source = match still {
+            Still::Twin(_) => holder.map(PageSource::open_clone).transpose()?,
+            _ => holder.map(PageSource::open).transpose()?,
+        };
         let mut base = Base::new();
         if let (Some(series), Some(source)) = (series, &source) {
             image.differences = self.write_finer(&parts, source, series)?;
         }
-        let copied = match &still {
-            Still::Copied(copies) => Some(self.write_copies(copies, &parts)?),
-            _ => None,
-        };
-        for Part { draft, census, plan, finer, held } in parts {
-            let mut list = plan.list(known.remove(&draft.mapping.start));
-            let Plan { read, .. } = plan;
-            match (held, &source, &copied) {
-                (Some(held), ..) => {
-                    list = self.write_held(&held, &read, list)?;
-                    self.done_bytes += held.len() as u64;
-                }
-                (None, Some(source), _) => self.write_pages(source, &place(&draft), &read, &mut list)?,
-                (None, None, Some(copied)) => copied.add_to(&mut list, draft.mapping.start / PAGE, &read),
-                (None, None, None) => {}
+        let mut lists: Vec<_> =
+            parts.iter().map(|part| part.plan.list(known.remove(&part.draft.mapping.start))).collect();
+        if let Still::Copied(copies) = &still {
+            self.write_copies(copies, &parts, &mut lists)?;
+        }
+        if let Some(source) = &source {
+            self.write_pages(source, &parts, &mut lists)?;
+        }
+        if let Some(holder) = holder {
+            // A page that cannot be read counts as behind the end of its file, which is true unless its process was killed.
+            read_memory(holder, image.control, &mut [0; 8])?;
+            if matches!(still, Still::Twin(_)) {
+                // It is waited for where it is dropped, which is long after its memory has been taken down.
+                let _ = kill(Pid::from_raw(holder), Signal::SIGKILL);
+            }
+        }
+        for (Part { draft, census, plan, finer, held }, mut list) in parts.into_iter().zip(lists) {
+            if let Some(held) = held {
+                list = self.write_held(&held, &plan.read, list)?;
+                self.done_bytes += held.len() as u64;
             }
             self.memory_bytes += if finer { census.present.len() } else { list.page_count() } * PAGE;
             let pages = draft.mapping.bytes() / PAGE;
@@ -128,26 +146,25 @@ impl Writer<'_> {
             let file = draft.file.map(|stamp| (stamp, draft.mapping.offset));
             base.insert(draft.mapping.start, Known { list, pages, own: census.own, file });
         }
-        if let Some(holder) = holder {
-            // A page that cannot be read counts as behind the end of its file, which is true unless its process was killed.
-            read_memory(holder, image.control, &mut [0; 8])?;
-        }
-        drop(copied);
         Ok((image, base, still))
     }
 
-    /// Writes what was copied of `parts`, and gives the keys.
-    fn write_copies<'c>(&mut self, copies: &'c Copies, parts: &[Part]) -> Result<Keys<'c>> {
+    /// Writes what was copied of `parts` into the store and into their lists.
+    fn write_copies(&mut self, copies: &Copies, parts: &[Part], lists: &mut [PageList]) -> Result<()> {
         let mut wanted = PageSet::default();
         for part in parts.iter().filter(|part| part.held.is_none()) {
             let first = part.draft.mapping.start / PAGE;
             part.plan.read.ranges().for_each(|run| wanted.push(run.start + first..run.end + first));
         }
         let Writer { attempt, events, done_bytes, total_bytes, .. } = self;
-        copies.store(&wanted, attempt, &mut |bytes| {
+        let keys = copies.store(&wanted, attempt, &mut |bytes| {
             *done_bytes += bytes;
             events(Event::Writing { done_bytes: *done_bytes, total_bytes: *total_bytes });
-        })
+        })?;
+        for (part, list) in parts.iter().zip(lists).filter(|(part, _)| part.held.is_none()) {
+            keys.add_to(list, part.draft.mapping.start / PAGE, &part.plan.read);
+        }
+        Ok(())
     }
 
     /// Adds the pages of `read`, whose bytes are in `held`, to `list`; at once if another process has had the same.
@@ -162,12 +179,40 @@ impl Writer<'_> {
         Ok(list)
     }
 
-    fn write_pages(&mut self, source: &PageSource, place: &Place, read: &PageSet, list: &mut PageList) -> Result<()> {
-        let Writer { attempt, events, done_bytes, total_bytes, .. } = self;
-        pages::store_from(source, place, read, attempt, list, &mut |bytes| {
-            *done_bytes += bytes;
-            events(Event::Writing { done_bytes: *done_bytes, total_bytes: *total_bytes });
+    /// Writes the pages of `parts` that `source` has, into the store and into their lists.
+    fn write_pages(&mut self, source: &PageSource, parts: &[Part], lists: &mut [PageList]) -> Result<()> {
+        let to_read = |part: &&Part| part.held.is_none();
+        let readable = |part: &Part| place(&part.draft).readable;
+        // What the process itself may not read only its tracer can, which is this thread.
+        for (part, list) in parts.iter().zip(&mut *lists).filter(|(part, _)| to_read(part) && !readable(part)) {
+            for runs in pages::batches(&part.plan.read) {
+                let mut bytes = vec![0; pages::bytes_of(&runs)];
+                source.read_batch(&place(&part.draft), &runs, &mut bytes)?;
+                let keys = self.attempt.write_pages(&bytes)?;
+                pages::note(&mut keys.as_slice(), &runs, list);
+                self.written(bytes.len());
+            }
+        }
+        let (wanted, of): (Vec<Wanted<'_>>, Vec<usize>) = (parts.iter().enumerate())
+            .filter(|(_, part)| to_read(part) && readable(part))
+            .map(|(number, part)| ((place(&part.draft), &part.plan.read), number))
+            .unzip();
+        // The buffers together are some larger than what is best given at once, as that is a small part of what is allowed.
+        let buffer_bytes = self.attempt.best_call_bytes() / 2;
+        read_ahead(source, &wanted, buffer_bytes, &mut |bytes, pieces| {
+            let keys = self.attempt.write_pages(bytes)?;
+            let mut keys = keys.as_slice();
+            for piece in pieces {
+                pages::note(&mut keys, &piece.runs, &mut lists[of[piece.of]]);
+            }
+            self.written(bytes.len());
+            Ok(())
         })
+    }
+
+    fn written(&mut self, bytes: usize) {
+        self.done_bytes += bytes as u64;
+        (self.events)(Event::Writing { done_bytes: self.done_bytes, total_bytes: self.total_bytes });
     }
 
     /// Writes those of `parts` that are stored finer than a page.

@@ -57,7 +57,7 @@ pub struct Arguments {
     /// How many checkpoints stay; older ones of this job are dropped when a new one is sealed [default: $CKPT_KEEP or all]
     #[arg(long)]
     keep: Option<NonZeroU32>,
-    /// Memory for the buffers of a checkpoint: 64M, 1G; a bare number is bytes [default: $CKPT_MEMORY or 256M]
+    /// Memory for the buffers of a checkpoint, 16M or more: 64M, 1G; a bare number is bytes [default: $CKPT_MEMORY or 256M]
     #[arg(long, value_parser = check_memory)]
     memory: Option<String>,
     /// How memory is stored: pages, or tree (large private memory as differences finer than a page); to compare with:

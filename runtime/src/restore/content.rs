@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use ckpt_store::{PAGE_BYTES, PageKey, Store};
 
 use super::file_mappings::{MappingPlan, Source};
+use super::lazy::Rest;
 use super::process::HalfBuilt;
 use super::sysv::Attached;
 use crate::differences::{Differences, WINDOW_BYTES};
@@ -16,17 +17,17 @@ use crate::error::{Error, Result};
 use crate::image::{PageRange, Region};
 use crate::ptrace::{ProcessMemory, write_memory};
 
-/// Pages asked of the store at a time: 8 MiB, which it reads and verifies in pieces on all cores.
-const BATCH_PAGES: usize = 2048;
+/// Pages asked of the store at a time: 64 MiB, which all its cores read, verify and write in pieces.
+const BATCH_PAGES: usize = 1 << 14;
 /// Bytes written at a time: 1 MiB, beyond which process_vm_writev gains nothing.
 const WRITE_BYTES: usize = 1 << 20;
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Writes the pages of `region` into `process`; `filled` is told the bytes of each batch.
+/// Writes the pages of `region` into `process`, or those of them that have to be there first; `filled` is told the bytes of each batch.
 pub fn fill(
     process: &HalfBuilt,
     region: &Region,
-    source: Source,
+    (source, rest): (Source, Option<&Rest>),
     plan: &MappingPlan,
     (store, differences): (&Store, &Differences),
     filled: &mut dyn FnMut(u64),
@@ -43,7 +44,11 @@ pub fn fill(
         _ if region.protection & libc::PROT_WRITE != 0 => Target::Writable(process.pid(), region.address),
         _ => Target::Protected(process.memory(), region.address),
     };
-    let mut writer = Writer { target, store, filled, pages: Vec::new(), keys: Vec::new(), buffer: Vec::new() };
+    let mut writer = Writer { target, store, filled, pages: Vec::new(), keys: Vec::new() };
+    if let Some(rest) = rest {
+        rest.iter().try_for_each(|&(page, key)| writer.add(page, key))?;
+        return writer.flush();
+    }
     match source {
         Source::SharedFile { .. } => return Ok(()), // the file has them, or gets them at the end
         Source::PrivateFile { .. } => {
@@ -137,20 +142,18 @@ impl Target<'_> {
     }
 }
 
-/// Collects pages and writes them in runs.
+/// Collects pages, and has them written from where the store reads them to.
 struct Writer<'a> {
     target: Target<'a>,
     store: &'a Store,
     filled: &'a mut dyn FnMut(u64),
     pages: Vec<u64>,
     keys: Vec<PageKey>,
-    buffer: Vec<u8>,
 }
 
 impl Writer<'_> {
     fn add(&mut self, page: u64, key: PageKey) -> Result<()> {
         if key.is_zero() {
-            self.flush()?;
             return self.target.write(page, &[0; PAGE_BYTES]);
         }
         self.pages.push(page);
@@ -159,23 +162,17 @@ impl Writer<'_> {
     }
 
     fn flush(&mut self) -> Result<()> {
-        let bytes = self.keys.len() * PAGE_BYTES;
-        if bytes == 0 {
-            return Ok(());
-        }
-        if self.buffer.len() < bytes {
-            self.buffer.resize(bytes, 0);
-        }
-        self.store.read_pages(&self.keys, &mut self.buffer[..bytes])?;
-        let mut at = 0;
-        for run in self.pages.chunk_by(|page, next| page + 1 == *next) {
-            let end = at + run.len() * PAGE_BYTES;
-            for (piece, content) in (0..).zip(self.buffer[at..end].chunks(WRITE_BYTES)) {
-                self.target.write(run[0] + piece * WRITE_BYTES as u64 / PAGE, content)?;
+        let (target, pages) = (&self.target, &self.pages);
+        self.store.take_pages(&self.keys, &|first, bytes: &[u8]| {
+            let numbers = &pages[first..first + bytes.len() / PAGE_BYTES];
+            let mut rest = bytes;
+            for run in numbers.chunk_by(|page, next| page + 1 == *next) {
+                let content = rest.split_off(..run.len() * PAGE_BYTES).unwrap_or_default();
+                target.write(run[0], content)?;
             }
-            at = end;
-        }
-        (self.filled)(bytes as u64);
+            Ok::<(), Error>(())
+        })?;
+        (self.filled)((self.keys.len() * PAGE_BYTES) as u64);
         self.pages.clear();
         self.keys.clear();
         Ok(())

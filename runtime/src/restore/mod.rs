@@ -27,6 +27,7 @@ mod grown_files;
 mod handed;
 mod host;
 mod io_urings;
+mod lazy;
 mod limits;
 mod locks;
 mod mapping_defaults;
@@ -78,6 +79,7 @@ use crate::ptrace::{Pinned, Registers};
 use clocks::ClockPlan;
 use file_mappings::MappingPlan;
 use host::Machine;
+use lazy::Lazy;
 use message_queues::Queues;
 use outside::{Outside, Regained};
 use process::HalfBuilt;
@@ -104,6 +106,8 @@ pub struct RestoreOptions {
     pub clocks: ClockWish,
     /// Time between automatic checkpoints from now on, 0 for none, if it is to be another.
     pub interval_ms: Option<u64>,
+    /// Whether memory may come while the program runs.
+    pub lazy: bool,
 }
 
 /// Where the process that rebuilds is.
@@ -219,6 +223,8 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     }
     preflight::check(id, &job, &machine, options)?;
     let clocks = ClockPlan::new(job.root(), options.clocks)?;
+    // Before anything of the program's is open here.
+    let lazy = if options.lazy { Lazy::start(&job, store)? } else { None };
     let of_each = || job.processes.iter();
     let vdsos: Vec<_> = of_each().map(|image| VdsoPlan::new(image, &job.host, &machine)).collect::<Result<_>>()?;
     let differences: Vec<_> = of_each().map(|image| Differences::of(image, store)).collect::<Result<_>>()?;
@@ -243,15 +249,19 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let mut made = sysv::Made::default();
     sysv::make_memory(&mut processes, &job, &mut made)?;
     plan.segments = sysv::attach_here(&job, store)?;
+    let lazy = lazy.map(Lazy::when_ready).transpose()?.flatten();
     for (index, (process, image)) in processes.iter_mut().zip(&job.processes).enumerate() {
         mapping_defaults::set_for_pages(process, image)?;
         let mappings = (plan.sources[index].as_slice(), plan.executables[index]);
         address_space::exchange(process, (image, &job.objects), (&machine, &vdsos[index]), mappings, first_file)?;
         give_foreground(process, image, &job, first_terminal)?;
         address_space::close_kept(process, first_kept)?;
+        if let Some(lazy) = &lazy {
+            lazy.hand_over(process, index)?;
+        }
     }
     drop(pinned);
-    fill(&processes, &job, &plan, (store, &differences), progress)?;
+    fill(&processes, &job, &plan, (store, &differences), lazy.as_ref(), progress)?;
     drop(differences);
     plan.segments.clear();
     sysv::make_others(&mut processes, &job, &mut made)?;
@@ -270,6 +280,9 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     changes.settle(id, &job, &plan, store)?;
     handed.settle(&job)?;
     queues.settle(&job)?;
+    if let Some(lazy) = lazy {
+        lazy.complete()?;
+    }
     Ok(Rebuilt { processes, job, terminal: outside.regained })
 }
 
@@ -293,15 +306,18 @@ fn fill(
     job: &JobImage,
     plan: &MappingPlan,
     (store, differences): (&Store, &[Differences]),
+    lazy: Option<&Lazy>,
     progress: &mut Progress,
 ) -> Result<()> {
-    let regions = |index: usize| job.processes[index].regions.iter().zip(plan.sources[index].iter().copied());
+    let regions =
+        |index: usize| job.processes[index].regions.iter().zip(plan.sources[index].iter().copied()).enumerate();
     let all = || (0..processes.len()).flat_map(|index| regions(index).map(move |part| (index, part)));
-    let total = all().map(|(_, (region, source))| content::bytes_to_fill(region, source)).sum();
+    let total = all().map(|(_, (_, (region, source)))| content::bytes_to_fill(region, source)).sum();
     let mut finished = 0;
-    for (index, (region, source)) in all() {
+    for (index, (number, (region, source))) in all() {
         let mut done = finished;
-        content::fill(&processes[index], region, source, plan, (store, &differences[index]), &mut |bytes| {
+        let rest = lazy.and_then(|lazy| lazy.rest(index, number));
+        content::fill(&processes[index], region, (source, rest), plan, (store, &differences[index]), &mut |bytes| {
             done += bytes;
             progress(Stage::Mapping, done.min(total), total);
         })?;

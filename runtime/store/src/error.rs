@@ -124,6 +124,14 @@ pub enum StoreError {
         /// Where the store is.
         path: PathBuf,
     },
+    /// What is asked for cannot be held open all at once.
+    #[error("it lies in {packs} packs, of which {most} can be held open; `ckpt flatten` writes it to a few of its own")]
+    TooManyPacks {
+        /// How many there are.
+        packs: u64,
+        /// How many there may be.
+        most: u64,
+    },
     /// Another process kept the store locked for too long.
     #[error("{path} stayed locked for {waited_ms} ms; see which process holds it (lslocks) and try again")]
     Locked {

@@ -58,10 +58,12 @@ mod index;
 #[doc(hidden)]
 pub mod key_table;
 mod options;
+mod pace;
 mod pack;
 mod page_key;
 mod page_list;
 mod store;
+mod threads;
 
 pub use attempt::row::{AttemptEnd, AttemptRow, AttemptStart, AttemptState, Depth, PageCounts};
 pub use attempt::{Attempt, Sharing};
@@ -73,6 +75,7 @@ pub use options::StoreOptions;
 pub use page_key::PageKey;
 pub use page_list::{PageList, PageListRef};
 pub use store::{Copied, Manifest, Reclaimed, Store, Verifier};
+pub use threads::on_own_threads;
 
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;

@@ -24,7 +24,7 @@ impl Default for StoreOptions {
             trust_owner: false,
             memory_bytes: 256 << 20,
             pack_bytes: PACK_BYTES_MAX,
-            compression: Compression::Zstd,
+            compression: Compression::Auto,
             digest: Digest::default(),
         }
     }

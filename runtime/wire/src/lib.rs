@@ -94,6 +94,9 @@ pub const FILES_MAX_BYTES_DEFAULT: u64 = 1 << 30;
 /// [`Control::files_max_bytes`]: no file is captured.
 pub const FILES_NONE: u64 = u64::MAX;
 
+/// The least memory for the buffers of a checkpoint that may be asked for, bytes.
+pub const MEMORY_BYTES_MIN: u64 = 16 << 20;
+
 /// [`Control::method`]: as pages.
 pub const METHOD_PAGES: u64 = 0;
 /// [`Control::method`]: large private mappings as differences finer than a page.

@@ -13,16 +13,16 @@ mod flags;
 
 use std::collections::HashMap;
 
-use ckpt_store::PAGE_BYTES;
+use ckpt_store::{Attempt, PAGE_BYTES};
 
 use super::page_set::PageSet;
 use super::pages::PageSource;
 use super::tracking::Scanner;
-use super::{Lineage, ProcessLineage};
+use super::{Lineage, ProcessLineage, priority};
 use crate::error::Result;
 use crate::proc::maps::{self, Mapping};
 
-pub use copies::{Copies, Keys};
+pub use copies::Copies;
 pub use cost::Costs;
 pub use flags::Flags;
 
@@ -42,7 +42,10 @@ pub struct Ahead {
 }
 
 /// Looks at processes of a job, which run; `root` is the first of them. What cannot be done ahead is left for the stop.
-pub fn look(pids: &[i32], root: i32, lineage: &mut Lineage) -> HashMap<i32, Ahead> {
+///
+/// # Errors
+/// The store's: `attempt` has failed.
+pub fn look(pids: &[i32], root: i32, lineage: &mut Lineage, attempt: &mut Attempt) -> Result<HashMap<i32, Ahead>> {
     let room_pages = lineage.copies_bytes / PAGE / pids.len().max(1) as u64;
     // Differences need all of the memory to hold still.
     let has_series = lineage.series.is_some();
@@ -52,7 +55,7 @@ pub fn look(pids: &[i32], root: i32, lineage: &mut Lineage) -> HashMap<i32, Ahea
     for round in 0..ROUNDS {
         for it in &mut copying {
             let known = lineage.processes.known(it.pid, root);
-            it.go_on(known, room_pages);
+            it.go_on(known, room_pages, attempt)?;
         }
         if round == 0 {
             // Between the longest round and the others, so that they are as fresh as can be.
@@ -65,7 +68,7 @@ pub fn look(pids: &[i32], root: i32, lineage: &mut Lineage) -> HashMap<i32, Ahea
     for it in copying {
         all.entry(it.pid).or_default().copies = it.copies;
     }
-    all
+    Ok(all)
 }
 
 /// The pages of a process that runs, while they are copied.
@@ -83,57 +86,82 @@ impl Copying {
     }
 
     /// Another round, if that helps.
-    fn go_on(&mut self, known: Option<&mut ProcessLineage>, room_pages: u64) {
+    fn go_on(&mut self, known: Option<&mut ProcessLineage>, room_pages: u64, attempt: &mut Attempt) -> Result<()> {
         if !std::mem::take(&mut self.wants_more) {
-            return;
+            return Ok(());
         }
+        let Some(known) = known else { return Ok(()) };
         let is_first = self.found_before == u64::MAX;
-        let found = known.map(|known| self.round(known, room_pages, is_first));
-        match found {
-            Some(Ok(Some(found))) => {
-                self.wants_more = found > FEW_PAGES && found / 3 * 4 <= self.found_before;
-                self.found_before = found;
-            }
-            Some(Ok(None)) | None => self.copies = None,
-            Some(Err(error)) => {
+        let found = match written_since(self.pid, known, is_first) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(()),
+            Err(error) => {
                 log::debug!("copying pages of process {} ahead: {error}", self.pid);
                 self.copies = None;
+                return Ok(());
             }
-        }
-    }
-
-    /// Copies what has been written since the round before or, in the first one, since the last checkpoint. How many pages that
-    /// were; none where they are not known, or too many.
-    fn round(&mut self, known: &mut ProcessLineage, room_pages: u64, is_first: bool) -> Result<Option<u64>> {
-        let ProcessLineage { tracker: Some(tracker), unseen, base, costs, .. } = known else { return Ok(None) };
-        if base.is_empty() {
-            return Ok(None);
-        }
-        let scanner = Scanner::open(self.pid)?;
-        let mut written = PageSet::default();
-        let mut wanted = PageSet::default();
-        let mut mappings = maps::outline(self.pid)?;
-        mappings.retain(is_copied);
-        for (mapping, census) in mappings.iter().zip(unseen.look_ahead(&scanner, tracker, &mappings)?) {
-            let pages = mapping.start / PAGE..mapping.end / PAGE;
-            let latest = match census.written {
-                Some(latest) => latest.shifted(pages.start),
-                None => PageSet::of(pages.clone()),
-            };
-            let since = if is_first { unseen.kept_for_full(&pages) } else { None };
-            let since = since.as_ref().unwrap_or(&latest).intersection(&census.own.shifted(pages.start));
-            since.ranges().for_each(|run| wanted.push(run));
-            latest.ranges().for_each(|run| written.push(run));
-        }
+        };
         let copies = self.copies.get_or_insert_with(|| Copies::with_room(room_pages));
-        copies.forget(&written);
-        if !copies.have_room_for(wanted.len()) {
-            return Ok(None);
+        copies.forget(&found.latest);
+        let Ok(source) = PageSource::open(self.pid) else { return Ok(()) };
+        let pages = found.wanted.len();
+        // Some is left for the next round, and the stop.
+        if copies.have_room_for(pages + room_pages / 16) {
+            let took = copies.add_of_running(&source, &found.wanted);
+            known.costs.copied(pages, took);
+        } else if known.costs.cloning_is_long(found.present) && pages * 2 <= found.present {
+            // The threads that work for the attempt are started here, and are to run after the program from the beginning.
+            std::thread::scope(|scope| {
+                let storing = scope.spawn(|| {
+                    priority::after_the_program();
+                    copies.add_and_store(&source, &found.wanted, attempt)
+                });
+                storing.join().unwrap_or_else(|_| std::process::abort())
+            })?;
+        } else {
+            self.copies = None;
+            return Ok(());
         }
-        let took = copies.add_of_running(&PageSource::open(self.pid)?, &wanted);
-        costs.copied(wanted.len(), took);
-        Ok(Some(wanted.len()))
+        self.wants_more = pages > FEW_PAGES && pages / 3 * 4 <= self.found_before;
+        self.found_before = pages;
+        Ok(())
     }
+}
+
+/// What a look at a process has found; pages are counted from address 0.
+#[derive(Default)]
+struct Found {
+    /// Written since the last look.
+    latest: PageSet,
+    /// Written since the last look or, in the first round, since the last checkpoint, and still there.
+    wanted: PageSet,
+    /// How many there are.
+    present: u64,
+}
+
+/// Looks at a process; nothing is found if nothing is known of it.
+fn written_since(pid: i32, known: &mut ProcessLineage, is_first: bool) -> Result<Option<Found>> {
+    let ProcessLineage { tracker: Some(tracker), unseen, base, .. } = known else { return Ok(None) };
+    if base.is_empty() {
+        return Ok(None);
+    }
+    let scanner = Scanner::open(pid)?;
+    let mut mappings = maps::outline(pid)?;
+    mappings.retain(is_copied);
+    let mut found = Found::default();
+    for (mapping, census) in mappings.iter().zip(unseen.look_ahead(&scanner, tracker, &mappings)?) {
+        let pages = mapping.start / PAGE..mapping.end / PAGE;
+        found.present += census.present.len();
+        let latest = match census.written {
+            Some(latest) => latest.shifted(pages.start),
+            None => PageSet::of(pages.clone()),
+        };
+        let since = if is_first { unseen.kept_for_full(&pages) } else { None };
+        let wanted = since.as_ref().unwrap_or(&latest).intersection(&census.own.shifted(pages.start));
+        wanted.ranges().for_each(|run| found.wanted.push(run));
+        latest.ranges().for_each(|run| found.latest.push(run));
+    }
+    Ok(Some(found))
 }
 
 /// Whether pages of a mapping are copied ahead: it is private, and not the kernel's.

@@ -78,6 +78,7 @@ fn attempt(
     request: &Request,
     events: &mut (dyn FnMut(Event) + Send),
 ) -> Result<AttemptRow> {
+    lineage.wait_for_memory(program);
     let started = Instant::now();
     let control = program.control()?;
     let mut attempt = begin(store, &control, request, Depth::Data)?;

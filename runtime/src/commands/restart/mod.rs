@@ -100,6 +100,9 @@ pub struct Arguments {
     /// Time between automatic checkpoints: 30s, 10m, 2h; a bare number is seconds; 0 is none [default: as before]
     #[arg(long, value_parser = check_interval)]
     interval: Option<String>,
+    /// Let the program run before its memory is there: what it touches comes at once, all else meanwhile
+    #[arg(long)]
+    lazy: bool,
     /// Write the program's pid to this file, before it runs on
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
@@ -147,6 +150,9 @@ enum Built {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
+    if arguments.lazy && matches!(Location::of(&arguments.dir)?, Location::Url(_)) {
+        return Err(Error::Usage("--lazy needs a store in a directory: see ckpt copy".to_owned()));
+    }
     let stdio = stdio::chosen(arguments.stdio.as_ref())?;
     if let Some(relay) = arguments.first_process {
         return inside::be_first_process(relay, |place| rebuild_selected(arguments, place, stdio));
@@ -262,7 +268,8 @@ fn rebuild_selected(arguments: &Arguments, place: Place, stdio: Stdio) -> Result
     let (paths, force) = (path_map(&arguments.maps)?, arguments.force);
     let interval_ms = arguments.interval.as_deref().and_then(interval_ms);
     let clocks = arguments.clocks.into();
-    let options = RestoreOptions { store_dir: next_store_dir, force, place, clocks, paths, stdio, interval_ms };
+    let lazy = arguments.lazy;
+    let options = RestoreOptions { store_dir: next_store_dir, force, place, clocks, paths, stdio, interval_ms, lazy };
     rebuild_with_progress(&store, id, &options)
 }
 

@@ -1,6 +1,7 @@
 //! Shared memory: made, attached in each process where it was, filled through an attachment of our own.
 
 use std::ptr;
+use std::sync::{Mutex, PoisonError};
 
 use ckpt_store::{PAGE_BYTES, PageKey, Store};
 use nix::errno::Errno;
@@ -82,13 +83,20 @@ fn missing(image: &ProcessImage, objects: &Objects, segment: usize, address: u64
 pub struct Attached {
     address: *mut u8,
     bytes: usize,
+    writing: Mutex<()>,
 }
+
+// SAFETY: shmdt may be called by any thread.
+unsafe impl Send for Attached {}
+// SAFETY: only `write` uses the memory, and one thread at a time.
+unsafe impl Sync for Attached {}
 
 impl Attached {
     /// Writes `content` at `offset`, as far as the segment goes.
     pub fn write(&self, offset: u64, content: &[u8]) {
         let from = (offset as usize).min(self.bytes);
         let bytes = content.len().min(self.bytes - from);
+        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: so many bytes are attached behind `from`, and nothing in this process refers to them.
         unsafe { ptr::copy_nonoverlapping(content.as_ptr(), self.address.add(from), bytes) };
     }
@@ -110,7 +118,8 @@ pub fn attach_here(job: &JobImage, store: &Store) -> Result<Vec<Attached>> {
         if at as isize == -1 {
             return Err(failed("attach", Kind::Memory, id)(Errno::last()));
         }
-        let attached = Attached { address: at.cast(), bytes: memory.mapped_bytes() as usize };
+        let bytes = memory.mapped_bytes() as usize;
+        let attached = Attached { address: at.cast(), bytes, writing: Mutex::new(()) };
         if let Some(content) = &memory.content {
             let list = store.page_list(&content.pages)?;
             let mut page = [0; PAGE_BYTES];

@@ -1,8 +1,8 @@
 //! Writing page lists: only the nodes that no checkpoint has yet.
 //!
 //! Every page that a list names must be in the store or in this attempt: a list kept over from an attempt that failed,
-//! or from a checkpoint that was pruned, is found out here and not at the restart. A leaf is looked through once in each
-//! generation of the index. That a leaf is stored says nothing about its pages: a pack that is needed for other things
+//! or from a checkpoint that was pruned, is found out here and not at the restart. A page of a leaf is looked for once in
+//! each generation of the index. That a leaf is stored says nothing about its pages: a pack that is needed for other things
 //! keeps its nodes when their pages are gone.
 
 use std::collections::BTreeSet;
@@ -21,6 +21,9 @@ use crate::{
     },
 };
 
+/// Leaves that are worth more than one thread.
+const LEAVES_TOGETHER: usize = 8;
+
 impl Attempt {
     /// Writes a page list and returns its root, to be kept in the checkpoint's state. What a checkpoint refers to is
     /// what the lists written in its attempt name: write every list of the checkpoint, unchanged ones cost nothing.
@@ -30,9 +33,11 @@ impl Attempt {
         self.shared.refresh()?;
         let leaves: Vec<&Leaf> = list.leaves().collect();
         let digest = self.digest();
-        leaves.par_iter().for_each(|leaf| {
-            leaf.node_key(digest);
-        });
+        if leaves.len() < LEAVES_TOGETHER {
+            leaves.iter().for_each(|leaf| _ = leaf.node_key(digest));
+        } else {
+            self.pool()?.install(|| leaves.par_iter().for_each(|leaf| _ = leaf.node_key(digest)));
+        }
         let condemned = self.find_pages(&leaves)?;
         if !condemned.is_empty() {
             crate::store::condemned::pardon(&self.shared, &condemned)?;
@@ -67,20 +72,23 @@ impl Attempt {
         let index = self.shared.index();
         let mut condemned = BTreeSet::new();
         // One after the other: nobody may wait for the threads of the pool who holds the index.
-        for leaf in leaves.iter().filter(|leaf| !leaf.is_known_in(index.generation)) {
+        for leaf in leaves {
             self.find_pages_of(&index, leaf, &mut condemned)?;
         }
         Ok(condemned)
     }
 
     fn find_pages_of(&self, index: &Index, leaf: &Leaf, condemned: &mut BTreeSet<PackName>) -> Result<()> {
-        let (mut stays_known, keys) = (true, leaf.keys());
-        for ((key, found), own) in
-            keys.iter().zip(index.shareable_pages(keys, self.row.id)).zip(self.pages.get_many(keys))
-        {
-            stays_known &= found == Shareable::Yes;
+        let (pages, keys): (Vec<usize>, Vec<PageKey>) = leaf.unknown_in(index.generation).into_iter().unzip();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let mut stay_known = Vec::with_capacity(keys.len());
+        let found = index.shareable_pages(&keys, self.row.id).zip(self.pages.get_many(&keys));
+        for ((page, key), (found, own)) in pages.into_iter().zip(&keys).zip(found) {
             match found {
-                Shareable::Yes | Shareable::ThisTime => {}
+                Shareable::Yes => stay_known.push(page),
+                Shareable::ThisTime => {}
                 _ if own.is_some() => {}
                 Shareable::Condemned(pack) => drop(condemned.insert(pack)),
                 Shareable::Missing => {
@@ -88,9 +96,7 @@ impl Attempt {
                 }
             }
         }
-        if stays_known {
-            leaf.note_known(index.generation);
-        }
+        leaf.note_known(index.generation, stay_known);
         Ok(())
     }
 }

@@ -12,7 +12,12 @@ pub(crate) mod row;
 mod seal;
 mod sharing;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt, io,
+    sync::{Arc, OnceLock},
+};
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
     PageListRef, Result, StoreError,
@@ -34,6 +39,8 @@ pub struct Attempt {
     /// As it was begun; completed at the end.
     row: AttemptRow,
     sharing: Sharing,
+    /// The threads that work for it; see [`Attempt::pool`].
+    pool: OnceLock<Arc<ThreadPool>>,
     /// Held open: its lock says that this attempt lives.
     row_file: Output,
     /// New pages and nodes; their places count this attempt's packs.
@@ -66,6 +73,7 @@ impl Attempt {
             shared,
             row,
             sharing,
+            pool: OnceLock::new(),
             row_file,
             pages: KeyTable::default(),
             nodes: KeyTable::default(),
@@ -130,6 +138,21 @@ impl Attempt {
         Ok(())
     }
 
+    /// The threads that work for the attempt, one for each CPU. They are started when they are needed first, and so are
+    /// scheduled as whoever needs them then: nice, if he is.
+    fn pool(&self) -> Result<Arc<ThreadPool>> {
+        if let Some(pool) = self.pool.get() {
+            return Ok(pool.clone());
+        }
+        let built = ThreadPoolBuilder::new().thread_name(|number| format!("ckpt-work-{number}")).build();
+        let pool = built.map_err(|error| StoreError::Io {
+            path: self.shared.files.path(""),
+            operation: "start threads to write",
+            source: io::Error::other(error),
+        })?;
+        Ok(self.pool.get_or_init(|| pool.into()).clone())
+    }
+
     /// Which run of which pack comes next.
     fn next_run(&mut self) -> Result<(u32, usize)> {
         if self.writer.as_ref().is_some_and(|writer| writer.is_full(self.shared.options.pack_bytes)) {
@@ -145,8 +168,9 @@ impl Attempt {
             Some(writer) => Ok(writer),
             none => {
                 let name = PackName { attempt: self.row.id, sequence: self.finished.len() as u32 };
-                let Shared { files, header, options, .. } = &*self.shared;
-                Ok(none.insert(PackWriter::create(files, &header.store_id, name, options.write_bytes())?))
+                let Shared { files, header, options, pace, .. } = &*self.shared;
+                let writer = PackWriter::create(files, &header.store_id, name, options.write_bytes(), pace.clone())?;
+                Ok(none.insert(writer))
             }
         }
     }

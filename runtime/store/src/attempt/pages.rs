@@ -14,11 +14,15 @@ use crate::{
     format::pack::RUN_PAGES_MAX,
     index::{Index, Shareable},
     key_table::{KeyTable, Place},
-    pack::page_item,
+    pace::{Pace, Speeds},
+    pack::{page_item, writer::PackWriter},
+    store::Shared,
 };
 
 /// The first batch of a call is hashed while nothing is written, so there should be some more.
 const BATCHES_OF_A_CALL: usize = 8;
+/// Each so many runs one is encoded to see how fast that is.
+const PROBE_RUNS: usize = 16;
 
 impl Attempt {
     /// Writes pages (any number of whole ones) and returns their keys. A page that is in the store is not written again,
@@ -30,7 +34,8 @@ impl Attempt {
             return Err(StoreError::WrongLength { what: "the pages to write", expected: PAGE_BYTES as u64, found });
         }
         self.shared.refresh()?;
-        let written = self.write_batches(pages);
+        let pool = self.pool()?;
+        let written = pool.install(|| self.write_batches(pages));
         self.guard(written)
     }
 
@@ -79,9 +84,12 @@ impl Attempt {
         if new.is_empty() {
             return Ok(());
         }
-        let compression = self.shared.options.compression;
-        let runs: Vec<_> =
-            new.par_chunks(RUN_PAGES_MAX).map(|numbers| EncodedRun::new(compression, batch, numbers)).collect();
+        let encoder = Encoder::new(&self.shared);
+        // By its number in the attempt, so that the same pages are tried each time.
+        let first = self.writer.as_ref().map_or(0, PackWriter::run_count);
+        let runs: Vec<_> = (new.par_chunks(RUN_PAGES_MAX).enumerate())
+            .map(|(at, numbers)| EncodedRun::new(&encoder, first + at, batch, numbers))
+            .collect();
         self.check_room_for(runs.iter().map(|run| run.stored.len()).sum())?;
         let mut counts = self.counts;
         let writer = self.writer()?;
@@ -132,6 +140,28 @@ fn add_copy(pages: &mut KeyTable, key: PageKey, place: Place) {
     pages.insert_or(key, place, |old| if place.pack > old.pack { place } else { old });
 }
 
+/// How runs are encoded.
+struct Encoder<'a> {
+    compression: Compression,
+    pace: &'a Pace,
+    speeds: Speeds,
+}
+
+impl<'a> Encoder<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        // One thread has enough to do with reading and hashing.
+        let speeds = shared.pace.speeds(rayon::current_num_threads() - 1);
+        Self { compression: shared.options.compression, pace: &shared.pace, speeds }
+    }
+
+    fn encode(&self, number: usize, run: &[u8]) -> Option<(Codec, Vec<u8>)> {
+        match self.compression {
+            Compression::Auto => codec::encode_by_pace(&self.speeds, self.pace, number.is_multiple_of(PROBE_RUNS), run),
+            fixed => codec::encode(fixed, run),
+        }
+    }
+}
+
 struct EncodedRun<'a> {
     codec: Codec,
     stored: Cow<'a, [u8]>,
@@ -140,7 +170,7 @@ struct EncodedRun<'a> {
 
 impl<'a> EncodedRun<'a> {
     /// Encodes the pages of `batch` with these numbers; a raw run of neighbours is not even copied.
-    fn new(compression: Compression, batch: &'a [u8], numbers: &[usize]) -> Self {
+    fn new(encoder: &Encoder<'_>, number: usize, batch: &'a [u8], numbers: &[usize]) -> Self {
         let neighbours = numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]);
         let page = |number: usize| &batch[number * PAGE_BYTES..(number + 1) * PAGE_BYTES];
         let raw = if neighbours {
@@ -149,7 +179,7 @@ impl<'a> EncodedRun<'a> {
         } else {
             Cow::Owned(numbers.iter().map(|number| page(*number)).collect::<Vec<_>>().concat())
         };
-        let (codec, stored) = match codec::encode(compression, &raw) {
+        let (codec, stored) = match encoder.encode(number, &raw) {
             Some((codec, encoded)) => (codec, encoded.into()),
             None => (Codec::Raw, raw),
         };

@@ -16,12 +16,16 @@ use std::{
         mpsc::{Receiver, Sender, channel},
     },
     thread::{self, JoinHandle},
+    time::Instant,
 };
 
-use crate::{PAGE_BYTES, Result, StoreError, fault::Point, files::Output};
+use crate::{PAGE_BYTES, Result, StoreError, fault::Point, files::Output, pace::Pace};
 
 /// Buffers of a file: one being filled, one being written, and two so that neither waits for the other.
 pub(crate) const BUFFERS: usize = 4;
+
+/// The fsync of a shorter file says how long an fsync takes, not how fast the disk is.
+const SYNC_MEASURED_BYTES: u64 = 32 << 20;
 
 /// Room for bytes that begins at a multiple of 4096 in memory, so that a file system can take it without a copy.
 struct Buffer {
@@ -75,8 +79,9 @@ pub(crate) struct WriteBehind {
 }
 
 impl WriteBehind {
-    /// Starts the thread. Every write passes `point`. `buffer_bytes` is a multiple of 4096.
-    pub fn start(mut output: Output, point: Point, buffer_bytes: usize) -> Result<Self> {
+    /// Starts the thread. Every write passes `point`. `buffer_bytes` is a multiple of 4096. How fast whole buffers are
+    /// written is noted in `pace`.
+    pub fn start(mut output: Output, point: Point, buffer_bytes: usize, pace: Arc<Pace>) -> Result<Self> {
         let ((tasks, given), (done, written)) = (channel(), channel());
         let path = output.path();
         let written_bytes = Arc::new(AtomicU64::new(0));
@@ -85,12 +90,23 @@ impl WriteBehind {
             for task in given {
                 match task {
                     Task::Append(mut buffer) => {
+                        let (begun, bytes) = (Instant::now(), buffer.filled().len());
                         output.append(buffer.filled(), point)?;
-                        counter.fetch_add(buffer.filled().len() as u64, Relaxed);
+                        // The last one is short, and not written in the way that the others are.
+                        if bytes == buffer_bytes {
+                            pace.note_written(bytes, begun.elapsed());
+                        }
+                        counter.fetch_add(bytes as u64, Relaxed);
                         buffer.clear();
                         let _ = done.send(buffer); // nobody waits for it when the last ones are written
                     }
-                    Task::Sync(point) => output.sync(point)?,
+                    Task::Sync(point) => {
+                        let begun = Instant::now();
+                        output.sync(point)?;
+                        if counter.load(Relaxed) >= SYNC_MEASURED_BYTES {
+                            pace.note_written(0, begun.elapsed());
+                        }
+                    }
                 }
             }
             Ok(())
@@ -197,7 +213,7 @@ mod tests {
 
     fn begun(memory: &Memory) -> WriteBehind {
         let output = Files::new(Arc::new(memory.clone())).create("file", fault::PACK_CREATE).unwrap();
-        WriteBehind::start(output, fault::PACK_WRITE, BUFFER_BYTES).unwrap()
+        WriteBehind::start(output, fault::PACK_WRITE, BUFFER_BYTES, Arc::default()).unwrap()
     }
 
     #[test]

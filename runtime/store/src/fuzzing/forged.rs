@@ -137,7 +137,8 @@ type Run<'a> = (Codec, &'a [u8], Vec<PageKey>);
 fn sealed_store(run: Run<'_>, nodes: (Vec<PageKey>, Vec<Vec<u8>>), roots: &[PageListRef]) -> Result<FileMap> {
     let header = Header { store_id: STORE_ID, created_unix_s: 0, digest: Digest::Sha1 };
     let memory = Memory::of_files(&[(HEADER.into(), header.encode().to_vec())].into());
-    let mut pack = PackWriter::create(&Files::new(Arc::new(memory.clone())), &STORE_ID, FIRST_PACK, 1 << 16)?;
+    let mut pack =
+        PackWriter::create(&Files::new(Arc::new(memory.clone())), &STORE_ID, FIRST_PACK, 1 << 16, Arc::default())?;
     let (codec, stored, page_keys) = run;
     pack.append_run(codec, page_keys.into_iter(), crc32fast::hash(stored), stored)?;
     let (node_keys, encoded) = nodes;

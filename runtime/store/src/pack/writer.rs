@@ -3,6 +3,8 @@
 //! The bytes go to the file by a thread of its own ([`WriteBehind`]). A place is known as soon as a piece is appended,
 //! but nobody else learns of it before the pack is finished and durable.
 
+use std::sync::Arc;
+
 use crate::{
     PAGE_BYTES, PageKey, Result,
     codec::Codec,
@@ -11,6 +13,7 @@ use crate::{
     format::pack::{
         NodePlace, PACK_BYTES_MAX, PACK_HEADER_BYTES, PACK_PAGES_MAX, Run, Trailer, encode_header, encode_trailer,
     },
+    pace::Pace,
     pack::Pack,
 };
 
@@ -23,10 +26,16 @@ pub(crate) struct PackWriter {
 }
 
 impl PackWriter {
-    /// `write_bytes`: bytes of a write, a multiple of 4096.
-    pub fn create(files: &Files, store_id: &[u8; 16], name: PackName, write_bytes: usize) -> Result<Self> {
+    /// `write_bytes`: bytes of a write, a multiple of 4096. How fast that goes is noted in `pace`.
+    pub fn create(
+        files: &Files,
+        store_id: &[u8; 16],
+        name: PackName,
+        write_bytes: usize,
+        pace: Arc<Pace>,
+    ) -> Result<Self> {
         let file = files.create(&name.name(), fault::PACK_CREATE)?;
-        let mut output = WriteBehind::start(file, fault::PACK_WRITE, write_bytes)?;
+        let mut output = WriteBehind::start(file, fault::PACK_WRITE, write_bytes, pace)?;
         output.append(&encode_header(store_id, name))?;
         let end = PACK_HEADER_BYTES as u64;
         Ok(Self { output, name, end, trailer: Trailer::default() })

@@ -1,11 +1,11 @@
 //! A leaf: up to 512 keys, kept without those that are zero.
+//!
+//! The key of a page that has become zero keeps its place for a while: a page that was written to is taken out of a list
+//! before its new key comes, and to move the keys behind it twice for each page would take longer than to hash the page.
 
 use std::{
     ops::Range,
-    sync::{
-        OnceLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use crate::{
@@ -15,30 +15,48 @@ use crate::{
 
 const PAGES: usize = LEAF_PAGES as usize;
 
+/// One bit for each page.
+type Bits = [u64; PAGES / 64];
+
 /// The keys of one window of 512 pages.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Leaf {
-    present: [u64; PAGES / 64],
+    /// Which pages are not zero.
+    present: Bits,
+    /// Which pages have a place in `keys`: those, and some whose key there means nothing.
+    placed: Bits,
     keys: Vec<PageKey>,
     /// The key of the stored form, and what it was made with; unset again by every change.
     node_key: OnceLock<(Digest, PageKey)>,
-    known: KnownIn,
+    known: Known,
 }
 
-/// The generation of the index in which every page of the leaf was found; 0 is none.
+/// Which pages of the leaf have been found in the store.
 #[derive(Default, Debug)]
-struct KnownIn(AtomicU64);
+struct Known(Mutex<Found>);
 
-impl Clone for KnownIn {
-    /// A clone is made to be changed.
+#[derive(Clone, Copy, Default, Debug)]
+struct Found {
+    /// The generation of the index in which they were; 0 is none.
+    generation: u64,
+    pages: Bits,
+}
+
+impl Known {
+    fn lock(&self) -> MutexGuard<'_, Found> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clone for Known {
     fn clone(&self) -> Self {
-        Self::default()
+        Self(Mutex::new(*self.lock()))
     }
 }
 
 impl PartialEq for Leaf {
     fn eq(&self, other: &Self) -> bool {
-        self.present == other.present && self.keys == other.keys
+        self.present == other.present && self.iter().eq(other.iter())
     }
 }
 
@@ -49,88 +67,90 @@ impl Leaf {
     pub fn of_children(children: &[(u16, PageKey)], digest: Digest, node_key: PageKey) -> Self {
         let mut leaf = Self { node_key: (digest, node_key).into(), ..Self::default() };
         for (page, key) in children {
-            leaf.present[usize::from(*page) / 64] |= 1 << (page % 64);
+            put(&mut leaf.present, usize::from(*page));
             leaf.keys.push(*key);
         }
+        leaf.placed = leaf.present;
         leaf
     }
 
-    fn has(&self, page: usize) -> bool {
-        self.present[page / 64] >> (page % 64) & 1 == 1
+    /// The pages that are not known to be in the store in this generation of the index, and their keys.
+    pub fn unknown_in(&self, generation: u64) -> Vec<(usize, PageKey)> {
+        let found = *self.known.lock();
+        let known = if found.generation == generation { found.pages } else { Default::default() };
+        if (0..PAGES / 64).all(|word| self.present[word] & !known[word] == 0) {
+            return Vec::new();
+        }
+        self.iter().filter(|(page, _)| !is_in(&known, *page)).collect()
     }
 
-    /// Whether [`Leaf::note_known`] was called with this generation since the last change.
-    pub fn is_known_in(&self, generation: u64) -> bool {
-        self.known.0.load(Relaxed) == generation
+    /// Remembers that these pages are in the store, for as long as the index stays in this generation.
+    pub fn note_known(&self, generation: u64, pages: impl IntoIterator<Item = usize>) {
+        let mut found = self.known.lock();
+        if found.generation != generation {
+            *found = Found { generation, ..Found::default() };
+        }
+        pages.into_iter().for_each(|page| put(&mut found.pages, page));
     }
 
-    /// Remembers that every page is in the store, for as long as the index stays in this generation.
-    pub fn note_known(&self, generation: u64) {
-        self.known.0.store(generation, Relaxed);
-    }
-
-    /// Undoes what is remembered of the leaf as it was.
-    fn changed(&mut self) {
+    /// Undoes what is remembered of these pages, and of the leaf as it was.
+    fn changed(&mut self, pages: Range<usize>) {
         self.node_key.take();
-        self.known = KnownIn::default();
+        let found = self.known.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        pages.for_each(|page| take(&mut found.pages, page));
     }
 
     /// How many keys come before that of `page`.
     fn rank(&self, page: usize) -> usize {
-        let whole: u32 = self.present[..page / 64].iter().map(|word| word.count_ones()).sum();
+        let whole: u32 = self.placed[..page / 64].iter().map(|word| word.count_ones()).sum();
         let below = (1u64 << (page % 64)) - 1;
-        (whole + (self.present[page / 64] & below).count_ones()) as usize
+        (whole + (self.placed[page / 64] & below).count_ones()) as usize
     }
 
     pub fn get(&self, page: usize) -> PageKey {
-        if self.has(page) { self.keys[self.rank(page)] } else { PageKey::ZERO }
+        if is_in(&self.present, page) { self.keys[self.rank(page)] } else { PageKey::ZERO }
     }
 
     pub fn set(&mut self, page: usize, key: PageKey) {
-        let rank = self.rank(page);
-        match (self.has(page), key.is_zero()) {
-            (true, false) => self.keys[rank] = key,
-            (false, false) => self.keys.insert(rank, key),
-            (true, true) => drop(self.keys.remove(rank)),
-            (false, true) => return,
-        }
-        let bit = 1 << (page % 64);
-        if key.is_zero() {
-            self.present[page / 64] &= !bit;
-        } else {
-            self.present[page / 64] |= bit;
-        }
-        self.changed();
+        self.set_run(page, &[key]);
     }
 
     pub fn set_run(&mut self, first: usize, keys: &[PageKey]) {
-        self.clear_run(first..first + keys.len());
+        let run = first..first + keys.len();
+        let placed = run.clone().filter(|page| is_in(&self.placed, *page)).count();
         let at = self.rank(first);
-        self.keys.splice(at..at, keys.iter().copied().filter(|key| !key.is_zero()));
-        for (page, _) in (first..).zip(keys).filter(|(_, key)| !key.is_zero()) {
-            self.present[page / 64] |= 1 << (page % 64);
+        if placed == keys.len() {
+            self.keys[at..at + placed].copy_from_slice(keys);
+        } else {
+            self.keys.splice(at..at + placed, keys.iter().copied());
+            run.clone().for_each(|page| put(&mut self.placed, page));
         }
+        for (page, key) in run.clone().zip(keys) {
+            if key.is_zero() { take(&mut self.present, page) } else { put(&mut self.present, page) }
+        }
+        self.changed(run);
     }
 
     pub fn clear_run(&mut self, pages: Range<usize>) {
-        let end = if pages.end == PAGES { self.keys.len() } else { self.rank(pages.end) };
-        self.keys.drain(self.rank(pages.start)..end);
-        for page in pages {
-            self.present[page / 64] &= !(1 << (page % 64));
+        pages.clone().for_each(|page| take(&mut self.present, page));
+        self.changed(pages);
+    }
+
+    /// Gives back the places of keys that mean nothing, when they are many.
+    pub fn shrink(&mut self) {
+        if self.keys.len() > self.page_count() * 3 / 2 {
+            let keys: Vec<PageKey> = self.iter().map(|(_, key)| key).collect();
+            (self.keys, self.placed) = (keys, self.present);
         }
-        self.changed();
     }
 
     pub fn page_count(&self) -> usize {
-        self.keys.len()
-    }
-
-    pub fn keys(&self) -> &[PageKey] {
-        &self.keys
+        self.present.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (usize, PageKey)> {
-        (0..PAGES).filter(|page| self.has(*page)).zip(self.keys.iter().copied())
+        let placed = (0..PAGES).filter(|page| is_in(&self.placed, *page));
+        placed.zip(self.keys.iter().copied()).filter(|(page, _)| is_in(&self.present, *page))
     }
 
     /// The stored form.
@@ -153,9 +173,44 @@ impl Leaf {
     }
 }
 
+fn is_in(bits: &Bits, page: usize) -> bool {
+    bits[page / 64] >> (page % 64) & 1 == 1
+}
+
+fn put(bits: &mut Bits, page: usize) {
+    bits[page / 64] |= 1 << (page % 64);
+}
+
+fn take(bits: &mut Bits, page: usize) {
+    bits[page / 64] &= !(1 << (page % 64));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_known_of_a_page_is_forgotten_when_it_changes_or_the_index_does() {
+        let key = |n: u8| PageKey::from_bytes([n; 28]);
+        let mut leaf = Leaf::default();
+        leaf.set_run(60, &[key(1), PageKey::ZERO, key(2), key(3), key(4), key(5)]);
+        let unknown =
+            |leaf: &Leaf, generation| leaf.unknown_in(generation).iter().map(|(page, _)| *page).collect::<Vec<_>>();
+        assert_eq!(unknown(&leaf, 7), [60, 62, 63, 64, 65]);
+        leaf.note_known(7, [60, 62, 64, 65]);
+        assert_eq!(leaf.unknown_in(7), [(63, key(3))]);
+        assert_eq!(unknown(&leaf, 8), [60, 62, 63, 64, 65], "nothing is known in another generation");
+        let mut other = leaf.clone();
+        other.set(65, key(9));
+        other.set_run(61, &[key(8), key(2)]);
+        assert_eq!(unknown(&other, 7), [61, 62, 63, 65], "a page that is put again counts as new");
+        assert_eq!(unknown(&leaf, 7), [63], "the leaf that it was cloned from stays as it was");
+        other.note_known(8, [61]);
+        assert_eq!(unknown(&other, 8), [60, 62, 63, 64, 65], "a new generation begins with nothing");
+        other.clear_run(60..66);
+        other.set(60, key(1));
+        assert_eq!(unknown(&other, 8), [60]);
+    }
 
     #[test]
     fn a_remembered_key_is_never_given_out_for_the_other_digest() {

@@ -137,9 +137,12 @@ impl PageList {
     /// Changes the leaf of a window, which is made when it is not there, and dropped when it is empty afterwards.
     fn change(&mut self, window: u64, change: impl FnOnce(&mut Leaf)) {
         let leaf = self.leaves.entry(window).or_default();
-        change(Arc::make_mut(leaf));
-        if leaf.page_count() == 0 {
+        let changed = Arc::make_mut(leaf);
+        change(changed);
+        if changed.page_count() == 0 {
             self.leaves.remove(&window);
+        } else {
+            changed.shrink();
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::{
     files::Files,
     format::header::Header,
     index::{Index, SharedIndex},
+    pace::Pace,
     pack::opened::OpenPacks,
 };
 
@@ -50,6 +51,8 @@ pub(crate) struct Shared {
     pub options: StoreOptions,
     pub header: Header,
     pub open_packs: OpenPacks,
+    /// How fast it is written to.
+    pub pace: Arc<Pace>,
     index: SharedIndex,
 }
 

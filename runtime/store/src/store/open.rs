@@ -57,7 +57,7 @@ impl Store {
             return Err(StoreError::NotAStore { path: files.path(""), found: "it has no file named header".into() });
         };
         let (options, index, open_packs) = (*options, SharedIndex::default(), OpenPacks::default());
-        Ok(Store { shared: Arc::new(Shared { files, options, header, open_packs, index }) })
+        Ok(Store { shared: Arc::new(Shared { files, options, header, open_packs, pace: Default::default(), index }) })
     }
 }
 

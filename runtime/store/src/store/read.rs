@@ -3,6 +3,8 @@
 //! Pages are read in the order in which they lie in the packs: neighbours with one read, a compressed run once for all
 //! its pages, and such pieces on all cores. What is asked for is gone through in windows, so memory stays bounded.
 
+use std::{cell::Cell, collections::BTreeSet, iter, result};
+
 use rayon::prelude::*;
 
 use super::{Shared, Store};
@@ -20,19 +22,26 @@ use crate::{files::PackName, format::fields::check, index::Index};
 
 /// Pages looked up and sorted at once: 64 MiB.
 const WINDOW_PAGES: usize = 1 << 14;
-/// Raw pages read with one call: 1 MiB.
-const PIECE_PAGES: usize = 256;
+/// Packs that can be held open: a process has 1024 descriptors by default.
+const HELD_PACKS_MAX: usize = 512;
+/// Raw pages read with one call: 256 KiB, which stay in the core's own cache until they have been proved and taken.
+const PIECE_PAGES: usize = 64;
+
+thread_local! {
+    /// Where a thread reads to: memory that it has touched before costs no page faults.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// A page that is asked for, where it lies, and where it goes.
-struct Wanted<'a> {
+struct Wanted<T> {
     place: Place,
     pack: PackName,
     run: Run,
     key: PageKey,
-    page: &'a mut Page,
+    to: T,
 }
 
-impl Wanted<'_> {
+impl<T> Wanted<T> {
     /// Where a raw page lies in its pack.
     fn offset(&self) -> u64 {
         self.run.offset + (run_and_page(self.place.item).1 * PAGE_BYTES) as u64
@@ -47,6 +56,18 @@ impl Wanted<'_> {
     }
 }
 
+/// Why pages were not taken.
+enum Untaken<E> {
+    Store(StoreError),
+    Taker(E),
+}
+
+impl<E> From<StoreError> for Untaken<E> {
+    fn from(error: StoreError) -> Self {
+        Untaken::Store(error)
+    }
+}
+
 impl Store {
     /// Fills `out` with the pages of `keys`, in that order.
     pub fn read_pages(&self, keys: &[PageKey], out: &mut [u8]) -> Result<()> {
@@ -58,6 +79,45 @@ impl Store {
             self.shared.read_again(|| self.shared.read_window(keys, out))?;
         }
         Ok(())
+    }
+
+    /// Gives each page of `keys` to `take`, on all cores, in any order: the number of the first key, and the pages of as many
+    /// keys as lie one behind the other. It is given them where they were read to, while they are in the core's own cache.
+    /// Pages of zeros are left out.
+    ///
+    /// # Errors
+    ///
+    /// Those of `take`, and those of the store. After either, and where the store has to read once more, some pages have been
+    /// given to it already.
+    pub fn take_pages<E: From<StoreError> + Send>(
+        &self,
+        keys: &[PageKey],
+        take: &(impl Fn(usize, &[u8]) -> result::Result<(), E> + Sync),
+    ) -> result::Result<(), E> {
+        for (number, keys) in keys.chunks(WINDOW_PAGES).enumerate() {
+            let first = number * WINDOW_PAGES;
+            self.shared.read_again(|| self.shared.take_window(keys, &|at, bytes| take(first + at, bytes)))??;
+        }
+        Ok(())
+    }
+
+    /// Opens the packs that the pages of all `lists` are in, and keeps them open as long as the store is: from then on these
+    /// pages can be read although their packs are removed.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TooManyPacks`] if there are more than a process should have open.
+    pub fn hold_packs_of<'a>(&self, lists: impl Iterator<Item = &'a [PageKey]> + Clone) -> Result<()> {
+        self.shared.read_again(|| {
+            let mut packs = BTreeSet::new();
+            for keys in lists.clone().flat_map(|keys| keys.chunks(WINDOW_PAGES)) {
+                packs.extend(self.shared.look_up(keys, iter::repeat(()))?.iter().map(|page| page.pack));
+            }
+            if packs.len() > HELD_PACKS_MAX {
+                return Err(StoreError::TooManyPacks { packs: packs.len() as u64, most: HELD_PACKS_MAX as u64 });
+            }
+            packs.into_iter().try_for_each(|pack| self.shared.open_packs.hold(&self.shared.files, pack))
+        })
     }
 
     /// The page list of `root`.
@@ -84,29 +144,73 @@ impl Shared {
     }
 
     fn read_window(&self, keys: &[PageKey], out: &mut [u8]) -> Result<()> {
-        let mut wanted = self.look_up(keys, out)?;
+        let pages: &mut [Page] = out.as_chunks_mut().0;
+        for (_, page) in keys.iter().zip(&mut *pages).filter(|(key, _)| key.is_zero()) {
+            page.fill(0);
+        }
+        let mut wanted = self.look_up(keys, pages.iter_mut())?;
+        self.each_piece(&mut wanted, &|wanted: &mut [Wanted<&mut Page>], places, found| {
+            for (wanted, place) in wanted.iter_mut().zip(places) {
+                wanted.to.copy_from_slice(&found[*place]);
+            }
+            Ok(())
+        })
+    }
+
+    fn take_window<E: Send>(
+        &self,
+        keys: &[PageKey],
+        take: &(impl Fn(usize, &[u8]) -> result::Result<(), E> + Sync),
+    ) -> Result<result::Result<(), E>> {
+        let mut wanted = self.look_up(keys, 0..)?;
+        let taken = self.each_piece(&mut wanted, &|wanted: &mut [Wanted<usize>], places, found| {
+            let numbered: Vec<_> = wanted.iter().map(|wanted| wanted.to).zip(places.iter().copied()).collect();
+            for run in numbered.chunk_by(|a, b| (a.0 + 1, a.1 + 1) == *b) {
+                let (number, place) = run[0];
+                take(number, found[place..place + run.len()].as_flattened()).map_err(Untaken::Taker)?;
+            }
+            Ok(())
+        });
+        match taken {
+            Ok(()) => Ok(Ok(())),
+            Err(Untaken::Taker(error)) => Ok(Err(error)),
+            Err(Untaken::Store(error)) => Err(error),
+        }
+    }
+
+    /// Has all of `wanted` read and proved in pieces, on all cores, and given to `take`: with the place of each among the
+    /// pages that were read.
+    fn each_piece<T: Send, E: From<StoreError> + Send>(
+        &self,
+        wanted: &mut [Wanted<T>],
+        take: &(impl Fn(&mut [Wanted<T>], &[usize], &[Page]) -> result::Result<(), E> + Sync),
+    ) -> result::Result<(), E> {
         wanted.sort_unstable_by_key(|wanted| wanted.place);
         let together = wanted.chunk_by_mut(|a, b| a.is_read_with(b));
         let mut pieces: Vec<_> = together.flat_map(|group| group.chunks_mut(PIECE_PAGES)).collect();
+        let read = |piece: &mut &mut [Wanted<T>]| {
+            let mut scratch = SCRATCH.take();
+            let read = self.read_piece(&mut scratch, piece, take);
+            SCRATCH.set(scratch);
+            read
+        };
         if let [piece] = &mut pieces[..] {
-            return self.read_piece(&mut Vec::new(), piece);
+            return read(piece);
         }
-        pieces.par_iter_mut().try_for_each_init(Vec::new, |scratch, piece| self.read_piece(scratch, piece))
+        pieces.par_iter_mut().try_for_each(read)
     }
 
-    fn look_up<'a>(&self, keys: &[PageKey], out: &'a mut [u8]) -> Result<Vec<Wanted<'a>>> {
+    /// Where the pages of `keys` lie that are not zero; `to` is where each of all goes.
+    fn look_up<T>(&self, keys: &[PageKey], to: impl Iterator<Item = T>) -> Result<Vec<Wanted<T>>> {
         self.know_all(keys, "a page", |index, keys| position_of_missing(keys, index.find_pages(keys)))?;
         let index = self.index();
         let mut wanted = Vec::with_capacity(keys.len());
-        for ((key, place), page) in keys.iter().zip(index.find_pages(keys)).zip(out.as_chunks_mut().0) {
-            if key.is_zero() {
-                page.fill(0);
-                continue;
-            }
+        for ((key, place), to) in keys.iter().zip(index.find_pages(keys)).zip(to).filter(|((key, _), _)| !key.is_zero())
+        {
             let missing = || index.missing(&self.files, &self.header.store_id, "a page", key);
             let place = place.ok_or_else(missing)?;
             let pack = index.pack(place).ok_or_else(missing)?;
-            wanted.push(Wanted { place, pack: pack.name, run: pack.runs[run_and_page(place.item).0], key: *key, page });
+            wanted.push(Wanted { place, pack: pack.name, run: pack.runs[run_and_page(place.item).0], key: *key, to });
         }
         Ok(wanted)
     }
@@ -127,7 +231,12 @@ impl Shared {
         unknown(&index).map_or(Ok(()), |key| Err(index.missing(&self.files, &self.header.store_id, what, &key)))
     }
 
-    fn read_piece(&self, scratch: &mut Vec<u8>, piece: &mut [Wanted<'_>]) -> Result<()> {
+    fn read_piece<T, E: From<StoreError>>(
+        &self,
+        scratch: &mut Vec<u8>,
+        piece: &mut [Wanted<T>],
+        take: &impl Fn(&mut [Wanted<T>], &[usize], &[Page]) -> result::Result<(), E>,
+    ) -> result::Result<(), E> {
         let (first, last) = (&piece[0], &piece[piece.len() - 1]);
         let input = self.open_packs.get(&self.files, first.pack)?;
         let compressed = first.run.codec != Codec::Raw;
@@ -136,27 +245,30 @@ impl Shared {
             0
         } else {
             let start = first.offset();
-            scratch.resize((last.offset() - start) as usize + PAGE_BYTES, 0);
-            input.read_into(start, scratch)?;
+            let bytes = (last.offset() - start) as usize + PAGE_BYTES;
+            if scratch.len() < bytes {
+                scratch.resize(bytes, 0);
+            }
+            input.read_into(start, &mut scratch[..bytes])?;
             start
         };
+        let (found, _) = scratch.as_chunks();
         for group in piece.chunks_mut(GROUP_PAGES) {
-            for wanted in group.iter_mut() {
-                let at = match compressed {
-                    true => run_and_page(wanted.place.item).1 * PAGE_BYTES,
-                    false => (wanted.offset() - start) as usize,
-                };
-                wanted.page.copy_from_slice(&scratch[at..at + PAGE_BYTES]);
-            }
-            self.prove(&input, group)?;
+            let place = |wanted: &Wanted<T>| match compressed {
+                true => run_and_page(wanted.place.item).1,
+                false => (wanted.offset() - start) as usize / PAGE_BYTES,
+            };
+            let places: Vec<usize> = group.iter().map(place).collect();
+            let pages: Vec<&Page> = places.iter().map(|place| &found[*place]).collect();
+            self.prove(&input, group, &pages)?;
+            take(group, &places, found)?;
         }
         Ok(())
     }
 
     /// Refuses pages that are not the ones asked for.
-    fn prove(&self, input: &Input, group: &[Wanted<'_>]) -> Result<()> {
-        let pages: Vec<&Page> = group.iter().map(|wanted| &*wanted.page).collect();
-        for (wanted, found) in group.iter().zip(self.header.digest.keys_of_each(&pages)) {
+    fn prove<T>(&self, input: &Input, group: &[Wanted<T>], pages: &[&Page]) -> Result<()> {
+        for (wanted, found) in group.iter().zip(self.header.digest.keys_of_each(pages)) {
             if found != wanted.key {
                 let (expected, found) = (format!("{:?}", wanted.key), format!("{found:?}"));
                 return Err(input.corrupt(wanted.run.offset, "a page's digests", expected, found));

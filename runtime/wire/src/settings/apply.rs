@@ -11,8 +11,8 @@ use super::text::{Text, write_field};
 use crate::allocations::{GRANULE_BYTES, RECORD_NOTHING};
 use crate::{
     CHUNK_BYTES_DEFAULT, Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1, FILES_MAX_BYTES_DEFAULT, FILES_NONE,
-    METHOD_FULL_DUMP, METHOD_INC_TRACKING, METHOD_LOCAL_DEDUP, METHOD_PAGES, METHOD_TREE, PATH_BYTES, TEXT_BYTES,
-    TREE_MIN_BYTES_DEFAULT, is_chunk_length,
+    MEMORY_BYTES_MIN, METHOD_FULL_DUMP, METHOD_INC_TRACKING, METHOD_LOCAL_DEDUP, METHOD_PAGES, METHOD_TREE, PATH_BYTES,
+    TEXT_BYTES, TREE_MIN_BYTES_DEFAULT, is_chunk_length,
 };
 
 /// Why checkpoints are refused, for [`Control::reason`].
@@ -65,7 +65,9 @@ pub fn apply(
     };
     control.memory_bytes = match settings.memory {
         None => 0,
-        Some(text) => parse_bytes(text).ok_or_else(|| unreadable(b"CKPT_MEMORY", text, b"256M, 1G or bytes"))?,
+        Some(text) => parse_bytes(text)
+            .filter(|&bytes| bytes >= MEMORY_BYTES_MIN)
+            .ok_or_else(|| unreadable(b"CKPT_MEMORY", text, b"256M, 1G or bytes, 16M or more"))?,
     };
     control.agent_pid = match settings.agent_pid {
         None => 0,
