@@ -136,9 +136,10 @@ struct ProcessLineage {
 }
 
 impl Lineage {
-    /// Waits until all memory of a program is there that was restarted lazily. Only once: no later life has this lineage.
-    fn wait_for_memory(&mut self, program: &Program) {
-        if !std::mem::replace(&mut self.memory_is_there, true) {
+    /// Waits until all memory of a program is there that was restarted lazily. Only once: no later life has this lineage. In its
+    /// first life, whoever handles its page faults is none of ours, and there is nothing to wait for.
+    fn wait_for_memory(&mut self, program: &Program, control: &Control) {
+        if !std::mem::replace(&mut self.memory_is_there, true) && control.generation > 0 {
             lazy_memory::wait_until_there(program.pid);
         }
     }
@@ -311,9 +312,9 @@ fn attempt(
     request: &Request,
     events: &mut (dyn FnMut(Event) + Send),
 ) -> Result<AttemptRow> {
-    lineage.wait_for_memory(program);
-    let started = Instant::now();
     let control = program.control()?;
+    lineage.wait_for_memory(program, &control);
+    let started = Instant::now();
     let mut attempt = begin(store, &control, request, Depth::Full)?;
     attempt.share(lineage.reuse.sharing);
     lineage.begin();

@@ -78,9 +78,9 @@ fn attempt(
     request: &Request,
     events: &mut (dyn FnMut(Event) + Send),
 ) -> Result<AttemptRow> {
-    lineage.wait_for_memory(program);
-    let started = Instant::now();
     let control = program.control()?;
+    lineage.wait_for_memory(program, &control);
+    let started = Instant::now();
     let mut attempt = begin(store, &control, request, Depth::Data)?;
     if control.allocations == 0 {
         let error = Error::unsupported(
