@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,6 +12,8 @@ use linux_raw_sys::io_uring::{
 };
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::descriptor::made;
 
 /// Name of a descriptor that leads to one, and of a mapping of it.
 pub const NAME: &[u8] = b"anon_inode:[io_uring]";
@@ -50,10 +52,7 @@ impl Ring {
         parameters.flags |= if has_array { 0 } else { IORING_SETUP_NO_SQARRAY };
         parameters.cq_entries = completions;
         // SAFETY: the call reads and writes one io_uring_params.
-        let made = unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, &raw mut parameters) };
-        let number = Errno::result(made)?;
-        // SAFETY: the kernel has just returned this descriptor, and nobody else owns it.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(number as RawFd) };
+        let descriptor = made(unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, &raw mut parameters) })?;
         if (parameters.sq_entries, parameters.cq_entries) != (entries, completions) {
             return Err(Errno::EINVAL);
         }

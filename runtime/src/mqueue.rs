@@ -1,10 +1,12 @@
 //! The system calls of POSIX message queues: the C library may have none for them.
 
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 use nix::errno::Errno;
+
+use crate::descriptor::made;
 
 /// `struct mq_attr`, with the kernel's own names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,9 +34,7 @@ impl Attributes {
 pub fn open(name: &CStr, flags: i32, new: Option<&Attributes>) -> nix::Result<OwnedFd> {
     let attributes = new.map_or(ptr::null(), ptr::from_ref);
     // SAFETY: `name` ends with a zero, and the attributes are read if there are any.
-    let opened = unsafe { libc::syscall(libc::SYS_mq_open, name.as_ptr(), flags | libc::O_CLOEXEC, 0o600, attributes) };
-    // SAFETY: the kernel has just returned this descriptor, and nobody else owns it.
-    Errno::result(opened).map(|number| unsafe { OwnedFd::from_raw_fd(number as RawFd) })
+    made(unsafe { libc::syscall(libc::SYS_mq_open, name.as_ptr(), flags | libc::O_CLOEXEC, 0o600, attributes) })
 }
 
 /// Removes the name of a queue.

@@ -248,6 +248,12 @@ fn a_userfaultfd_that_a_dying_agent_leaves_behind_is_closed_by_the_next_checkpoi
         let program = Program::victim("blocked_calls").argument("3000").argument("own");
         let mut life = Life::preloaded(&scene, &kind.concat(), &program);
         life.output.wait_for_lines(2);
+        // Threads open files of their own, each once, when they begin.
+        let of_threads = ["described", "flocked", "ranged"].map(|name| life.directory.join(name));
+        processes::wait_until("all threads wait", Duration::from_secs(10), || {
+            let open = open_files(life.pid);
+            of_threads.iter().all(|file| open.iter().filter(|open| *open == file).count() == 2)
+        });
         let before = open_files(life.pid);
         let pid = life.pid.to_string();
         let take = || Ckpt::new(&scene, kind.iter().copied().chain([pid.as_str()]));

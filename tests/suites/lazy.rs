@@ -87,9 +87,11 @@ fn a_checkpoint_waits_until_all_memory_is_there_and_can_be_restarted() {
 fn a_detached_program_gets_its_memory_too() {
     let scene = Scene::new();
     let first = checkpointed(&scene, "stay");
-    let second = lazily(&first).option("--detach").begin(&scene, &first.directory, first.pid);
+    // It is over when the program runs, which has no parent then to be found by.
+    let mut restart = lazily(&first).option("--detach").spawn(&scene, &first.directory);
+    assert_eq!(code_of(restart.wait()), 0, "{}", restart.errors());
     first.output.wait_for_text("early\nwhole\nwhole\n");
-    processes::send(second.pid, Signal::SIGKILL);
+    processes::send(first.pid, Signal::SIGKILL);
 }
 
 #[test]

@@ -2,8 +2,9 @@
  *
  * Each of four threads has 48 mappings of up to 64 pages. It goes over them again and again: compares each page of one with what it
  * has put there, and then writes to some pages, or gives some back; of every other one it also maps new ones over some, maps all
- * anew, moves them, makes them longer or shorter, or takes away rights and gives them back. A step ends when each thread has gone
- * over all of its. Beside them there are 96 MiB that do not change, so that it costs something to clone the program. */
+ * anew, moves them, makes them longer or shorter, or takes away rights and gives them back. The last thread's are private mappings
+ * of a file of zeros, some pages of which it shares with the file for a moment. A step ends when each thread has gone over all of
+ * its. Beside them there are 96 MiB that do not change, so that it costs something to clone the program. */
 #include "victim.h"
 #include <stdatomic.h>
 #include <sched.h>
@@ -24,6 +25,7 @@ struct slot {
 
 static struct slot slots[THREADS][SLOTS];
 static _Atomic int passes[THREADS];
+static int zeros;
 static uint64_t *ballast;
 
 static void write_page(struct slot *slot, size_t page, uint64_t version)
@@ -50,11 +52,29 @@ static void forget(struct slot *slot, size_t first, size_t pages)
 	memset(slot->versions + first, 0, pages * sizeof *slot->versions);
 }
 
+static int is_of_a_file(const struct slot *slot)
+{
+	return slot >= slots[THREADS - 1];
+}
+
 static void map(struct slot *slot, size_t first, size_t pages, int flags)
 {
 	uint64_t *start = slot->memory + first * WORDS;
-	flags |= MAP_PRIVATE | MAP_ANONYMOUS;
-	CHECK(mmap(start, pages * PAGE, PROT_READ | PROT_WRITE, flags, -1, 0) == start);
+	int file = is_of_a_file(slot) ? zeros : -1;
+	flags |= MAP_PRIVATE | (file == -1 ? MAP_ANONYMOUS : 0);
+	off_t offset = file == -1 ? 0 : (off_t)(first * PAGE);
+	CHECK(mmap(start, pages * PAGE, PROT_READ | PROT_WRITE, flags, file, offset) == start);
+}
+
+/* Nothing of what was there before is to be seen of pages that belong to the file itself for a moment. */
+static void share(struct slot *slot, size_t first, size_t pages)
+{
+	uint64_t *start = slot->memory + first * WORDS;
+	off_t offset = (off_t)(first * PAGE);
+	CHECK(mmap(start, pages * PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, zeros, offset) == start);
+	forget(slot, first, pages);
+	usleep(500);
+	compare(slot);
 }
 
 static void change(int thread, int number, uint64_t random)
@@ -71,8 +91,12 @@ static void change(int thread, int number, uint64_t random)
 	case 0:
 		CHECK(madvise(start, count * PAGE, MADV_DONTNEED) == 0);
 		forget(slot, first, count);
+		if (is_of_a_file(slot))
+			usleep(500);
 		break;
 	case 1:
+		if (is_of_a_file(slot))
+			share(slot, first, count);
 		map(slot, first, count, MAP_FIXED);
 		forget(slot, first, count);
 		break;
@@ -129,6 +153,11 @@ static void *keep_changing(void *argument)
 
 static void set_up(void)
 {
+	/* A read-only descriptor: through it nobody can change what is shared. */
+	int file = open("zeros", O_RDWR | O_CREAT | O_TRUNC, 0600);
+	CHECK(file != -1 && ftruncate(file, (off_t)(4 * PAGES_MAX * PAGE)) == 0 && close(file) == 0);
+	zeros = open("zeros", O_RDONLY);
+	CHECK(zeros != -1);
 	ballast = mmap(NULL, BALLAST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(ballast != MAP_FAILED && madvise(ballast, BALLAST, MADV_NOHUGEPAGE) == 0);
 	for (size_t page = 0; page < BALLAST / PAGE; page++)

@@ -84,7 +84,6 @@ pub use kin::{all_with, first};
 pub use program::Program;
 pub use refusals::refuse_other_pid_namespace;
 pub use reuse::Reuse;
-pub use syscalls::pidfd_open;
 pub use tree::Options as TreeOptions;
 pub use waiting_calls::WaitingCalls;
 

@@ -89,9 +89,17 @@ impl PageSource {
     /// Reads ranges of addresses one after another into `into`, which is as long as they are together. The process itself
     /// must be able to read them.
     pub fn read_ranges(&self, ranges: &[Range<u64>], into: &mut [u8]) -> io::Result<()> {
+        let length = |range: &Range<u64>| (range.end - range.start) as usize;
         let mut rest = into;
+        if self.shares_pages {
+            for range in ranges {
+                let (now, later) = rest.split_at_mut(length(range));
+                self.memory.read(range.start, now).map_err(io::Error::other)?;
+                rest = later;
+            }
+            return Ok(());
+        }
         for ranges in ranges.chunks(BATCH_RUNS) {
-            let length = |range: &Range<u64>| (range.end - range.start) as usize;
             let remote: Vec<_> =
                 ranges.iter().map(|range| RemoteIoVec { base: range.start as usize, len: length(range) }).collect();
             let (now, later) = rest.split_at_mut(ranges.iter().map(length).sum());

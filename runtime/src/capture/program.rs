@@ -19,6 +19,7 @@ use object::read::elf::GnuHashTable;
 use zerocopy::FromBytes;
 
 use super::{adoption, stop};
+use crate::descriptor::pidfd_open;
 use crate::error::{Error, Result};
 use crate::proc::{clocks, maps, pagemap, task};
 use crate::ptrace::read_memory;
@@ -40,7 +41,7 @@ pub struct Program {
 impl Program {
     /// Finds the control block of process `pid`.
     pub fn find(pid: i32) -> Result<Program> {
-        let pidfd = super::syscalls::pidfd_open(pid)?;
+        let pidfd = pidfd_open(pid)?;
         let mappings = maps::outline(pid).map_err(|error| match error {
             Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => denied(pid),
             Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Error::ProgramGone { pid },
@@ -218,7 +219,7 @@ mod tests {
         (control.bytes, control.digest) = (bytes as u32, ckpt_wire::DIGEST_BLAKE3);
         let pid = std::process::id() as i32;
         let control_address = control.as_bytes().as_ptr() as u64;
-        Program { pid, pidfd: super::super::pidfd_open(pid).unwrap(), control_address }.control()
+        Program { pid, pidfd: pidfd_open(pid).unwrap(), control_address }.control()
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ckpt_store::{Attempt, Depth, PAGE_BYTES};
+use ckpt_store::{Attempt, Depth};
 use ckpt_wire::Control;
 
 use super::ahead::{self, Ahead, Copies, Costs, Flags};
@@ -27,7 +27,7 @@ use super::sysv::{self, Sysv};
 use super::threads::Captured;
 use super::tracking::{Census, Scanner, Tracker};
 use super::tree::{Chooser, Series};
-use super::twin::Twin;
+use super::twin::{Memory, Twin};
 use super::unseen::{Look, Unseen};
 use super::{
     Event, Lineage, ProcessLineages, Program, Request, agent_note, allocations, descriptors, mapping_defaults, process,
@@ -60,6 +60,14 @@ impl Still {
             // The main thread is the first; its tid is the pid.
             Still::Program(threads, _) => threads.first().map(Stopped::tid),
             Still::Copied(_) => None,
+        }
+    }
+
+    /// Its memory, if there is one.
+    pub fn source(&self) -> Result<Option<PageSource>> {
+        match self {
+            Still::Twin(twin) => PageSource::open_clone(twin.pid()).map(Some),
+            Still::Program(..) | Still::Copied(_) => self.holder().map(PageSource::open).transpose(),
         }
     }
 
@@ -144,6 +152,13 @@ pub struct Part {
     pub finer: bool,
     /// Content that was copied during the stop because no clone freezes it.
     pub held: Option<Arc<Vec<u8>>>,
+}
+
+impl Part {
+    /// The pages that are to be read of it, counted from address 0.
+    pub fn pages_to_read(&self) -> PageSet {
+        self.plan.read.clone().shifted(self.draft.mapping.pages().start)
+    }
 }
 
 /// Stops the job of `program`, captures it, and lets those run on whose memory is cloned or copied. Some of it may be written to
@@ -333,8 +348,8 @@ enum Freed {
     No,
     /// A clone.
     ByTwin(Twin),
-    /// All that is to be read has been copied.
-    ByCopies(Copies),
+    /// All that is to be read has been copied, and a clone that shares the memory can be asked for the rest.
+    ByCopies(Copies, Option<Twin>),
 }
 
 /// Captures what belongs to a process alone, and makes its memory hold still.
@@ -376,19 +391,21 @@ fn freeze(
     let copies = copies.map(|copies| complete(pid, copies, &parts, &known.costs)).transpose()?.flatten();
     let freed = match copies {
         _ if about.request.kill => Freed::No,
-        Some(copies) => Freed::ByCopies(copies),
+        Some(copies) => Freed::ByCopies(copies, Twin::create(&mut guest, Memory::Shared)?),
         None => clone_of(&mut guest, &parts, &mut known.costs)?,
     };
     match freed {
         Freed::No => {}
-        Freed::ByCopies(_) => phases.end("copy"),
+        Freed::ByCopies(..) => phases.end("copy"),
         Freed::ByTwin(_) => phases.end("clone"),
     }
     let (mut signal_actions, mut allocations) = (Vec::new(), Vec::new());
     if !matches!(freed, Freed::ByTwin(_)) {
+        allocations = known_allocations(pid, &control);
+    }
+    if matches!(freed, Freed::No | Freed::ByCopies(_, None)) {
         let call = |number, arguments| guest.try_call(number, arguments);
         signal_actions = process::signal_actions(pid, control.scratch, call)?;
-        allocations = known_allocations(pid, &control);
     }
     guest.leave()?;
 
@@ -437,7 +454,7 @@ fn freeze(
 /// A clone of a process whose memory is `parts`, if there can be one.
 fn clone_of(guest: &mut Guest<'_>, parts: &[Part], costs: &mut Costs) -> Result<Freed> {
     let begun = Instant::now();
-    let Some(twin) = Twin::create(guest)? else {
+    let Some(twin) = Twin::create(guest, Memory::Copied)? else {
         costs.cannot_be_cloned();
         return Ok(Freed::No);
     };
@@ -450,9 +467,8 @@ fn complete(pid: i32, mut copies: Copies, parts: &[Part], costs: &Costs) -> Resu
     if parts.iter().any(|part| part.finer) {
         return Ok(None);
     }
-    let read = |part: &Part| part.plan.read.clone().shifted(part.draft.mapping.start / PAGE_BYTES as u64);
     let parts: Vec<_> = parts.iter().filter(|part| part.held.is_none()).collect();
-    let missing: Vec<_> = parts.iter().map(|part| copies.missing(&read(part))).collect();
+    let missing: Vec<_> = parts.iter().map(|part| copies.missing(&part.pages_to_read())).collect();
     let present = parts.iter().map(|part| part.census.present.len()).sum();
     let changed = missing.iter().map(PageSet::len).sum();
     if !costs.copying_is_shorter(changed, present) || !copies.have_room_for(changed) {
@@ -476,30 +492,35 @@ fn let_run(
     let (mut run_on, mut processes) = (Vec::new(), Vec::with_capacity(held.len()));
     let mut known = Vec::new();
     for Held { mut process, freed, control, flags } in held {
-        let still = match freed {
-            Freed::No => None,
-            Freed::ByTwin(twin) => Some(Still::Twin(Box::new(twin))),
-            Freed::ByCopies(copies) => Some(Still::Copied(copies)),
+        let (still, shadow) = match freed {
+            Freed::No => (None, None),
+            Freed::ByTwin(twin) => (Some(Still::Twin(Box::new(twin))), None),
+            Freed::ByCopies(copies, shadow) => (Some(Still::Copied(copies)), shadow),
         };
         if let Some(still) = still {
             run_on.push(std::mem::replace(&mut process.still, still));
         }
-        processes.push((process, control));
+        processes.push((process, shadow, control));
         known.extend(flags);
     }
     resume(&mut run_on, id, events)?;
     phases.end("resuming");
-    let processes =
-        processes.into_iter().map(|(process, control)| ask_twin(process, &control)).collect::<Result<_>>()?;
-    Ok((processes, known))
+    let ask = |(process, shadow, control): (Frozen, Option<Twin>, Box<Control>)| ask_clone(process, shadow, &control);
+    Ok((processes.into_iter().map(ask).collect::<Result<_>>()?, known))
 }
 
-/// Adds what can be asked of a clone as well as of its program, if there is one.
-fn ask_twin(mut process: Frozen, control: &Control) -> Result<Frozen> {
-    if let Still::Twin(twin) = &mut process.still {
-        let pid = twin.pid();
-        process.image.allocations = known_allocations(pid, control);
-        let (caller, site) = twin.caller();
+/// Adds what can be asked of a clone as well as of its program, if there is one; `shadow` shares its memory, and ends here.
+fn ask_clone(mut process: Frozen, mut shadow: Option<Twin>, control: &Control) -> Result<Frozen> {
+    if let Still::Twin(twin) = &process.still {
+        process.image.allocations = known_allocations(twin.pid(), control);
+    }
+    let clone = match &mut process.still {
+        Still::Twin(twin) => Some(&mut **twin),
+        Still::Program(..) | Still::Copied(_) => shadow.as_mut(),
+    };
+    if let Some(clone) = clone {
+        let pid = clone.pid();
+        let (caller, site) = clone.caller();
         process.image.signal_actions = process::signal_actions(pid, control.scratch, |number, arguments| {
             Ok(remote_call(caller, site, number, arguments)?.result)
         })?;
@@ -534,10 +555,7 @@ fn take_census(
     drafts
         .into_iter()
         .map(|draft| {
-            let census = match draft.backing {
-                Backing::Anonymous | Backing::PrivateFile(_) => private_census(&scanner, &mut tracker, copies, &draft)?,
-                Backing::SharedFile { .. } | Backing::SharedObject { .. } => Census::default(),
-            };
+            let census = census_of(&scanner, &mut tracker, copies, &draft)?;
             if chooser.as_mut().is_some_and(|chooser| chooser.takes(&draft, &census)) {
                 return Ok(Part { draft, census, plan: Plan::default(), finer: true, held: None });
             }
@@ -561,18 +579,33 @@ fn take_census(
         .collect()
 }
 
-fn private_census(
+/// Looks at a mapping. What was copied ahead where it lies is forgotten but for what the kernel vouches for.
+fn census_of(
     scanner: &Scanner,
     tracker: &mut Option<(&Tracker, &mut Unseen)>,
     copies: &mut Option<Copies>,
     draft: &Draft,
 ) -> Result<Census> {
     let mapping = &draft.mapping;
-    let Some((tracker, unseen)) = tracker else { return scanner.census(mapping) };
-    let Look { census, latest } = unseen.look(Depth::Full, scanner, tracker, mapping)?;
+    let (census, changed) = match (&draft.backing, tracker) {
+        (Backing::Anonymous | Backing::PrivateFile(_), Some((tracker, unseen))) => {
+            let Look { census, latest } = unseen.look(Depth::Full, scanner, tracker, mapping)?;
+            (census, latest)
+        }
+        (Backing::Anonymous | Backing::PrivateFile(_), None) => {
+            (scanner.census(mapping)?, PageSet::of(mapping.pages()))
+        }
+        (Backing::SharedFile { .. } | Backing::SharedObject { .. }, _) => {
+            (Census::default(), PageSet::of(mapping.pages()))
+        }
+    };
     if let Some(copies) = copies {
-        let pages = mapping.start / PAGE_BYTES as u64..mapping.end / PAGE_BYTES as u64;
-        copies.forget(&latest.map_or_else(|| PageSet::of(pages.clone()), |latest| latest.shifted(pages.start)));
+        copies.forget(&changed);
+        if let Backing::PrivateFile(_) = draft.backing {
+            // One that has become the file's again stays protected.
+            let own = census.own.clone().shifted(mapping.pages().start);
+            copies.forget(&PageSet::of(mapping.pages()).difference(&own));
+        }
     }
     Ok(census)
 }
@@ -591,4 +624,40 @@ fn without_deleted(mut path: Vec<u8>) -> Vec<u8> {
         path.truncate(path.len() - DELETED.len());
     }
     path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::{Advice, FileIdentity};
+    use crate::proc::maps::Mapping;
+
+    /// Memory of this process, and copies of it.
+    fn copied(content: &[u8]) -> (Mapping, Copies) {
+        let start = (content.as_ptr() as u64).next_multiple_of(4096);
+        let mapping = Mapping { start, end: start + 8 * 4096, inode: 1, ..Mapping::default() };
+        let mut copies = Copies::with_room(100);
+        copies.add_of_running(&PageSource::open(std::process::id() as i32).unwrap(), &PageSet::of(mapping.pages()));
+        assert!(copies.missing(&PageSet::of(mapping.pages())).is_empty());
+        (mapping, copies)
+    }
+
+    #[test]
+    fn what_was_copied_where_a_file_lies_now_is_not_what_is_there() {
+        let path = b"/x".to_vec();
+        let file =
+            FileIdentity { path, deleted: false, device: (0, 0), inode: 1, size: 9 * 4096, mode: 0o644, offset: 0 };
+        let shared = Backing::SharedFile { file: file.clone(), may_write: false };
+        let scanner = Scanner::open(std::process::id() as i32).unwrap();
+        let content = vec![1; 9 * 4096];
+        // Without a tracker nothing is known of the private one.
+        for backing in [shared, Backing::PrivateFile(file), Backing::Anonymous] {
+            let (mapping, copies) = copied(&content);
+            let pages = PageSet::of(mapping.pages());
+            let draft = Draft { mapping, backing, advice: Advice::default(), file: None };
+            let mut copies = Some(copies);
+            census_of(&scanner, &mut None, &mut copies, &draft).unwrap();
+            assert_eq!(copies.unwrap().missing(&pages), pages, "{:?}", draft.backing);
+        }
+    }
 }

@@ -1,7 +1,5 @@
 //! The system calls of capture that neither std nor nix wraps: typed arguments in, typed results out.
 
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-
 use nix::errno::Errno;
 
 use crate::error::{Error, Result};
@@ -25,29 +23,6 @@ struct SchedAttr {
     runtime: u64,
     deadline: u64,
     period: u64,
-}
-
-/// A pidfd of `pid`.
-pub fn pidfd_open(pid: i32) -> Result<OwnedFd> {
-    // SAFETY: takes numbers only.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    match Errno::result(fd) {
-        // SAFETY: the kernel has just returned this descriptor, and nobody else owns it.
-        Ok(fd) => Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }),
-        Err(Errno::ESRCH | Errno::EINVAL) => Err(Error::ProgramGone { pid }),
-        Err(source) => Err(Error::io("open a pidfd of", format!("/proc/{pid}"), source)),
-    }
-}
-
-/// A duplicate of descriptor `number` of the process behind `pidfd`.
-pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, number: i32) -> Result<OwnedFd> {
-    // SAFETY: takes numbers only.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) };
-    match Errno::result(fd) {
-        // SAFETY: the kernel has just returned this descriptor, and nobody else owns it.
-        Ok(fd) => Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }),
-        Err(source) => Err(Error::io("fetch a descriptor of the program", format!("fd/{number}"), source)),
-    }
 }
 
 /// Whether two descriptors, each a process and a number, are one open file description.

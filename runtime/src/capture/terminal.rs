@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use nix::sys::stat::{fstat, major, makedev, minor};
 
 use super::descriptors::Table;
-use super::syscalls::pidfd_getfd;
+use crate::descriptor::pidfd_getfd;
 use crate::image::{Descriptor, FileKind, OpenFile, TerminalImage, TerminalModes};
 use crate::proc::task::{self, stat_number};
 use crate::tty;

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use super::syscalls::pidfd_getfd;
+use crate::descriptor::pidfd_getfd;
 use crate::error::{Error, Result};
 use crate::image::FileKind;
 use crate::proc::fdinfo::{self, FdInfo};
@@ -81,7 +81,7 @@ mod tests {
     fn captured(timer: &OwnedFd) -> FileKind {
         let own = std::process::id() as i32;
         let info = fdinfo::descriptor(own, timer.as_raw_fd()).unwrap();
-        capture(&info, super::super::pidfd_open(own).unwrap().as_fd()).unwrap()
+        capture(&info, crate::descriptor::pidfd_open(own).unwrap().as_fd()).unwrap()
     }
 
     fn wait_for(timer: &OwnedFd) {

@@ -14,23 +14,25 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
+use ckpt_store::PAGE_BYTES;
 use ckpt_wire::{Control, SCRATCH_BYTES};
 use nix::errno::Errno;
 use zerocopy::IntoBytes;
 
 use super::guest::Guest;
 use super::page_set::PageSet;
-use super::syscalls::pidfd_getfd;
+use crate::descriptor::pidfd_getfd;
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::proc::fdinfo;
 use crate::proc::maps::Mapping;
 use crate::ptrace::{read_memory, write_memory};
+use crate::userfaultfd;
 
-const PAGE: u64 = ckpt_store::PAGE_BYTES as u64;
+const PAGE: u64 = PAGE_BYTES as u64;
 
 const IS_WPALLOWED: u64 = 1 << 0;
 const IS_WRITTEN: u64 = 1 << 1;
@@ -41,28 +43,6 @@ const IS_PFNZERO: u64 = 1 << 5;
 /// Pages that are not holes.
 const THERE: u64 = IS_PRESENT | IS_SWAPPED;
 const SCAN_WP_MATCHING: u64 = 1 << 0;
-
-const UFFD_USER_MODE_ONLY: u64 = 1;
-const UFFD_API: u64 = 0xAA;
-const UFFD_FEATURE_WP_UNPOPULATED: u64 = 1 << 13;
-const UFFD_FEATURE_WP_ASYNC: u64 = 1 << 15;
-const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
-
-#[repr(C)]
-#[derive(Default)]
-struct UffdioApi {
-    api: u64,
-    features: u64,
-    ioctls: u64,
-}
-
-#[repr(C)]
-struct UffdioRegister {
-    start: u64,
-    len: u64,
-    mode: u64,
-    ioctls: u64,
-}
 
 #[repr(C)]
 struct ScanArg {
@@ -120,8 +100,6 @@ struct PageRegion {
     categories: u64,
 }
 
-nix::ioctl_readwrite!(uffdio_api, 0xAA, 0x3F, UffdioApi);
-nix::ioctl_readwrite!(uffdio_register, 0xAA, 0x00, UffdioRegister);
 nix::ioctl_readwrite!(pagemap_scan, b'f', 16, ScanArg);
 
 /// A userfaultfd of the program, held by us alone.
@@ -151,7 +129,7 @@ impl Tracker {
     /// A userfaultfd that the program has made and no longer holds. An error of the call that fetches it is given as a value:
     /// the program is as before.
     fn fetch(guest: &mut Guest<'_>, pidfd: BorrowedFd<'_>) -> Result<Option<Result<OwnedFd>>> {
-        let flags = (libc::O_CLOEXEC | libc::O_NONBLOCK) as u64 | UFFD_USER_MODE_ONLY;
+        let flags = (libc::O_CLOEXEC | libc::O_NONBLOCK) as u64 | userfaultfd::USER_MODE_ONLY;
         let number = match guest.try_call(libc::SYS_userfaultfd, [flags, 0, 0, 0, 0, 0])? {
             Ok(number) => number as i32,
             Err(errno) => {
@@ -166,11 +144,8 @@ impl Tracker {
     }
 
     fn enable(&self) -> bool {
-        let features = UFFD_FEATURE_WP_ASYNC | UFFD_FEATURE_WP_UNPOPULATED;
-        let mut api = UffdioApi { api: UFFD_API, features, ioctls: 0 };
-        // SAFETY: UFFDIO_API reads and writes one uffdio_api, which `api` is.
-        match unsafe { uffdio_api(self.userfaultfd.as_raw_fd(), &mut api) } {
-            Ok(_) => true,
+        match userfaultfd::set_up(&self.userfaultfd, userfaultfd::FEATURES_OF_TRACKING) {
+            Ok(()) => true,
             Err(errno) => {
                 log::info!("asynchronous write-protection: {errno}; every checkpoint reads all memory");
                 false
@@ -181,11 +156,8 @@ impl Tracker {
     /// Starts tracking `mapping`; from now on its pages count as written until they are protected by a scan.
     /// Returns false where the kernel does not track such a mapping.
     pub fn register(&self, mapping: &Mapping) -> bool {
-        let mut register =
-            UffdioRegister { start: mapping.start, len: mapping.bytes(), mode: UFFDIO_REGISTER_MODE_WP, ioctls: 0 };
-        // SAFETY: UFFDIO_REGISTER reads and writes one uffdio_register, which `register` is; it changes the
-        // program's mapping only in that its first writes to a page take a microsecond longer.
-        let result = unsafe { uffdio_register(self.userfaultfd.as_fd().as_raw_fd(), &mut register) };
+        let mode = userfaultfd::MODE_WRITE_PROTECT;
+        let result = userfaultfd::register(&self.userfaultfd, mapping.start, mapping.bytes(), mode);
         fault::hit(fault::point::USERFAULTFD_REGISTER);
         result.is_ok()
     }
@@ -257,9 +229,13 @@ impl Census {
     }
 }
 
+/// Pages of a mapping, and their categories.
+type Run = (Range<u64>, u64);
+
 /// Reads the page tables of a stopped process.
 #[derive(Debug)]
 pub struct Scanner {
+    pid: i32,
     path: PathBuf,
     pagemap: File,
     by_ioctl: bool,
@@ -270,7 +246,7 @@ impl Scanner {
     pub fn open(pid: i32) -> Result<Scanner> {
         let path = PathBuf::from(format!("/proc/{pid}/pagemap"));
         let pagemap = File::open(&path).map_err(|source| Error::io("open", &path, source))?;
-        let mut scanner = Scanner { path, pagemap, by_ioctl: true };
+        let mut scanner = Scanner { pid, path, pagemap, by_ioctl: true };
         scanner.by_ioctl = {
             let query = Query { flags: 0, mask: 0, any_of: IS_PRESENT, report: IS_PRESENT };
             scanner.scan(0..PAGE, &query, &mut |_, _| {}).is_ok()
@@ -296,16 +272,43 @@ impl Scanner {
         if !self.by_ioctl || !self.allows_tracking(mapping)? {
             return Ok(None);
         }
+        let mut found = Vec::new();
+        self.scan(mapping.start..mapping.end, &CHANGES, &mut |pages, categories| found.push((pages, categories)))?;
+        fault::hit(fault::point::PAGEMAP_PROTECT);
+        if mapping.inode != 0 {
+            found = self.settled(mapping, found)?;
+        }
         let (mut census, mut written) = (Census::default(), PageSet::default());
-        self.scan(mapping.start..mapping.end, &CHANGES, &mut |pages, found| {
-            if found & IS_WRITTEN != 0 {
+        for (pages, categories) in found {
+            if categories & IS_WRITTEN != 0 {
                 written.push(pages.clone());
             }
-            census.add(pages, found);
-        })?;
-        fault::hit(fault::point::PAGEMAP_PROTECT);
+            census.add(pages, categories);
+        }
         census.written = Some(written);
         Ok(Some(census))
+    }
+
+    /// The runs of a mapping of a file, with each page that has been dropped (`MADV_DONTNEED`) as what it is: the file's. What
+    /// the kernel leaves in its place, so that it stays protected, looks like a page that is swapped out; a read has it show.
+    fn settled(&self, mapping: &Mapping, found: Vec<Run>) -> Result<Vec<Run>> {
+        let mut settled = Vec::with_capacity(found.len());
+        for (pages, categories) in found {
+            if categories & (IS_PRESENT | IS_SWAPPED) != IS_SWAPPED {
+                settled.push((pages, categories));
+                continue;
+            }
+            let addresses = mapping.start + pages.start * PAGE..mapping.start + pages.end * PAGE;
+            for page in addresses.clone().step_by(PAGE_BYTES) {
+                // One that cannot be read stays as it seems.
+                let _ = read_memory(self.pid, page, &mut [0]);
+            }
+            let again = Query { flags: 0, ..CHANGES };
+            self.scan(addresses, &again, &mut |part, now| {
+                settled.push((pages.start + part.start..pages.start + part.end, now | categories & IS_WRITTEN));
+            })?;
+        }
+        Ok(settled)
     }
 
     /// [`Scanner::take_census`] of a mapping of anonymous memory of which `then` were there when it was protected last. Pages that are

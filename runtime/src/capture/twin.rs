@@ -1,6 +1,7 @@
-//! The twin: a copy-on-write clone that holds the program's memory still while the program runs on.
+//! The twin: a copy-on-write clone that holds the program's memory still while the program runs on. Where nobody needs the
+//! memory, a clone that shares it and costs next to nothing: what else there is to be asked is as still in that.
 //!
-//! The program clones itself inside the stub, and its clone does. The middle clone shares the program's memory, so that only one
+//! The program clones itself inside the stub, and its clone does. The middle clone always shares the program's memory, so that only one
 //! copy of the page tables is made and none is taken down; it ends at once and is reaped in the same stop, so the program has no
 //! child that it did not make, and the twin belongs to the nearest subreaper. It never executes anything
 //! but our calls in the stub, and only ever in the mode in which the stub ends by `exit_group`; the kernel kills
@@ -13,7 +14,16 @@ use super::guest::Guest;
 use crate::error::{Error, Result};
 use crate::ptrace::{CallSite, Options, Stopped, remote_call, remote_clone, wait_until_gone};
 
-/// A stopped copy of the program's memory. Dropping it ends it.
+/// What a clone has of its program's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// A copy of its own.
+    Copied,
+    /// The program's. It writes to the scratch area alone.
+    Shared,
+}
+
+/// A stopped copy of the program. Dropping it ends it.
 #[derive(Debug)]
 pub struct Twin {
     process: Expendable,
@@ -44,20 +54,24 @@ impl Drop for Expendable {
 }
 
 impl Twin {
-    /// Clones the program of `guest`. `None` when the kernel refuses (memory, process limit): the caller then
-    /// reads the program itself while it stays stopped.
-    pub fn create(guest: &mut Guest<'_>) -> Result<Option<Twin>> {
+    /// Clones the program of `guest`. `None` when the kernel refuses (memory, process limit): the caller then asks and reads
+    /// the program itself while it stays stopped.
+    pub fn create(guest: &mut Guest<'_>, memory: Memory) -> Result<Option<Twin>> {
         let middle = match guest.clone_with_memory()? {
             Ok(middle) => middle,
             Err(errno) => {
-                log::info!("the program cannot be cloned ({errno}); it stays stopped while it is written");
+                log::info!("the program cannot be cloned ({errno}): it stays stopped instead");
                 return Ok(None);
             }
         };
         let mut middle = Expendable::new(middle)?;
         let middle_pid = middle.0.tid();
         let site = guest.expendable_site();
-        let twin = remote_clone(&mut middle.0, &site, libc::SYS_clone, [0; 6])?;
+        let flags = match memory {
+            Memory::Copied => 0,
+            Memory::Shared => libc::CLONE_VM as u64,
+        };
+        let twin = remote_clone(&mut middle.0, &site, libc::SYS_clone, [flags, 0, 0, 0, 0, 0])?;
         let twin = twin.map(Expendable::new);
         drop(middle);
         guest.call(
@@ -73,7 +87,7 @@ impl Twin {
                 Ok(Some(twin))
             }
             Err(errno) => {
-                log::info!("the program cannot be cloned twice ({errno}); it stays stopped while it is written");
+                log::info!("the program cannot be cloned twice ({errno}): it stays stopped instead");
                 Ok(None)
             }
         }

@@ -21,8 +21,19 @@ pub struct Look {
     /// What it holds, and which of its pages were written since the last look of this depth; `None` where that is not known, as
     /// of a mapping that has not been watched.
     pub census: Census,
-    /// Those that were written since the last look of any kind.
-    pub latest: Option<PageSet>,
+    /// Those that were written since the last look of any kind, counted from address 0; all where that is not known.
+    pub latest: PageSet,
+}
+
+impl Look {
+    /// What has been found since the last look of any kind.
+    fn of(mapping: &Mapping, census: Census) -> Look {
+        let latest = match &census.written {
+            Some(written) => written.clone().shifted(mapping.pages().start),
+            None => PageSet::of(mapping.pages()),
+        };
+        Look { census, latest }
+    }
 }
 
 /// Numbers of pages, counted from address 0. Nothing is kept for a depth that has never looked: it knows of no page yet.
@@ -39,10 +50,9 @@ impl Unseen {
     /// # Errors
     /// When the process cannot be looked at.
     pub fn look(&mut self, depth: Depth, scanner: &Scanner, tracker: &Tracker, mapping: &Mapping) -> Result<Look> {
-        let census = self.take_census(scanner, tracker, mapping)?;
-        let latest = census.written.clone();
-        let written = self.seen(depth, &pages_of(mapping), census.written);
-        Ok(Look { census: Census { written, ..census }, latest })
+        let mut look = Look::of(mapping, self.take_census(scanner, tracker, mapping)?);
+        look.census.written = self.seen(depth, &mapping.pages(), look.census.written.take());
+        Ok(look)
     }
 
     /// Looks at mappings ahead of a checkpoint, for which all that is found is kept, and gives what each holds and which of its pages
@@ -51,24 +61,16 @@ impl Unseen {
     ///
     /// # Errors
     /// When the process cannot be looked at.
-    pub fn look_ahead(&mut self, scanner: &Scanner, tracker: &Tracker, mappings: &[Mapping]) -> Result<Vec<Census>> {
-        let taken = mappings.iter().map(|mapping| self.take_census(scanner, tracker, mapping));
-        let found: Result<Vec<Census>> = taken.collect();
+    pub fn look_ahead(&mut self, scanner: &Scanner, tracker: &Tracker, mappings: &[Mapping]) -> Result<Vec<Look>> {
+        let look = |mapping: &Mapping| Ok(Look::of(mapping, self.take_census(scanner, tracker, mapping)?));
+        let looks: Result<Vec<Look>> = mappings.iter().map(look).collect();
         let mut written = PageSet::default();
-        for (mapping, census) in mappings.iter().zip(found.iter().flatten()) {
-            let pages = pages_of(mapping);
-            match &census.written {
-                Some(found) => {
-                    found.ranges().for_each(|run| written.push(pages.start + run.start..pages.start + run.end))
-                }
-                None => written.push(pages),
-            }
-        }
-        if found.is_err() {
-            written = PageSet::of(0..END);
+        match &looks {
+            Ok(looks) => looks.iter().flat_map(|look| look.latest.ranges()).for_each(|run| written.push(run)),
+            Err(_) => written = PageSet::of(0..END),
         }
         self.keep(&written);
-        found
+        looks
     }
 
     /// The pages of `pages` that the next full checkpoint is going to be told of, as far as that is known now. None are known
@@ -89,7 +91,7 @@ impl Unseen {
     }
 
     fn try_to_take_census(&mut self, scanner: &Scanner, tracker: &Tracker, mapping: &Mapping) -> Result<Census> {
-        let pages = pages_of(mapping);
+        let pages = mapping.pages();
         let is_anonymous = !mapping.shared && mapping.inode == 0;
         if let Some(then) = self.watched.present(&pages).filter(|_| is_anonymous)
             && let Some(census) = scanner.take_changes(mapping, then)?
@@ -133,11 +135,6 @@ impl Unseen {
         let kept = own.take_part(all);
         written.map(|written| written.union(&kept))
     }
-}
-
-/// The numbers of the pages of `mapping`.
-fn pages_of(mapping: &Mapping) -> Range<u64> {
-    mapping.start / PAGE_BYTES as u64..mapping.end / PAGE_BYTES as u64
 }
 
 #[cfg(test)]

@@ -94,10 +94,7 @@ impl Writer<'_> {
     fn write(&mut self, process: Frozen, series: Option<&mut Series>) -> Result<(ProcessImage, Base, Still)> {
         let Frozen { mut image, parts, mut known, still } = process;
         let holder = still.holder();
-        let source = match still {
-            Still::Twin(_) => holder.map(PageSource::open_clone).transpose()?,
-            _ => holder.map(PageSource::open).transpose()?,
-        };
+        let source = still.source()?;
         let mut base = Base::new();
         if let (Some(series), Some(source)) = (series, &source) {
             image.differences = self.write_finer(&parts, source, series)?;
@@ -153,8 +150,7 @@ impl Writer<'_> {
     fn write_copies(&mut self, copies: &Copies, parts: &[Part], lists: &mut [PageList]) -> Result<()> {
         let mut wanted = PageSet::default();
         for part in parts.iter().filter(|part| part.held.is_none()) {
-            let first = part.draft.mapping.start / PAGE;
-            part.plan.read.ranges().for_each(|run| wanted.push(run.start + first..run.end + first));
+            part.pages_to_read().ranges().for_each(|run| wanted.push(run));
         }
         let Writer { attempt, events, done_bytes, total_bytes, .. } = self;
         let keys = copies.store(&wanted, attempt, &mut |bytes| {
@@ -162,7 +158,7 @@ impl Writer<'_> {
             events(Event::Writing { done_bytes: *done_bytes, total_bytes: *total_bytes });
         })?;
         for (part, list) in parts.iter().zip(lists).filter(|(part, _)| part.held.is_none()) {
-            keys.add_to(list, part.draft.mapping.start / PAGE, &part.plan.read);
+            keys.add_to(list, part.draft.mapping.pages().start, &part.plan.read);
         }
         Ok(())
     }

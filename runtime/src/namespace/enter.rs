@@ -4,7 +4,7 @@
 //! be those of the inside.
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::{geteuid, setgroups};
 
+use crate::descriptor::pidfd_open;
 use crate::error::{Error, Result};
 use crate::proc::task;
 
@@ -79,7 +80,7 @@ pub fn run_inside(program: &Inside, arguments: impl IntoIterator<Item = OsString
     let failed = |source: Errno| Error::io("enter", place(), source);
     let executable =
         std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
-    let handle = pidfd(program.outer)?;
+    let handle = pidfd_open(program.outer)?;
     if program.owner.is_some() {
         // In there it is forbidden.
         setgroups(&[]).map_err(failed)?;
@@ -98,16 +99,6 @@ pub fn run_inside(program: &Inside, arguments: impl IntoIterator<Item = OsString
     unsafe { command.pre_exec(|| set_pdeathsig(Signal::SIGTERM).map_err(std::io::Error::from)) };
     let status = command.status().map_err(|source| Error::io("start ckpt in", place(), source))?;
     Ok(Some(status.code().or(status.signal().map(|signal| 128 + signal)).map_or(1, |code| code as u8)))
-}
-
-fn pidfd(pid: i32) -> Result<OwnedFd> {
-    // SAFETY: takes numbers only.
-    let number = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    match Errno::result(number) {
-        // SAFETY: the kernel has just returned this descriptor, and nobody else owns it.
-        Ok(number) => Ok(unsafe { OwnedFd::from_raw_fd(number as i32) }),
-        Err(_) => Err(Error::ProgramGone { pid }),
-    }
 }
 
 #[cfg(test)]

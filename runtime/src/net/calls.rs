@@ -4,6 +4,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
 
+use crate::descriptor::made;
+
 /// Bytes that any address and any option of [`super::options`] fit in.
 const ROOM: usize = 256;
 
@@ -12,9 +14,7 @@ type Result<T> = std::result::Result<T, Errno>;
 /// A new socket, closed when another program is executed.
 pub fn new(family: i32, kind: i32, protocol: i32) -> Result<OwnedFd> {
     // SAFETY: takes numbers.
-    let made = Errno::result(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) })?;
-    // SAFETY: the kernel has just returned this descriptor, and nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(made) })
+    made(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) })
 }
 
 /// Two new sockets that are connected with each other.

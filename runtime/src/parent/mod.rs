@@ -28,6 +28,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::descriptor::pidfd_open;
 use crate::error::{Error, Result};
 use crate::image::AtTerminal;
 use job_control::Job;
@@ -99,7 +100,7 @@ impl Parent {
     /// Waits until our child `pid` ends and returns its exit status, or 128 + the number of the signal that
     /// ended it.
     pub fn follow(self, pid: i32) -> Result<u8> {
-        self.follow_by(pid, &Watch::Child(status::end_descriptor(pid)?))
+        self.follow_by(pid, &Watch::Child(pidfd_open(pid)?))
     }
 
     /// The same for process `pid` in a pid namespace below ours, whose first process says by `relay` how it fares.

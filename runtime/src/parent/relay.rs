@@ -1,24 +1,18 @@
 //! What the first process of the program's pid namespace and `ckpt restart` outside say to each other.
 //!
-//! A socket of packets, one JSON value in each. The first process is the program's parent and sees how it fares;
-//! `ckpt restart` is what the user started, and is to behave like the program. Neither depends on the other's life.
+//! The first process is the program's parent and sees how it fares; `ckpt restart` is what the user started, and is to
+//! behave like the program. Neither depends on the other's life.
 
-use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use nix::cmsg_space;
 use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, getsockopt, recvmsg,
-    sendmsg, socketpair, sockopt,
-};
+use nix::sys::socket::{getsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 
-use super::status::{Event, end_descriptor};
+use super::status::Event;
+use crate::descriptor::pidfd_open;
 use crate::error::{Error, Result};
-
-/// Bytes of the longest message: an error with a path or two in it.
-const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+use crate::packets::{self, Packet};
 
 /// What is said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +47,7 @@ pub struct Relay(OwnedFd);
 impl Relay {
     /// Both ends. They are closed by exec.
     pub fn pair() -> Result<(Relay, Relay)> {
-        let (one, other) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
+        let (one, other) = packets::pair()
             .map_err(|source| Error::io("make", "the channel to the program's pid namespace", source))?;
         Ok((Relay(one), Relay(other)))
     }
@@ -87,7 +81,7 @@ impl Relay {
 
     /// Says that our child `pid` is complete.
     pub fn say_complete(&self, pid: i32) -> Result<()> {
-        let handle = end_descriptor(pid)?;
+        let handle = pidfd_open(pid)?;
         self.say(&Message::Complete, Some(handle.as_fd()))
     }
 
@@ -98,84 +92,33 @@ impl Relay {
 
     /// Says something, with a descriptor if one belongs to it.
     pub fn say(&self, message: &Message, descriptor: Option<BorrowedFd<'_>>) -> Result<()> {
-        let bytes = serde_json::to_vec(message).map_err(|error| failed(std::io::Error::other(error)))?;
-        let numbers = descriptor.map(|descriptor| [descriptor.as_raw_fd()]);
-        let rights: Vec<ControlMessage> = numbers.iter().map(|numbers| ControlMessage::ScmRights(numbers)).collect();
-        let parts = [IoSlice::new(&bytes)];
-        let sent = sendmsg::<()>(self.number(), &parts, &rights, MsgFlags::MSG_NOSIGNAL, None);
-        sent.map(drop).map_err(|source| failed(source.into()))
+        packets::send(self, message, descriptor.as_slice()).map_err(failed)
     }
 
     /// Waits for the next message; `None` when the other side is gone.
-    pub fn listen(&self) -> Result<Option<(Message, Option<OwnedFd>)>> {
-        loop {
-            match self.receive(MsgFlags::empty()) {
-                Err(Errno::EINTR) => {}
-                outcome => return understood(outcome),
-            }
-        }
+    pub fn listen(&self) -> Result<Option<Packet<Message>>> {
+        packets::receive(self).map_err(failed)
     }
 
     /// What the program's status has changed to, if something has been said. Somebody who says nothing any more has been
     /// killed, and its whole pid namespace with it.
     pub fn next_event(&self) -> Result<Option<Event>> {
-        match self.receive(MsgFlags::MSG_DONTWAIT) {
-            Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
-            outcome => match understood(outcome)? {
-                Some((Message::Changed(event), _)) => Ok(Some(event)),
-                Some(_) => Ok(None),
-                None => Ok(Some(Event::Killed(libc::SIGKILL))),
-            },
-        }
+        Ok(match packets::receive_if_there(self).map_err(failed)? {
+            Some(Some((Message::Changed(event), _))) => Some(event),
+            Some(None) => Some(Event::Killed(libc::SIGKILL)),
+            None | Some(Some(_)) => None,
+        })
     }
 
     /// Waits until the other side is gone; what it still says is not of interest.
     pub fn wait_for_the_end(&self) {
         while let Ok(Some(_)) = self.listen() {}
     }
-
-    fn receive(&self, flags: MsgFlags) -> nix::Result<(Vec<u8>, Option<OwnedFd>)> {
-        match self.receive_once(flags) {
-            // The other side is gone and has left something unread. What it had said before comes after this.
-            Err(Errno::ECONNRESET) => self.receive_once(flags),
-            outcome => outcome,
-        }
-    }
-
-    fn receive_once(&self, flags: MsgFlags) -> nix::Result<(Vec<u8>, Option<OwnedFd>)> {
-        let mut bytes = vec![0; MESSAGE_BYTES_MAX];
-        let mut rights = cmsg_space!(RawFd);
-        let mut parts = [IoSliceMut::new(&mut bytes)];
-        let flags = flags | MsgFlags::MSG_CMSG_CLOEXEC;
-        let received = recvmsg::<UnixAddr>(self.number(), &mut parts, Some(&mut rights), flags)?;
-        let mut descriptor = None;
-        for control in received.cmsgs()? {
-            if let ControlMessageOwned::ScmRights(numbers) = control {
-                // SAFETY: the kernel has just made these descriptors for us, and nobody else owns them.
-                descriptor = numbers.first().map(|&number| unsafe { OwnedFd::from_raw_fd(number) });
-            }
-        }
-        let length = received.bytes;
-        bytes.truncate(length);
-        Ok((bytes, descriptor))
-    }
 }
 
 impl AsFd for Relay {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
-    }
-}
-
-/// A message out of what was received; `None` if that is the end.
-fn understood(received: nix::Result<(Vec<u8>, Option<OwnedFd>)>) -> Result<Option<(Message, Option<OwnedFd>)>> {
-    match received {
-        Err(source) => Err(failed(source.into())),
-        Ok((bytes, _)) if bytes.is_empty() => Ok(None),
-        Ok((bytes, descriptor)) => match serde_json::from_slice(&bytes) {
-            Ok(message) => Ok(Some((message, descriptor))),
-            Err(error) => Err(failed(std::io::Error::other(error))),
-        },
     }
 }
 
@@ -197,22 +140,11 @@ mod tests {
         let failure = Message::Failed { message: "x".repeat(5000), exit_code: 5 };
         inside.say(&failure, None).unwrap();
         let (first, descriptor) = outside.listen().unwrap().unwrap();
-        assert!(first == Message::Complete && descriptor.is_some());
+        assert!(first == Message::Complete && descriptor.len() == 1);
         assert_eq!(outside.next_event().unwrap(), Some(Event::Stopped(20)));
         assert_eq!(outside.listen().unwrap().unwrap().0, failure);
         drop(inside);
         assert_eq!(outside.next_event().unwrap(), Some(Event::Killed(libc::SIGKILL)));
-        assert!(outside.listen().unwrap().is_none());
-    }
-
-    #[test]
-    fn last_words_are_heard_of_one_who_has_not_listened() {
-        let (inside, outside) = Relay::pair().unwrap();
-        outside.say(&Message::Begin { groups: None }, None).unwrap();
-        let failure = Message::Failed { message: "why".to_owned(), exit_code: 5 };
-        inside.say(&failure, None).unwrap();
-        drop(inside);
-        assert_eq!(outside.listen().unwrap().unwrap().0, failure);
         assert!(outside.listen().unwrap().is_none());
     }
 }

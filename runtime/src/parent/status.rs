@@ -1,6 +1,5 @@
 //! Changes of the program's status, without touching any other child.
 
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use nix::errno::Errno;
@@ -60,15 +59,6 @@ fn wait(whom: libc::idtype_t, pid: i32, which: i32) -> Result<Option<(i32, Event
         _ => Event::Stopped(status),
     };
     Ok(Some((changed, event)))
-}
-
-/// A descriptor that becomes readable when process `pid` ends, even if that sends no SIGCHLD.
-pub fn end_descriptor(pid: i32) -> Result<OwnedFd> {
-    // SAFETY: pidfd_open takes two integers.
-    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let descriptor = Errno::result(descriptor).map_err(|source| Error::io("open", process(pid), source))?;
-    // SAFETY: the descriptor has just been made and belongs to nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
 }
 
 fn process(pid: i32) -> PathBuf {

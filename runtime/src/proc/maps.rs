@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use std::path::PathBuf;
 
 use crate::error::{Error, Result};
@@ -9,6 +10,7 @@ use crate::error::{Error, Result};
 /// Bytes that are asked for at once. The kernel writes records of some 700 bytes into a page until it has so many; one that does
 /// not fit into the rest of the page is thrown away, after a walk over the page tables of its mapping, and written once more.
 const READ_BYTES: usize = 2048;
+const PAGE: u64 = 4096;
 
 /// One mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +41,11 @@ impl Mapping {
     /// Length in bytes.
     pub fn bytes(&self) -> u64 {
         self.end - self.start
+    }
+
+    /// The numbers of its pages, counted from address 0.
+    pub fn pages(&self) -> Range<u64> {
+        self.start / PAGE..self.end / PAGE
     }
 
     /// Whether the `VmFlags` hold `flag`.

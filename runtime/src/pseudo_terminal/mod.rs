@@ -6,9 +6,11 @@
 pub mod queues;
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
+
+use crate::descriptor::made;
 
 /// Number of a device that leads to the master side of a new pair (major, minor).
 pub const MULTIPLEXER: (u64, u64) = (5, 2);
@@ -43,10 +45,8 @@ pub fn device(terminal: &impl AsFd) -> Result<(u64, u64), Errno> {
 /// # Errors
 /// The kernel's: EIO while it is locked, EBUSY while somebody has it for himself.
 pub fn open_slave(master: &impl AsFd, flags: i32) -> Result<OwnedFd, Errno> {
-    // SAFETY: TIOCGPTPEER takes flags, and gives a descriptor that nobody else owns.
-    let opened = unsafe { libc::ioctl(master.as_fd().as_raw_fd(), libc::TIOCGPTPEER, flags) };
-    // SAFETY: as above.
-    Errno::result(opened).map(|number| unsafe { OwnedFd::from_raw_fd(number) })
+    // SAFETY: TIOCGPTPEER takes flags.
+    made(unsafe { libc::ioctl(master.as_fd().as_raw_fd(), libc::TIOCGPTPEER, flags) })
 }
 
 /// The modes of the line.

@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use ckpt_store::{PAGE_BYTES, PageKey, Store};
 
 use super::file_mappings::{MappingPlan, Source};
+use super::fresh_memory::FreshMemory;
 use super::lazy::Rest;
 use super::process::HalfBuilt;
 use super::sysv::Attached;
@@ -25,7 +26,7 @@ const PAGE: u64 = PAGE_BYTES as u64;
 
 /// Writes the pages of `region` into `process`, or those of them that have to be there first; `filled` is told the bytes of each batch.
 pub fn fill(
-    process: &HalfBuilt,
+    (process, fresh): (&HalfBuilt, Option<&FreshMemory>),
     region: &Region,
     (source, rest): (Source, Option<&Rest>),
     plan: &MappingPlan,
@@ -33,21 +34,22 @@ pub fn fill(
     filled: &mut dyn FnMut(u64),
 ) -> Result<()> {
     if region.in_differences {
-        return fill_finer(process, region, store, differences, filled);
+        return fill_finer((process, fresh), region, store, differences, filled);
     }
     if region.advice.droppable {
         return Ok(()); // the kernel may drop it at any time; the program has to expect zeros
     }
-    let target = match source {
-        Source::Object { file, offset } => Target::Object(&plan.files[file], offset),
-        Source::Sysv { segment, offset } => Target::Segment(&plan.segments[segment], offset),
+    let target = match (source, fresh) {
+        (Source::Object { file, offset }, _) => Target::Object(&plan.files[file], offset),
+        (Source::Sysv { segment, offset }, _) => Target::Segment(&plan.segments[segment], offset),
+        (_, Some(fresh)) => Target::Fresh(fresh, region.address),
         _ if region.protection & libc::PROT_WRITE != 0 => Target::Writable(process.pid(), region.address),
         _ => Target::Protected(process.memory(), region.address),
     };
     let mut writer = Writer { target, store, filled, pages: Vec::new(), keys: Vec::new() };
     if let Some(rest) = rest {
         rest.iter().try_for_each(|&(page, key)| writer.add(page, key))?;
-        return writer.flush();
+        return writer.finish();
     }
     match source {
         Source::SharedFile { .. } => return Ok(()), // the file has them, or gets them at the end
@@ -68,12 +70,12 @@ pub fn fill(
             }
         }
     }
-    writer.flush()
+    writer.finish()
 }
 
 /// Writes a region whose content is in differences. Pages of zeros are passed by: fresh memory has them without taking any.
 fn fill_finer(
-    process: &HalfBuilt,
+    (process, fresh): (&HalfBuilt, Option<&FreshMemory>),
     region: &Region,
     store: &Store,
     differences: &Differences,
@@ -89,7 +91,10 @@ fn fill_finer(
             let mut at = address;
             for run in pages.chunk_by(|page, next| is_zero(page) == is_zero(next)) {
                 if !is_zero(&run[0]) {
-                    write_run(process.pid(), at, run.as_flattened())?;
+                    match fresh {
+                        Some(fresh) => fresh.put(at, run.as_flattened())?,
+                        None => write_run(process.pid(), at, run.as_flattened())?,
+                    }
                 }
                 at += run.as_flattened().len() as u64;
             }
@@ -116,6 +121,8 @@ pub fn bytes_to_fill(region: &Region, source: Source) -> u64 {
 
 /// How content gets to a region.
 enum Target<'a> {
+    /// Into fresh memory at an address, the fastest way.
+    Fresh(&'a FreshMemory, u64),
     /// Into the memory of a process at an address, the fast way.
     Writable(i32, u64),
     /// Into private memory that the process itself cannot write.
@@ -129,6 +136,7 @@ enum Target<'a> {
 impl Target<'_> {
     fn write(&self, page: u64, content: &[u8]) -> Result<()> {
         match self {
+            Target::Fresh(fresh, address) => fresh.put(address + page * PAGE, content),
             Target::Writable(pid, address) => write_memory(*pid, address + page * PAGE, content),
             Target::Protected(memory, address) => memory.write(address + page * PAGE, content),
             Target::Object(file, offset) => file
@@ -142,7 +150,7 @@ impl Target<'_> {
     }
 }
 
-/// Collects pages, and has them written from where the store reads them to.
+/// Collects pages, and has them written from where the store reads them to. The kernel reads one batch ahead.
 struct Writer<'a> {
     target: Target<'a>,
     store: &'a Store,
@@ -158,12 +166,27 @@ impl Writer<'_> {
         }
         self.pages.push(page);
         self.keys.push(key);
-        if self.pages.len() == BATCH_PAGES { self.flush() } else { Ok(()) }
+        if self.pages.len() < 2 * BATCH_PAGES {
+            return Ok(());
+        }
+        self.store.will_be_read(&self.keys[BATCH_PAGES..]);
+        self.write_batch()
     }
 
-    fn flush(&mut self) -> Result<()> {
-        let (target, pages) = (&self.target, &self.pages);
-        self.store.take_pages(&self.keys, &|first, bytes: &[u8]| {
+    /// Writes what is left.
+    fn finish(mut self) -> Result<()> {
+        while !self.pages.is_empty() {
+            self.write_batch()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the first pages, a batch at most.
+    fn write_batch(&mut self) -> Result<()> {
+        let (target, count) = (&self.target, self.pages.len().min(BATCH_PAGES));
+        let pages: Vec<u64> = self.pages.drain(..count).collect();
+        let keys: Vec<PageKey> = self.keys.drain(..count).collect();
+        self.store.take_pages(&keys, &|first, bytes: &[u8]| {
             let numbers = &pages[first..first + bytes.len() / PAGE_BYTES];
             let mut rest = bytes;
             for run in numbers.chunk_by(|page, next| page + 1 == *next) {
@@ -172,9 +195,7 @@ impl Writer<'_> {
             }
             Ok::<(), Error>(())
         })?;
-        (self.filled)((self.keys.len() * PAGE_BYTES) as u64);
-        self.pages.clear();
-        self.keys.clear();
+        (self.filled)((count * PAGE_BYTES) as u64);
         Ok(())
     }
 }

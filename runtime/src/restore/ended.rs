@@ -1,12 +1,13 @@
 //! A process that has ended, for descriptors that lead to one.
 
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::ptr;
 
 use nix::errno::Errno;
 
 use super::child::end_with;
 use super::spawn::CloneArguments;
+use crate::descriptor::made;
 
 /// A child that ends by itself, and is waited for when this is dropped: until then it has its number.
 pub struct Ended {
@@ -29,7 +30,7 @@ impl Ended {
         // SAFETY: without CLONE_VM the child has its own copy of everything; it only ends. The kernel writes one number to `pidfd`.
         match Errno::result(unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of::<CloneArguments>()) })? {
             0 => end_with(status),
-            pid => Ok(Ended { pid: pid as i32, pidfd: Some(owned(pidfd.into())?) }),
+            pid => Ok(Ended { pid: pid as i32, pidfd: Some(made(pidfd)?) }),
         }
     }
 
@@ -51,10 +52,4 @@ impl Drop for Ended {
         while unsafe { libc::waitpid(self.pid, &raw mut status, libc::__WALL) } == -1 && Errno::last() == Errno::EINTR {
         }
     }
-}
-
-/// What a system call has returned as a descriptor.
-pub fn owned(number: i64) -> nix::Result<OwnedFd> {
-    // SAFETY: the kernel has just returned this descriptor, and nobody else owns it.
-    Errno::result(number).map(|number| unsafe { OwnedFd::from_raw_fd(number as RawFd) })
 }

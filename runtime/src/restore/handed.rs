@@ -11,9 +11,10 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::read;
 
-use super::ended::{Ended, owned};
+use super::ended::Ended;
 use super::message_queues::Queues;
 use super::of_processes;
+use crate::descriptor::made;
 use crate::error::{Error, Result};
 use crate::image::{FileKind, JobImage, OpenFile, Watch, path_of};
 use crate::unread_bytes::unread_bytes;
@@ -76,7 +77,7 @@ fn make(job: &JobImage, file: &OpenFile, queues: &Queues) -> Result<OwnedFd> {
             let thread = if thread { libc::O_EXCL } else { 0 };
             // SAFETY: takes numbers only.
             let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, file.flags & libc::O_NONBLOCK | thread) };
-            owned(opened).map_err(|source| Error::io("open a pidfd of", format!("/proc/{pid}"), source))
+            made(opened).map_err(|source| Error::io("open a pidfd of", format!("/proc/{pid}"), source))
         }
         _ => Err(Error::io("hand over", "a descriptor", io::ErrorKind::InvalidInput)),
     }

@@ -22,6 +22,7 @@ mod ended;
 mod fifos;
 mod file_comparison;
 mod file_mappings;
+mod fresh_memory;
 mod groups;
 mod grown_files;
 mod handed;
@@ -78,6 +79,7 @@ use crate::namespace;
 use crate::ptrace::{Pinned, Registers};
 use clocks::ClockPlan;
 use file_mappings::MappingPlan;
+use fresh_memory::FreshMemory;
 use host::Machine;
 use lazy::Lazy;
 use message_queues::Queues;
@@ -249,20 +251,24 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let mut made = sysv::Made::default();
     sysv::make_memory(&mut processes, &job, &mut made)?;
     plan.segments = sysv::attach_here(&job, store)?;
-    let lazy = lazy.map(Lazy::when_ready).transpose()?.flatten();
     for (index, (process, image)) in processes.iter_mut().zip(&job.processes).enumerate() {
         mapping_defaults::set_for_pages(process, image)?;
         let mappings = (plan.sources[index].as_slice(), plan.executables[index]);
         address_space::exchange(process, (image, &job.objects), (&machine, &vdsos[index]), mappings, first_file)?;
         give_foreground(process, image, &job, first_terminal)?;
         address_space::close_kept(process, first_kept)?;
-        if let Some(lazy) = &lazy {
-            lazy.hand_over(process, index)?;
+    }
+    let lazy = lazy.map(Lazy::when_ready).transpose()?.flatten();
+    let mut fresh = Vec::new();
+    for (index, (process, image)) in processes.iter_mut().zip(&job.processes).enumerate() {
+        match &lazy {
+            Some(lazy) => lazy.hand_over(process, index)?,
+            None => fresh.push(FreshMemory::of(process, image, &plan.sources[index])?),
         }
     }
     drop(pinned);
-    fill(&processes, &job, &plan, (store, &differences), lazy.as_ref(), progress)?;
-    drop(differences);
+    fill(&processes, &job, &plan, (store, &differences), (lazy.as_ref(), &fresh), progress)?;
+    drop((differences, fresh));
     plan.segments.clear();
     sysv::make_others(&mut processes, &job, &mut made)?;
     sysv::settle_memory(&job.objects)?;
@@ -306,7 +312,7 @@ fn fill(
     job: &JobImage,
     plan: &MappingPlan,
     (store, differences): (&Store, &[Differences]),
-    lazy: Option<&Lazy>,
+    (lazy, fresh): (Option<&Lazy>, &[Option<FreshMemory>]),
     progress: &mut Progress,
 ) -> Result<()> {
     let regions =
@@ -317,7 +323,9 @@ fn fill(
     for (index, (number, (region, source))) in all() {
         let mut done = finished;
         let rest = lazy.and_then(|lazy| lazy.rest(index, number));
-        content::fill(&processes[index], region, (source, rest), plan, (store, &differences[index]), &mut |bytes| {
+        let fresh = fresh.get(index).and_then(Option::as_ref).filter(|fresh| fresh.has(region));
+        let process = (&processes[index], fresh);
+        content::fill(process, region, (source, rest), plan, (store, &differences[index]), &mut |bytes| {
             done += bytes;
             progress(Stage::Mapping, done.min(total), total);
         })?;

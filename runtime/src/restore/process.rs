@@ -9,12 +9,14 @@
 
 use std::ffi::c_long;
 use std::fmt::Arguments;
+use std::os::fd::{AsFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::ranges::Span;
+use crate::descriptor::{pidfd_getfd, pidfd_open};
 use crate::error::{Error, Result};
 use crate::ptrace::{
     CallSite, Options, ProcessMemory, Stopped, remote_call, remote_clone, wait_until_gone, write_memory,
@@ -120,6 +122,20 @@ impl HalfBuilt {
     /// The error for a refused call.
     pub fn refused(&self, call: Call, purpose: Arguments, source: Errno) -> Error {
         Error::RemoteCall { pid: self.pid, call: call.0, purpose: purpose.to_string(), source }
+    }
+
+    /// A userfaultfd of its memory, which it does not hold itself.
+    pub fn make_userfaultfd(&mut self, flags: u64) -> Result<Result<OwnedFd, Errno>> {
+        const USERFAULTFD: Call = Call("userfaultfd", libc::SYS_userfaultfd);
+        const CLOSE: Call = Call("close", libc::SYS_close);
+        let number = match self.try_call(0, USERFAULTFD, &[flags])? {
+            Ok(number) => number,
+            Err(errno) => return Ok(Err(errno)),
+        };
+        let pidfd = pidfd_open(self.pid)?;
+        let fetched = pidfd_getfd(pidfd.as_fd(), number as i32);
+        self.call(0, CLOSE, &[number], format_args!("our userfaultfd"))?;
+        fetched.map(Ok)
     }
 
     /// Maps the scratch area at `address`.

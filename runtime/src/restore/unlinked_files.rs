@@ -2,17 +2,17 @@
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use ckpt_store::Store;
-use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 
 use super::captured_files::write_content;
 use super::file_mappings::MappingPlan;
 use super::paths::c_path;
+use crate::descriptor::made;
 use crate::error::{Error, Result};
 use crate::image::{Objects, UnlinkedFile, path_of};
 
@@ -43,10 +43,8 @@ pub fn memory_file(name: &[u8], may_be_sealed: bool) -> Result<File> {
     let text = c_path(name)?;
     let flags = libc::MFD_CLOEXEC | if may_be_sealed { libc::MFD_ALLOW_SEALING } else { 0 };
     // SAFETY: `text` ends with a zero and outlives the call.
-    let number = unsafe { libc::memfd_create(text.as_ptr(), flags) };
-    let number = Errno::result(number).map_err(|errno| failed(errno.into()))?;
-    // SAFETY: the descriptor is new and nobody else's.
-    Ok(File::from(unsafe { OwnedFd::from_raw_fd(number) }))
+    let file = made(unsafe { libc::memfd_create(text.as_ptr(), flags) }).map_err(|errno| failed(errno.into()))?;
+    Ok(File::from(file))
 }
 
 /// Seals that forbid a mapping which the program may have had already.

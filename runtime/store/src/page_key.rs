@@ -28,6 +28,11 @@ impl PageKey {
         Self(bytes)
     }
 
+    /// The other digest of a key that [`PageKey::from_digests`] has made.
+    pub(crate) fn check64(&self) -> u64 {
+        self.0.last_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
     /// Whether this is the page of zeros.
     pub fn is_zero(&self) -> bool {
         *self == Self::ZERO

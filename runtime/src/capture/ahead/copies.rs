@@ -8,12 +8,10 @@ use std::time::{Duration, Instant};
 use ckpt_store::{Attempt, PAGE_BYTES, PageKey, PageList};
 
 use crate::capture::page_set::PageSet;
-use crate::capture::pages::{PageSource, Place};
+use crate::capture::pages::{self, PageSource, Place};
 use crate::error::Result;
 
 const PAGE: u64 = PAGE_BYTES as u64;
-/// Pages that are read at once: 1 MiB.
-const BATCH_PAGES: u64 = 256;
 
 /// Room for pages, those that are in it, and those that have been in it and are in the store.
 pub struct Copies {
@@ -65,12 +63,15 @@ impl Copies {
     /// # Errors
     /// The store's.
     pub fn add_and_store(&mut self, source: &PageSource, set: &PageSet, attempt: &mut Attempt) -> Result<()> {
-        for pages in batches(set) {
-            if !self.have_room_for(pages.len()) {
+        let mut reader = Reader::new(source);
+        for runs in pages::batches(set) {
+            if !self.have_room_for((pages::bytes_of(&runs) / PAGE_BYTES) as u64) {
+                self.add_good(&mut reader);
                 self.store_all(attempt)?;
             }
-            self.add_of_running(source, &pages);
+            reader.read(&runs, self);
         }
+        self.add_good(&mut reader);
         self.store_all(attempt)
     }
 
@@ -86,21 +87,15 @@ impl Copies {
     /// Copies pages of a process that runs; those that it does not have any more are left out. They must find room. How long it
     /// took to read them.
     pub fn add_of_running(&mut self, source: &PageSource, set: &PageSet) -> Duration {
-        let mut batch = vec![0; (BATCH_PAGES * PAGE) as usize];
-        let (mut took, mut copied) = (Duration::ZERO, PageSet::default());
-        for pages in batches(set) {
-            let ranges: Vec<_> = pages.ranges().map(|run| run.start * PAGE..run.end * PAGE).collect();
-            let bytes = &mut batch[..(pages.len() * PAGE) as usize];
-            let begun = Instant::now();
-            let read = source.read_ranges(&ranges, bytes);
-            took += begun.elapsed();
-            if read.is_ok() {
-                self.put(&pages, bytes);
-                pages.ranges().for_each(|run| copied.push(run));
-            }
-        }
-        self.good = self.good.union(&copied);
-        took
+        let mut reader = Reader::new(source);
+        pages::batches(set).iter().for_each(|runs| reader.read(runs, self));
+        self.add_good(&mut reader);
+        reader.took
+    }
+
+    /// What was read is good from now on.
+    fn add_good(&mut self, reader: &mut Reader<'_>) {
+        self.good = self.good.union(&std::mem::take(&mut reader.copied));
     }
 
     /// Copies pages of a region that stands still, which are at `place`.
@@ -110,13 +105,13 @@ impl Copies {
     pub fn add(&mut self, source: &PageSource, place: &Place, set: &PageSet) -> Result<()> {
         let first = place.address / PAGE;
         let bytes = source.read_set(place, &set.part(&(first..u64::MAX)))?;
-        self.put(set, &bytes);
+        self.put(set.ranges(), &bytes);
         self.good = self.good.union(set);
         Ok(())
     }
 
-    fn put(&mut self, set: &PageSet, bytes: &[u8]) {
-        for (page, content) in set.ranges().flatten().zip(bytes.chunks_exact(PAGE_BYTES)) {
+    fn put(&mut self, runs: impl Iterator<Item = Range<u64>>, bytes: &[u8]) {
+        for (page, content) in runs.flatten().zip(bytes.chunks_exact(PAGE_BYTES)) {
             let next = self.pages.len() as u32;
             let slot = *self.slots.entry(page).or_insert(next);
             if slot == next {
@@ -190,24 +185,34 @@ impl Keys<'_> {
     }
 }
 
-/// `set` in pieces of a batch.
-fn batches(set: &PageSet) -> Vec<PageSet> {
-    let mut batches = Vec::new();
-    let mut batch = PageSet::default();
-    let mut room = BATCH_PAGES;
-    for Range { mut start, end } in set.ranges() {
-        while start < end {
-            let taken = (end - start).min(room);
-            batch.push(start..start + taken);
-            (start, room) = (start + taken, room - taken);
-            if room == 0 {
-                batches.push(std::mem::take(&mut batch));
-                room = BATCH_PAGES;
-            }
+/// Reads pages of a process that runs.
+struct Reader<'a> {
+    source: &'a PageSource,
+    /// Room for a batch.
+    batch: Vec<u8>,
+    /// What was read, and is not counted as good yet.
+    copied: PageSet,
+    /// How long it took.
+    took: Duration,
+}
+
+impl<'a> Reader<'a> {
+    fn new(source: &'a PageSource) -> Reader<'a> {
+        Reader { source, batch: Vec::new(), copied: PageSet::default(), took: Duration::ZERO }
+    }
+
+    /// Puts the pages of a batch into `copies`, unless the process does not have one of them any more.
+    fn read(&mut self, runs: &[Range<u64>], copies: &mut Copies) {
+        let ranges: Vec<_> = runs.iter().map(|run| run.start * PAGE..run.end * PAGE).collect();
+        self.batch.resize(pages::bytes_of(runs), 0);
+        let begun = Instant::now();
+        let read = self.source.read_ranges(&ranges, &mut self.batch);
+        self.took += begun.elapsed();
+        if read.is_ok() {
+            copies.put(runs.iter().cloned(), &self.batch);
+            runs.iter().for_each(|run| self.copied.push(run.clone()));
         }
     }
-    batches.extend((!batch.is_empty()).then_some(batch));
-    batches
 }
 
 #[cfg(test)]

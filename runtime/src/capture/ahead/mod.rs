@@ -18,6 +18,7 @@ use ckpt_store::{Attempt, PAGE_BYTES};
 use super::page_set::PageSet;
 use super::pages::PageSource;
 use super::tracking::Scanner;
+use super::unseen::Look;
 use super::{Lineage, ProcessLineage, priority};
 use crate::error::Result;
 use crate::proc::maps::{self, Mapping};
@@ -149,13 +150,9 @@ fn written_since(pid: i32, known: &mut ProcessLineage, is_first: bool) -> Result
     let mut mappings = maps::outline(pid)?;
     mappings.retain(is_copied);
     let mut found = Found::default();
-    for (mapping, census) in mappings.iter().zip(unseen.look_ahead(&scanner, tracker, &mappings)?) {
-        let pages = mapping.start / PAGE..mapping.end / PAGE;
+    for (mapping, Look { census, latest }) in mappings.iter().zip(unseen.look_ahead(&scanner, tracker, &mappings)?) {
+        let pages = mapping.pages();
         found.present += census.present.len();
-        let latest = match census.written {
-            Some(latest) => latest.shifted(pages.start),
-            None => PageSet::of(pages.clone()),
-        };
         let since = if is_first { unseen.kept_for_full(&pages) } else { None };
         let wanted = since.as_ref().unwrap_or(&latest).intersection(&census.own.shifted(pages.start));
         wanted.ranges().for_each(|run| found.wanted.push(run));

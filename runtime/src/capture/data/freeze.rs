@@ -12,7 +12,7 @@ use crate::capture::allocations::{Allocations, allocations};
 use crate::capture::guest::Guest;
 use crate::capture::page_set::PageSet;
 use crate::capture::snapshot::Still;
-use crate::capture::twin::Twin;
+use crate::capture::twin::{Memory, Twin};
 use crate::capture::{Event, Lineage, Program, TreeOptions, refusals, stop, threads};
 use crate::error::Result;
 use crate::image::LeftOut;
@@ -77,7 +77,7 @@ pub fn freeze(
         true => None,
         false => {
             let mut guest = Guest::enter(pid, &mut stopped[0], control, homes[0].home, &homes[0].reissued)?;
-            let twin = Twin::create(&mut guest)?;
+            let twin = Twin::create(&mut guest, Memory::Copied)?;
             guest.leave()?;
             twin
         }

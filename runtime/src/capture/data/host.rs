@@ -17,7 +17,6 @@ use super::look::Look;
 use super::parts::Part;
 use crate::capture::TreeOptions;
 use crate::capture::page_set::PageSet;
-use crate::capture::pages::PageSource;
 use crate::capture::stored_series::{Mismatch, PageSink, StoredSeries};
 use crate::error::Result;
 use crate::image::StoredDifference;
@@ -80,7 +79,7 @@ impl Host {
             return Ok(Vec::new());
         }
         let is_read = frozen.parts.iter().any(|part| part.copied.is_none());
-        let source = frozen.still.holder().filter(|_| is_read).map(PageSource::open).transpose()?;
+        let source = if is_read { frozen.still.source()? } else { None };
         let extent = |source, part: &Part| Extent { address: part.address, bytes: part.bytes, source, read_bytes };
         let extents: Vec<_> = frozen.parts.iter().map(|part| source.as_ref().map(|it| extent(it, part))).collect();
         let live: Vec<_> = extents.iter().zip(&frozen.parts).filter_map(|(extent, part)| live(part, extent)).collect();

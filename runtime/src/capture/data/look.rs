@@ -1,6 +1,6 @@
 //! What the kernel says of the pages that allocations lie on.
 
-use ckpt_store::{Depth, PAGE_BYTES};
+use ckpt_store::Depth;
 
 use super::parts::Part;
 use crate::capture::page_set::PageSet;
@@ -29,12 +29,12 @@ pub fn look(pid: i32, parts: &[Part], mappings: &[Mapping], tracker: Option<(&Tr
     let Some((tracker, unseen)) = tracker else { return Ok(look) };
     let scanner = Scanner::open(pid)?;
     for mapping in mappings.iter().filter(|mapping| !mapping.shared && has_part(mapping, parts)) {
-        let first = mapping.start / PAGE_BYTES as u64;
+        let pages = mapping.pages();
         let census = unseen.look(Depth::Data, &scanner, tracker, mapping)?.census;
-        look.present = look.present.union(&census.present.shifted(first));
+        look.present = look.present.union(&census.present.shifted(pages.start));
         if let Some(written) = census.written {
-            look.watched.push(first..mapping.end / PAGE_BYTES as u64);
-            look.written = look.written.union(&written.shifted(first));
+            look.written = look.written.union(&written.shifted(pages.start));
+            look.watched.push(pages);
         }
     }
     Ok(look)

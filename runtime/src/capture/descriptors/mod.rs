@@ -28,7 +28,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::sys::stat::SFlag;
 
 use super::locks;
-use super::syscalls::{pidfd_getfd, pidfd_open, same_open_file};
+use super::syscalls::same_open_file;
+use crate::descriptor::{pidfd_getfd, pidfd_open};
 use crate::error::{Error, Result};
 use crate::image::{Descriptor, FileKind, FileLock, MessageQueue, OpenFile, PipeContent, PseudoTerminal, SignalDriven};
 use crate::net::FILES_MAX;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ffi::{CString, OsStr};
 use std::fs;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use nix::sys::stat::{major, minor};
 
 use super::Entry;
 use super::inotify::Inode;
+use crate::descriptor::made;
 use crate::proc::task;
 
 /// Bytes of the longest handle (MAX_HANDLE_SZ).
@@ -117,9 +118,7 @@ fn by_handle(inode: &Inode) -> Option<PathBuf> {
                 libc::O_PATH | libc::O_CLOEXEC,
             )
         };
-        let opened = Errno::result(opened).ok()? as i32;
-        // SAFETY: the kernel has just returned this descriptor, and nobody else owns it.
-        let opened = unsafe { OwnedFd::from_raw_fd(opened) };
+        let opened = made(opened).ok()?;
         let path = fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd())).ok()?;
         leads_to(&path, inode).then_some(path)
     })

@@ -1,9 +1,10 @@
 //! Fetching a descriptor out of another process.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 use super::finding::{Finding, State};
-use super::trial::{Child, Outcome, checked, in_child};
+use super::trial::{Child, Failure, Outcome, in_child};
+use crate::descriptor::made;
 
 const PROBE: &str = "pidfd_getfd";
 const TRIED: &str = "fetch a pipe's end from a child";
@@ -16,14 +17,13 @@ pub fn probe() -> Finding {
 }
 
 fn fetch() -> Outcome {
-    let (end, _other) = nix::unistd::pipe().map_err(|errno| super::trial::Failure::call("pipe", errno))?;
+    let (end, _other) = nix::unistd::pipe().map_err(|errno| Failure::call("pipe", errno))?;
     let child = Child::idle()?;
     // SAFETY: pidfd_open takes two integers.
-    let pidfd = checked("pidfd_open", unsafe { libc::syscall(libc::SYS_pidfd_open, child.pid().as_raw(), 0) })?;
-    // SAFETY: the descriptor is new and belongs to nobody else.
-    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd as i32) };
+    let pidfd = made(unsafe { libc::syscall(libc::SYS_pidfd_open, child.pid().as_raw(), 0) });
+    let pidfd = pidfd.map_err(|errno| Failure::call("pidfd_open", errno))?;
     // SAFETY: pidfd_getfd takes three integers.
-    let fetched = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), end.as_raw_fd(), 0) };
-    checked("pidfd_getfd", fetched)?;
+    let fetched = made(unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), end.as_raw_fd(), 0) });
+    fetched.map_err(|errno| Failure::call("pidfd_getfd", errno))?;
     Ok("works".to_owned())
 }

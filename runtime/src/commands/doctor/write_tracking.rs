@@ -8,6 +8,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
 use super::finding::{Finding, State};
 use super::trial::{Failure, Outcome, checked, in_child};
 use super::uffd;
+use crate::userfaultfd;
 
 const PROBE: &str = "write tracking";
 const TRIED: &str = "write-protect four pages, write to one, and find it with PAGEMAP_SCAN";
@@ -16,20 +17,9 @@ const PAGES: usize = 4;
 const WRITTEN_PAGE: usize = 2;
 const MAPPED_BYTES: NonZeroUsize = NonZeroUsize::new(PAGES * PAGE_BYTES).expect("four pages are not zero bytes");
 
-const UFFDIO_REGISTER: u64 = 0xc020_aa00;
-const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
 const PAGEMAP_SCAN: u64 = 0xc060_6610;
 const PM_SCAN_WP_MATCHING: u64 = 1;
 const PAGE_IS_WRITTEN: u64 = 1 << 1;
-
-/// `struct uffdio_register`.
-#[repr(C)]
-struct Register {
-    start: u64,
-    bytes: u64,
-    mode: u64,
-    ioctls: u64,
-}
 
 /// `struct pm_scan_arg`.
 #[repr(C)]
@@ -75,15 +65,9 @@ fn find_the_written_page() -> Outcome {
     };
     (0..PAGES).for_each(write);
     let tracker = uffd::open()?;
-    let mut register = Register {
-        start: start.as_ptr() as u64,
-        bytes: (PAGES * PAGE_BYTES) as u64,
-        mode: UFFDIO_REGISTER_MODE_WP,
-        ioctls: 0,
-    };
-    // SAFETY: UFFDIO_REGISTER reads and writes one `Register`.
-    let registered = unsafe { libc::ioctl(tracker.as_raw_fd(), UFFDIO_REGISTER, &raw mut register) };
-    checked("UFFDIO_REGISTER", registered.into())?;
+    let bytes = (PAGES * PAGE_BYTES) as u64;
+    userfaultfd::register(&tracker, start.as_ptr() as u64, bytes, userfaultfd::MODE_WRITE_PROTECT)
+        .map_err(|errno| Failure::call("UFFDIO_REGISTER", errno))?;
     written_pages(start.as_ptr() as u64)?;
     write(WRITTEN_PAGE);
     match written_pages(start.as_ptr() as u64)? {

@@ -24,6 +24,7 @@ use nix::unistd::{ForkResult, Pid, fork, getgroups, getpid, getppid};
 
 use crate::error::{Error, Result, exit_code};
 use crate::namespace::{self, Kind};
+use crate::packets::Packet;
 use crate::parent::first_process;
 use crate::parent::relay::{Message, Relay};
 use crate::proc::task;
@@ -129,12 +130,12 @@ fn end(maker: Pid) {
 /// Waits until the program is complete, and gives its pid inside and outside.
 fn complete(outside: &Relay) -> Result<(i32, i32)> {
     match outside.listen()? {
-        Some((Message::Complete, Some(program))) => pids(&program),
+        Some((Message::Complete, descriptors)) if descriptors.len() == 1 => pids(&descriptors[0]),
         other => Err(unexpected(other)),
     }
 }
 
-fn unexpected(said: Option<(Message, Option<OwnedFd>)>) -> Error {
+fn unexpected(said: Option<Packet<Message>>) -> Error {
     match said {
         Some((Message::Failed { message, exit_code }, _)) => Error::Inside { message, exit_code },
         _ => Error::Inside {

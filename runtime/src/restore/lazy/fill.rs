@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Condvar, Mutex, MutexGuard, PoisonError};
 
-use ckpt_store::{PAGE_BYTES, Store, on_own_threads};
+use ckpt_store::{PAGE_BYTES, PageKey, Store, on_own_threads};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -27,7 +27,7 @@ const FAULT_PAGES: u64 = 16;
 
 /// The life of the filler. It ends with 0 when nothing is missing any more.
 pub fn live(job: &JobImage, plan: Plan, store: &Store, restarter: Link, guard: Link) -> ! {
-    let filler = match Filler::prepare(plan, store) {
+    let filler = match Filler::of(plan, store) {
         Ok(filler) => Arc::new(filler),
         Err(error) => refuse(&restarter, &error.to_string()),
     };
@@ -40,6 +40,9 @@ pub fn live(job: &JobImage, plan: Plan, store: &Store, restarter: Link, guard: L
     // What is waited for is not to wait for threads that bring windows: one thread of its own.
     let served = on_own_threads(1, || {
         filler.has_threads.wait();
+        if let Some(error) = filler.outcome().take() {
+            refuse(&restarter, &error.to_string());
+        }
         if let Err(why) = taken_ids(job) {
             refuse(&restarter, &why);
         }
@@ -88,16 +91,17 @@ struct Filler {
 }
 
 impl Filler {
-    fn prepare(plan: Plan, store: &Store) -> Result<Filler> {
+    fn of(plan: Plan, store: &Store) -> Result<Filler> {
         let ranges = plan.ranges;
         let spans =
             |pages: usize| (0..pages).step_by(WINDOW_PAGES).map(move |first| first..pages.min(first + WINDOW_PAGES));
         let windows = ranges.iter().enumerate();
-        let windows = windows.flat_map(|(number, range)| spans(range.keys.len()).map(move |span| (number, span)));
+        let windows = windows.flat_map(|(number, range)| spans(range.pages()).map(move |span| (number, span)));
+        let windows: Vec<_> = windows.collect();
         let ended = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)
             .map_err(|source| Error::io("make", "an eventfd", source))?;
         Ok(Filler {
-            windows: windows.collect(),
+            windows,
             store: store.clone(),
             ranges,
             spaces: Mutex::default(),
@@ -113,15 +117,31 @@ impl Filler {
         self.spaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn outcome(&self) -> MutexGuard<'_, Option<Error>> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pages of a window.
+    fn keys_of(&self, window: usize) -> Vec<PageKey> {
+        let (range, span) = &self.windows[window];
+        self.ranges[*range].keys(span.clone())
+    }
+
     /// Brings everything to every space, and says so.
     fn bring_all(&self) {
         let brought = on_own_threads(0, || {
+            // What a page lies in stays readable when it is removed meanwhile. A page that is nowhere is found out here.
+            let held = self.store.hold_packs_of(self.windows.len(), |window| self.keys_of(window));
+            let can_begin = held.is_ok();
+            *self.outcome() = held.err().map(Error::from);
             self.has_threads.wait();
-            self.try_bring_all()
+            if can_begin { self.try_bring_all() } else { Ok(()) }
         });
         // Without threads there is nothing to be served, and nobody has been told that there is.
         let Ok(brought) = brought else { leave(0) };
-        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = brought.err();
+        if let Err(error) = brought {
+            *self.outcome() = Some(error);
+        }
         // Of a counter that nobody has added to before it cannot fail.
         let _ = self.ended.write(1);
     }
@@ -129,7 +149,10 @@ impl Filler {
     fn try_bring_all(&self) -> Result<()> {
         while let Some(space) = self.next_unfinished() {
             let (range, span) = &self.windows[space.done()];
-            self.store.take_pages(&self.ranges[*range].keys[span.clone()], &|first, content: &[u8]| {
+            if space.done() + 1 < self.windows.len() {
+                self.store.will_be_read(&self.keys_of(space.done() + 1));
+            }
+            self.store.take_pages(&self.keys_of(space.done()), &|first, content: &[u8]| {
                 space.put(*range, span.start + first, content)
             })?;
             space.count();
@@ -170,7 +193,7 @@ impl Filler {
                 return Err(Error::io("hold", "memory that is missing: its guard has been ended", Errno::EOWNERDEAD));
             }
             if spoke[1] {
-                return match self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                return match self.outcome().take() {
                     Some(error) => Err(error),
                     None => Ok(()),
                 };
@@ -230,8 +253,8 @@ impl Filler {
             };
             let pages = ((piece.span.end - piece.span.start) / PAGE_BYTES as u64) as usize;
             let mut content = vec![0; pages * PAGE_BYTES];
-            let keys = &self.ranges[piece.range].keys[piece.first..piece.first + pages];
-            self.store.read_pages(keys, &mut content)?;
+            let keys = self.ranges[piece.range].keys(piece.first..piece.first + pages);
+            self.store.read_pages(&keys, &mut content)?;
             space.put(piece.range, piece.first, &content)?;
             space.wake(address)?;
         }

@@ -26,16 +26,16 @@ mod processes;
 mod space;
 mod userfaultfd;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
-use ckpt_store::{Store, StoreError};
+use ckpt_store::Store;
 
-use super::process::{Call, HalfBuilt};
+use super::process::HalfBuilt;
+use crate::descriptor::pidfd_open;
 use crate::error::{Error, Result};
 use crate::image::JobImage;
 use link::{Link, Word};
 use plan::Plan;
-use processes::pidfd_of;
 use userfaultfd::Userfaultfd;
 
 pub use plan::Rest;
@@ -61,13 +61,6 @@ impl Lazy {
         let plan = Plan::of(job, store)?;
         if plan.ranges.is_empty() {
             return Ok(None);
-        }
-        match store.hold_packs_of(plan.ranges.iter().map(|range| range.keys.as_slice())) {
-            Err(error @ StoreError::TooManyPacks { .. }) => {
-                say_without_effect(&error.to_string());
-                return Ok(None);
-            }
-            held => held?,
         }
         let (plan, to_filler, to_guard) = processes::start(job, plan, store)?;
         Ok(Some(Lazy { plan, to_filler, to_guard }))
@@ -95,12 +88,14 @@ impl Lazy {
         if !self.plan.ranges.iter().any(|range| range.process == number) {
             return Ok(());
         }
-        let userfaultfd = make_in(process)?;
+        let pidfd = pidfd_open(process.pid())?;
+        let failed = |source| Error::io("set up", "a userfaultfd", source);
+        let made = process.make_userfaultfd(userfaultfd::FLAGS)?.map_err(failed)?;
+        let userfaultfd = Userfaultfd::set_up(made).map_err(failed)?;
         for range in self.plan.ranges.iter().filter(|range| range.process == number) {
             let failed = |source| Error::io("register memory that comes later with", "a userfaultfd", source);
             userfaultfd.register(range.address, range.bytes()).map_err(failed)?;
         }
-        let pidfd = pidfd_of(process.pid())?;
         for link in [&self.to_guard, &self.to_filler] {
             let word = Word::Process { number, pid: process.pid() };
             link.say(&word, &[userfaultfd.as_fd(), pidfd.as_fd()])?;
@@ -113,18 +108,6 @@ impl Lazy {
         self.to_guard.say(&Word::Complete, &[])?;
         self.to_filler.say(&Word::Complete, &[])
     }
-}
-
-/// Has a process make a userfaultfd, fetches it, and closes its copy.
-fn make_in(process: &mut HalfBuilt) -> Result<Userfaultfd> {
-    const USERFAULTFD: Call = Call("userfaultfd", libc::SYS_userfaultfd);
-    const CLOSE: Call = Call("close", libc::SYS_close);
-    let purpose = format_args!("memory that comes later");
-    let number = process.call(0, USERFAULTFD, &[userfaultfd::FLAGS], purpose)?;
-    let fetched: Result<OwnedFd> = processes::fetch(process.pid(), number as i32);
-    process.call(0, CLOSE, &[number], purpose)?;
-    let failed = |source| Error::io("set up", "a userfaultfd", source);
-    Userfaultfd::set_up(fetched?).map_err(failed)
 }
 
 fn say_without_effect(why: &str) {

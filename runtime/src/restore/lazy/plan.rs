@@ -1,8 +1,9 @@
 //! Which memory comes later.
 
 use std::collections::HashMap;
+use std::ops::Range as Span;
 
-use ckpt_store::{PAGE_BYTES, PageKey, Store};
+use ckpt_store::{PAGE_BYTES, PageKey, PageList, Store};
 
 use crate::error::Result;
 use crate::image::{Backing, JobImage, Region};
@@ -26,14 +27,25 @@ pub struct Range {
     region: usize,
     /// First address.
     pub address: u64,
-    /// What is there, page by page.
-    pub keys: Vec<PageKey>,
+    /// What there is of the region, and which pages of that these are.
+    list: PageList,
+    span: Span<u64>,
 }
 
 impl Range {
+    /// Its length in pages.
+    pub fn pages(&self) -> usize {
+        (self.span.end - self.span.start) as usize
+    }
+
     /// Its length.
     pub fn bytes(&self) -> u64 {
-        self.keys.len() as u64 * PAGE
+        self.pages() as u64 * PAGE
+    }
+
+    /// What is in these pages, counted from its first one.
+    pub fn keys(&self, pages: Span<usize>) -> Vec<PageKey> {
+        self.list.keys_of(self.span.start + pages.start as u64..self.span.start + pages.end as u64)
     }
 }
 
@@ -50,35 +62,38 @@ impl Plan {
     /// Decides for all memory of `job`.
     pub fn of(job: &JobImage, store: &Store) -> Result<Plan> {
         let mut plan = Plan::default();
-        let mut found: Vec<(Range, u64)> = Vec::new();
+        let mut found: Vec<Range> = Vec::new();
         for (process, image) in job.processes.iter().enumerate() {
             for (number, region) in image.regions.iter().enumerate().filter(|(_, region)| may_come_later(region)) {
                 let list = store.page_list(&region.pages)?;
-                let pages = list.iter().take_while(|(page, _)| *page < region.bytes / PAGE);
-                let pages: Vec<_> = pages.filter(|(_, key)| !key.is_zero()).collect();
+                let pages: Vec<u64> =
+                    list.iter().map(|(page, _)| page).take_while(|page| *page < region.bytes / PAGE).collect();
                 let mut rest = Rest::new();
-                for run in pages.chunk_by(|(page, _), (next, _)| next - page <= GAP_PAGES_MAX) {
+                for run in pages.chunk_by(|page, next| next - page <= GAP_PAGES_MAX) {
+                    let span = run[0]..run[run.len() - 1] + 1;
                     if run.len() < RANGE_PAGES_MIN {
-                        rest.extend(run);
+                        rest.extend(not_zero(&list, span));
                         continue;
                     }
-                    let (first, last) = (run[0].0, run[run.len() - 1].0);
-                    let mut keys = vec![PageKey::ZERO; (last - first + 1) as usize];
-                    run.iter().for_each(|(page, key)| keys[(page - first) as usize] = *key);
-                    let address = region.address + first * PAGE;
-                    found.push((Range { process, region: number, address, keys }, first));
+                    let address = region.address + span.start * PAGE;
+                    found.push(Range { process, region: number, address, list: list.clone(), span });
                 }
                 plan.rests.insert((process, number), rest);
             }
         }
-        found.sort_by_key(|(range, _)| std::cmp::Reverse(range.keys.len()));
-        for (range, first) in found.split_off(found.len().min(RANGES_MAX)) {
+        found.sort_by_key(|range| std::cmp::Reverse(range.pages()));
+        for range in found.split_off(found.len().min(RANGES_MAX)) {
             let rest = plan.rests.entry((range.process, range.region)).or_default();
-            rest.extend((first..).zip(range.keys).filter(|(_, key)| !key.is_zero()));
+            rest.extend(not_zero(&range.list, range.span));
         }
-        plan.ranges = found.into_iter().map(|(range, _)| range).collect();
+        plan.ranges = found;
         Ok(plan)
     }
+}
+
+/// The pages of `list` within `span` that are not zero.
+fn not_zero(list: &PageList, span: Span<u64>) -> impl Iterator<Item = (u64, PageKey)> {
+    (span.start..).zip(list.keys_of(span)).filter(|(_, key)| !key.is_zero())
 }
 
 /// What the kernel brings or takes by itself cannot: memory that is locked, that grows, that children find empty.

@@ -1,7 +1,7 @@
 //! The two processes, and how they end a program that must not run on.
 
 use std::fs::OpenOptions;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use ckpt_store::Store;
 use nix::errno::Errno;
@@ -113,25 +113,4 @@ fn descendants(pid: i32) -> Vec<i32> {
     }
     found.reverse();
     found
-}
-
-/// A handle of process `pid`.
-pub fn pidfd_of(pid: i32) -> Result<OwnedFd> {
-    // SAFETY: takes numbers only.
-    let made = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    owned(made).map_err(|source| Error::io("open a pidfd of", format!("/proc/{pid}"), source))
-}
-
-/// A duplicate of descriptor `number` of process `pid`.
-pub fn fetch(pid: i32, number: i32) -> Result<OwnedFd> {
-    let pidfd = pidfd_of(pid)?;
-    let pidfd: BorrowedFd<'_> = pidfd.as_fd();
-    // SAFETY: takes numbers only.
-    let made = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) };
-    owned(made).map_err(|source| Error::io("fetch", format!("/proc/{pid}/fd/{number}"), source))
-}
-
-fn owned(made: libc::c_long) -> nix::Result<OwnedFd> {
-    // SAFETY: the kernel has just made it, and nobody else owns it.
-    Errno::result(made).map(|number| unsafe { OwnedFd::from_raw_fd(number as i32) })
 }

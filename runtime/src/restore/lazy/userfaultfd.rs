@@ -5,48 +5,20 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use ckpt_store::PAGE_BYTES;
 use nix::errno::Errno;
 
+use crate::descriptor;
+use crate::userfaultfd::{self, Partly, RangeArgument};
+
 /// How it is made. Not for faults of the program's own code alone: read(2) into a page that is missing has to wait too.
 pub const FLAGS: u64 = (libc::O_CLOEXEC | libc::O_NONBLOCK) as u64;
 
-const API: u64 = 0xAA;
 const EVENT_FORK: u64 = 1 << 1;
 const EVENT_REMAP: u64 = 1 << 2;
 const EVENT_REMOVE: u64 = 1 << 3;
 const EVENT_UNMAP: u64 = 1 << 6;
 /// All that is done to memory is told.
 const FEATURES: u64 = EVENT_FORK | EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP;
-const REGISTER_MODE_MISSING: u64 = 1;
 const MESSAGE_BYTES: usize = 32;
 const PAGE: u64 = PAGE_BYTES as u64;
-
-#[repr(C)]
-struct ApiArgument {
-    api: u64,
-    features: u64,
-    ioctls: u64,
-}
-
-#[repr(C)]
-struct RangeArgument {
-    start: u64,
-    bytes: u64,
-}
-
-#[repr(C)]
-struct RegisterArgument {
-    range: RangeArgument,
-    mode: u64,
-    ioctls: u64,
-}
-
-#[repr(C)]
-struct CopyArgument {
-    to: u64,
-    from: u64,
-    bytes: u64,
-    mode: u64,
-    copied: i64,
-}
 
 #[repr(C)]
 struct ZeroArgument {
@@ -55,10 +27,7 @@ struct ZeroArgument {
     zeroed: i64,
 }
 
-nix::ioctl_readwrite!(uffdio_api, 0xAA, 0x3F, ApiArgument);
-nix::ioctl_readwrite!(uffdio_register, 0xAA, 0x00, RegisterArgument);
 nix::ioctl_read!(uffdio_wake, 0xAA, 0x02, RangeArgument);
-nix::ioctl_readwrite!(uffdio_copy, 0xAA, 0x03, CopyArgument);
 nix::ioctl_readwrite!(uffdio_zeropage, 0xAA, 0x04, ZeroArgument);
 
 /// What the kernel tells.
@@ -105,17 +74,13 @@ pub fn is_permitted() -> Result<(), String> {
         Errno::EPERM => format!("userfaultfd: {WHY}"),
         errno => format!("userfaultfd: {errno}"),
     };
-    let number = Errno::result(made).map_err(explain)?;
-    // SAFETY: the kernel has just made it, and nobody else owns it.
-    Userfaultfd::set_up(unsafe { OwnedFd::from_raw_fd(number as i32) }).map(drop).map_err(explain)
+    descriptor::made(made).and_then(Userfaultfd::set_up).map(drop).map_err(explain)
 }
 
 impl Userfaultfd {
     /// One that nobody has told yet what it is for.
     pub fn set_up(descriptor: OwnedFd) -> Result<Userfaultfd, Errno> {
-        let mut argument = ApiArgument { api: API, features: FEATURES, ioctls: 0 };
-        // SAFETY: reads and writes one struct uffdio_api, which `argument` is.
-        unsafe { uffdio_api(descriptor.as_raw_fd(), &mut argument) }?;
+        userfaultfd::set_up(&descriptor, FEATURES)?;
         Ok(Userfaultfd(descriptor))
     }
 
@@ -126,10 +91,7 @@ impl Userfaultfd {
 
     /// From now on who touches a missing page there waits.
     pub fn register(&self, address: u64, bytes: u64) -> Result<(), Errno> {
-        let range = RangeArgument { start: address, bytes };
-        let mut argument = RegisterArgument { range, mode: REGISTER_MODE_MISSING, ioctls: 0 };
-        // SAFETY: reads and writes one struct uffdio_register. It changes no memory of this process.
-        unsafe { uffdio_register(self.0.as_raw_fd(), &mut argument) }.map(drop)
+        userfaultfd::register(self, address, bytes, userfaultfd::MODE_MISSING)
     }
 
     /// The next event, if there is one.
@@ -146,27 +108,26 @@ impl Userfaultfd {
     /// Puts `content` to `address`, page by page, where there is none yet.
     pub fn copy(&self, address: u64, content: &[u8]) -> Result<Copied, Errno> {
         let end = address + content.len() as u64;
-        let mut at = address;
+        let mut rest = content;
         // Smaller from where mappings have been split, or something is there already.
-        let mut most = content.len() as u64;
-        while at < end {
-            let from = content[(at - address) as usize..].as_ptr() as u64;
-            let mut argument = CopyArgument { to: at, from, bytes: most.min(end - at), mode: 0, copied: 0 };
-            // SAFETY: reads so many bytes of `content`, and one struct uffdio_copy; writes the latter.
-            let copied = unsafe { uffdio_copy(self.0.as_raw_fd(), &mut argument) };
-            match copied {
-                Ok(_) => at += argument.bytes,
-                Err(_) if argument.copied > 0 => at += argument.copied as u64,
-                Err(Errno::EEXIST) => {
+        let mut most = content.len();
+        while !rest.is_empty() {
+            let at = end - rest.len() as u64;
+            let next = rest.len().min(most);
+            match userfaultfd::copy(self, at, &rest[..next]) {
+                Ok(()) => rest = &rest[next..],
+                // What is wrong with the next page is told again.
+                Err(Partly { bytes: copied @ 1.., .. }) => rest = &rest[copied as usize..],
+                Err(Partly { errno: Errno::EEXIST, .. }) => {
                     self.wake(at)?;
-                    at += PAGE;
+                    rest = &rest[PAGE_BYTES..];
                 }
-                Err(Errno::ENOENT | Errno::EINVAL) if most > PAGE => most = PAGE,
+                Err(Partly { errno: Errno::ENOENT | Errno::EINVAL, .. }) if most > PAGE_BYTES => most = PAGE_BYTES,
                 // There is no such mapping any more.
-                Err(Errno::ENOENT) => at += PAGE,
-                Err(Errno::EAGAIN) => return Ok(Copied::Later),
-                Err(Errno::ESRCH) => return Ok(Copied::Gone),
-                Err(errno) => return Err(errno),
+                Err(Partly { errno: Errno::ENOENT, .. }) => rest = &rest[PAGE_BYTES..],
+                Err(Partly { errno: Errno::EAGAIN, .. }) => return Ok(Copied::Later),
+                Err(Partly { errno: Errno::ESRCH, .. }) => return Ok(Copied::Gone),
+                Err(Partly { errno, .. }) => return Err(errno),
             }
         }
         Ok(Copied::Done)

@@ -1,12 +1,13 @@
 //! Sockets that take connections while the job's are being made: its own, and some that stand in for those that it has closed.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::names::{self, Names};
+use crate::descriptor::made;
 use crate::image::Socket;
 use crate::net::{self, Address};
 
@@ -107,9 +108,7 @@ impl Acceptors {
 fn accept_from(listener: BorrowedFd<'_>) -> Result<OwnedFd> {
     let (address, bytes) = (std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: accept4 writes no address where there is no room for one.
-    let number = Errno::result(unsafe { libc::accept4(listener.as_raw_fd(), address, bytes, libc::SOCK_CLOEXEC) })?;
-    // SAFETY: the kernel has just returned this descriptor, and nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+    made(unsafe { libc::accept4(listener.as_raw_fd(), address, bytes, libc::SOCK_CLOEXEC) })
 }
 
 /// Whether it is connected with the socket of this process whose name is `wanted`.

@@ -246,4 +246,12 @@ impl ReadFile for FaultyFile<Box<dyn ReadFile>> {
         self.faults.pass(Operation::Read)?;
         self.inner.read_exact_at(offset, out)
     }
+
+    fn is_at_hand(&self, offset: u64) -> bool {
+        self.inner.is_at_hand(offset)
+    }
+
+    fn will_be_read(&self, offset: u64, length: u64) {
+        self.inner.will_be_read(offset, length);
+    }
 }

@@ -8,13 +8,15 @@
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
-    io::{self, Write},
+    io::{self, IoSliceMut, Write},
+    num::NonZeroU64,
     os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::{Backend, ReadFile, Room, WriteFile, file_system};
 use crate::{Result, StoreError};
@@ -287,6 +289,22 @@ impl ReadFile for Reading {
 
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.0.read_exact_at(out, offset)
+    }
+
+    fn is_at_hand(&self, offset: u64) -> bool {
+        let read = preadv2(&self.0, &mut [IoSliceMut::new(&mut [0])], offset, ReadWriteFlags::NOWAIT);
+        read != Err(Errno::AGAIN)
+    }
+
+    fn will_be_read(&self, offset: u64, length: u64) {
+        // The kernel takes no more of a call than the disk takes at once, and the smallest disks take this.
+        const ADVISED_BYTES: u64 = 128 << 10;
+        for start in (offset..offset + length).step_by(ADVISED_BYTES as usize) {
+            let length = NonZeroU64::new(ADVISED_BYTES.min(offset + length - start));
+            if fadvise(&self.0, start, length, Advice::WillNeed).is_err() {
+                return; // a file system without: what is read is read then
+            }
+        }
     }
 }
 

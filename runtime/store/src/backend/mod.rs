@@ -97,4 +97,10 @@ pub trait ReadFile: Send + Sync {
     fn length(&self) -> io::Result<u64>;
     /// Fills `out` from byte `offset`; `UnexpectedEof` when the file ends before.
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+    /// Whether the byte at `offset` is at hand; `true` where nothing can be had ahead.
+    fn is_at_hand(&self, _offset: u64) -> bool {
+        true
+    }
+    /// These bytes are going to be read soon. A hint: nothing depends on it.
+    fn will_be_read(&self, _offset: u64, _length: u64) {}
 }

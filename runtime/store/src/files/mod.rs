@@ -238,6 +238,14 @@ impl Input {
         self.length
     }
 
+    pub fn is_at_hand(&self, offset: u64) -> bool {
+        self.file.is_at_hand(offset)
+    }
+
+    pub fn will_be_read(&self, offset: u64, length: u64) {
+        self.file.will_be_read(offset, length);
+    }
+
     pub fn read_into(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         match self.file.read_exact_at(offset, out) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(self.corrupt(

@@ -203,10 +203,14 @@ impl Index {
     /// Makes a pack's places those of its keys, where no better one is known.
     fn offer(&mut self, pack: u32, page_keys: Vec<PageKey>, node_keys: Vec<PageKey>) {
         let Some(found) = self.slots[pack as usize].pack.clone() else { return };
-        let entry = |(item, key)| Entry { key, place: Place { pack, item } };
-        let pages = pack::page_items(&found.runs).zip(page_keys).map(entry);
-        self.pages.insert_many_or(pages, |old, new| better(&mut self.slots, old, new));
-        let nodes = (0..).zip(node_keys).map(entry);
+        let entry = |(item, key): (u32, &PageKey)| Entry { key: *key, place: Place { pack, item } };
+        let pages = || pack::page_items(&found.runs).zip(&page_keys).map(entry);
+        if self.pages.is_empty() {
+            self.pages = KeyTable::of(page_keys.len(), pages);
+        } else {
+            self.pages.insert_many_or(pages(), |old, new| better(&mut self.slots, old, new));
+        }
+        let nodes = (0..).zip(&node_keys).map(entry);
         self.nodes.insert_many_or(nodes, |old, new| better(&mut self.slots, old, new));
     }
 

@@ -12,6 +12,7 @@ mod shard;
 
 use std::hint::black_box;
 
+use rayon::prelude::*;
 use seed::Seed;
 use shard::Shard;
 
@@ -62,6 +63,37 @@ impl Default for KeyTable {
 }
 
 impl KeyTable {
+    /// A table of `entries`, `count` of them, made on all cores; of equal keys the first one counts. Each core goes through all, and
+    /// adds those that belong to its part of the shards.
+    pub fn of<I: Iterator<Item = Entry>>(count: usize, entries: impl Fn() -> I + Sync) -> Self {
+        let mut table = Self::with_room(count);
+        let (mask, seed, shards) = (table.mask, table.seed, table.shards.len());
+        let part_shards = shards.div_ceil(rayon::current_num_threads());
+        table.shards.par_chunks_mut(part_shards).enumerate().for_each(|(part, own)| {
+            let first = part * part_shards;
+            for entry in entries() {
+                let hash = seed.hash(&entry.key);
+                let shard = shard_of(hash, mask, shards).checked_sub(first).and_then(|at| own.get_mut(at));
+                let Some(shard) = shard else { continue };
+                if let Err(line) = shard.find(hash, shard.home(hash), &entry.key) {
+                    shard.add(hash, line, &entry, |key| seed.hash(key));
+                }
+            }
+        });
+        table.len = table.shards.iter().map(Shard::len).sum();
+        table
+    }
+
+    /// A table that so many keys can be added to without one of them being moved.
+    fn with_room(keys: usize) -> Self {
+        let count = keys.div_ceil(SHARD_ENTRIES).max(1);
+        let bit = 1 << count.ilog2();
+        let is_split = |shard: usize| shard + bit < count || shard >= bit;
+        let expected = |shard: usize| if is_split(shard) { keys / (2 * bit) } else { keys / bit };
+        let shards = (0..count).map(|shard| Shard::with_room(expected(shard))).collect();
+        Self { shards, mask: count.next_power_of_two() - 1, ..Self::default() }
+    }
+
     /// How many keys there are.
     pub fn len(&self) -> usize {
         self.len
@@ -185,8 +217,7 @@ impl KeyTable {
 
     #[inline]
     fn search_of(&self, hash: u64) -> Search {
-        let shard = hash as u32 as usize & self.mask;
-        let shard = if shard < self.shards.len() { shard } else { shard & (self.mask >> 1) };
+        let shard = shard_of(hash, self.mask, self.shards.len());
         Search { hash, shard, line: self.shards[shard].home(hash) }
     }
 
@@ -222,6 +253,13 @@ impl KeyTable {
     }
 }
 
+/// The shard of a hash in a table of so many.
+#[inline]
+fn shard_of(hash: u64, mask: usize, shards: usize) -> usize {
+    let shard = hash as u32 as usize & mask;
+    if shard < shards { shard } else { shard & (mask >> 1) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,6 +286,22 @@ mod tests {
         let mut items: Vec<u32> = table.into_entries().map(|entry| entry.place.item).collect();
         items.sort_unstable();
         assert!(items.into_iter().eq(0..MANY as u32));
+    }
+
+    #[test]
+    fn a_table_that_is_made_at_once_is_as_one_that_has_grown() {
+        for many in [0, 1, SHARD_ENTRIES as u64, 3 * SHARD_ENTRIES as u64, MANY] {
+            let entry = |n: u64| Entry { key: key(n), place: Place { pack: 1, item: n as u32 } };
+            let again = |n: u64| Entry { key: key(n), place: Place { pack: 2, item: 0 } };
+            let mut table = KeyTable::of(many as usize, || (0..many).map(entry).chain((0..many / 2).map(again)));
+            assert_eq!(table.len() as u64, many);
+            for n in many..many + 2 * SHARD_ENTRIES as u64 {
+                assert!(table.insert(key(n), Place { pack: 1, item: n as u32 }));
+            }
+            let is_there = |n: u64| table.get(&key(n)) == Some(Place { pack: 1, item: n as u32 });
+            assert!((0..table.len() as u64).all(is_there));
+            assert_eq!(table.get(&key(table.len() as u64)), None);
+        }
     }
 
     #[test]

@@ -46,6 +46,20 @@ impl Default for Shard {
 }
 
 impl Shard {
+    /// One with slots for some more than so many entries.
+    pub fn with_room(entries: usize) -> Self {
+        let mut lines = 1;
+        while is_too_full(entries + entries / 16, lines) {
+            lines *= 2;
+        }
+        Self { lines: vec![Line::default(); lines], ..Self::default() }
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     /// The line where a search for this hash begins.
     #[inline]
     pub fn home(&self, hash: u64) -> usize {

@@ -65,7 +65,8 @@ impl Eq for Leaf {}
 impl Leaf {
     /// The leaf of a stored node whose key by `digest` is `node_key`; positions are in order and keys not zero.
     pub fn of_children(children: &[(u16, PageKey)], digest: Digest, node_key: PageKey) -> Self {
-        let mut leaf = Self { node_key: (digest, node_key).into(), ..Self::default() };
+        let keys = Vec::with_capacity(children.len());
+        let mut leaf = Self { keys, node_key: (digest, node_key).into(), ..Self::default() };
         for (page, key) in children {
             put(&mut leaf.present, usize::from(*page));
             leaf.keys.push(*key);

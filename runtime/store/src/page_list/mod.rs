@@ -84,6 +84,18 @@ impl PageList {
         leaves.flat_map(|(window, leaf)| leaf.iter().map(move |(page, key)| (window * LEAF_PAGES + page as u64, key)))
     }
 
+    /// The pages from `first` on, zeros among them.
+    pub fn keys_of(&self, pages: Range<u64>) -> Vec<PageKey> {
+        let mut keys = vec![PageKey::ZERO; (pages.end - pages.start) as usize];
+        for (window, leaf) in self.leaves.range(pages.start / LEAF_PAGES..pages.end.div_ceil(LEAF_PAGES)) {
+            let here = leaf.iter().map(|(page, key)| (window * LEAF_PAGES + page as u64, key));
+            here.filter(|(page, _)| pages.contains(page)).for_each(|(page, key)| {
+                keys[(page - pages.start) as usize] = key;
+            });
+        }
+        keys
+    }
+
     /// How many pages are not zero.
     pub fn page_count(&self) -> u64 {
         self.leaves.values().map(|leaf| leaf.page_count() as u64).sum()
@@ -230,6 +242,17 @@ mod tests {
         assert_eq!(list(&one).changed_from(&list(&twin)).count(), 0);
         let found: Vec<_> = list(&other).changed_from(&list(&one)).collect();
         assert_eq!(found, [(3 * LEAF_PAGES + 7, key(1), key(2))]);
+    }
+
+    #[test]
+    fn the_keys_of_a_range_have_zeros_between_them() {
+        let mut list = PageList::new();
+        list.set_run(510, &[key(1), key(2), key(3)]);
+        list.set(1500, key(4));
+        for range in [0..2000, 510..513, 511..512, 513..1500, 600..700, 1024..1501, 5..5] {
+            let each: Vec<PageKey> = range.clone().map(|page| list.get(page)).collect();
+            assert_eq!(list.keys_of(range.clone()), each, "{range:?}");
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::{
     sync::Arc,
 };
 
+use rayon::prelude::*;
+
 use super::{Leaf, PageList, PageListRef};
 use crate::{
     Digest, PAGE_BYTES, PageKey, Result, StoreError,
@@ -23,6 +25,9 @@ const LEAF_BYTES: u64 = LEAF_PAGES * PAGE_BYTES as u64;
 const LEAVES_OF_ANY_LIST: u64 = 1 << 20;
 /// And it may have more when they differ: each leaf in so many places on average, at most.
 const PLACES_OF_A_LEAF: u64 = 64;
+
+/// Nodes read at once: 1 MiB, in memory that the next ones are read to as well.
+const NODES_TOGETHER: usize = 64;
 
 /// Leaves that a list of `distinct` different ones has, at most. The same when it is written and when it is read.
 fn leaves_max(distinct: usize) -> u64 {
@@ -93,7 +98,8 @@ pub(crate) type Damage<'a> = dyn Fn(&PageKey, String) -> StoreError + 'a;
 /// The nodes of a list that has any, each once however many places it has.
 pub(crate) struct Tree {
     root: PageListRef,
-    /// By level, leaves first.
+    leaves: HashMap<PageKey, Arc<Leaf>>,
+    /// The other nodes, by level, the lowest first.
     levels: Vec<HashMap<PageKey, Children>>,
 }
 
@@ -106,14 +112,19 @@ pub(crate) fn read(
     read_nodes: &ReadNodes<'_>,
     corrupt: &Damage<'_>,
 ) -> Result<PageList> {
-    let tree = Tree::read(root, read_nodes, corrupt)?;
-    Ok(tree.map_or_else(PageList::new, |tree| tree.into_list(digest)))
+    let tree = Tree::read(root, digest, read_nodes, corrupt)?;
+    Ok(tree.map_or_else(PageList::new, Tree::into_list))
 }
 
 impl Tree {
     /// Reads the nodes of `root`, and proves that they are a list of as many pages as it says, and one of those that
     /// are written. `None` for a list of zeros.
-    pub fn read(root: &PageListRef, read_nodes: &ReadNodes<'_>, corrupt: &Damage<'_>) -> Result<Option<Self>> {
+    pub fn read(
+        root: &PageListRef,
+        digest: Digest,
+        read_nodes: &ReadNodes<'_>,
+        corrupt: &Damage<'_>,
+    ) -> Result<Option<Self>> {
         if root.root.is_zero() && root.pages == 0 {
             return Ok(None);
         }
@@ -122,21 +133,21 @@ impl Tree {
         }
         let mut levels = Vec::new();
         let mut keys = vec![root.root];
-        for level in (0..=root.level).rev() {
-            let nodes = decode_level(level, &keys, read_nodes, corrupt)?;
-            if level > 0 {
-                keys = children_of(&nodes);
-            }
+        for level in (1..=root.level).rev() {
+            let nodes = read_level(level, &keys, read_nodes, corrupt, |_, children| children)?;
+            keys = children_of(&nodes);
             levels.push(nodes);
         }
         levels.reverse();
-        let tree = Self { root: root.clone(), levels };
+        let leaf = |key: &PageKey, children: Children| Arc::new(Leaf::of_children(&children, digest, *key));
+        let leaves = read_level(0, &keys, read_nodes, corrupt, leaf)?;
+        let tree = Self { root: root.clone(), leaves, levels };
         let (leaves, pages) = tree.count();
         if pages != root.pages {
             return Err(corrupt(&root.root, format!("a list of {pages} pages, not of {}", root.pages)));
         }
-        if leaves > leaves_max(tree.levels[0].len()) {
-            let found = format!("a list that repeats {} leaves in {leaves} places", tree.levels[0].len());
+        if leaves > leaves_max(tree.leaves.len()) {
+            let found = format!("a list that repeats {} leaves in {leaves} places", tree.leaves.len());
             return Err(corrupt(&root.root, found));
         }
         Ok(Some(tree))
@@ -144,9 +155,9 @@ impl Tree {
 
     /// The leaves and the pages of the list; a number without meaning when there are more than can be.
     fn count(&self) -> (u64, u64) {
-        let leaf = |children: &Children| (1, children.len() as u64);
-        let mut below: HashMap<_, _> = self.levels[0].iter().map(|(key, children)| (*key, leaf(children))).collect();
-        for nodes in &self.levels[1..] {
+        let leaf = |leaf: &Leaf| (1, leaf.page_count() as u64);
+        let mut below: HashMap<_, _> = self.leaves.iter().map(|(key, found)| (*key, leaf(found))).collect();
+        for nodes in &self.levels {
             let sum = |children: &Children| {
                 let counts = children.iter().map(|(_, key)| below[key]);
                 counts.fold((0, 0), |a: (u64, u64), b| (a.0.saturating_add(b.0), a.1.saturating_add(b.1)))
@@ -161,18 +172,16 @@ impl Tree {
         let (mut seen, mut leaves) = (HashSet::new(), Vec::new());
         self.walk(self.root.level, 0, &self.root.root, &mut |_, key| {
             if seen.insert(*key) {
-                leaves.push(&self.levels[0][key]);
+                leaves.push(&self.leaves[key]);
             }
         });
-        leaves.into_iter().flatten().map(|(_, key)| *key)
+        leaves.into_iter().flat_map(|leaf| leaf.iter()).map(|(_, key)| key)
     }
 
-    fn into_list(mut self, digest: Digest) -> PageList {
-        let leaves = std::mem::take(&mut self.levels[0]).into_iter();
-        let leaves: HashMap<_, _> =
-            leaves.map(|(key, children)| (key, Arc::new(Leaf::of_children(&children, digest, key)))).collect();
+    fn into_list(self) -> PageList {
         let mut places = Vec::new();
-        self.walk(self.root.level, 0, &self.root.root, &mut |window, key| places.push((window, leaves[key].clone())));
+        let place = &mut |window, key: &PageKey| places.push((window, self.leaves[key].clone()));
+        self.walk(self.root.level, 0, &self.root.root, place);
         PageList { leaves: places.into_iter().collect() }
     }
 
@@ -181,7 +190,7 @@ impl Tree {
         if level == 0 {
             return leaf(position, key);
         }
-        for (at, child) in &self.levels[usize::from(level)][key] {
+        for (at, child) in &self.levels[usize::from(level) - 1][key] {
             self.walk(level - 1, position * FAN_OUT + u64::from(*at), child, leaf);
         }
     }
@@ -195,21 +204,25 @@ fn children_of(nodes: &HashMap<PageKey, Children>) -> Vec<PageKey> {
     keys
 }
 
-/// The children of each node of a level.
-fn decode_level(
+/// What `make` makes of the children of each node of a level, by the node's key.
+fn read_level<T: Send>(
     level: u8,
     keys: &[PageKey],
     read_nodes: &ReadNodes<'_>,
     corrupt: &Damage<'_>,
-) -> Result<HashMap<PageKey, Children>> {
-    let mut decoded = HashMap::with_capacity(keys.len());
-    for keys in keys.chunks(1 << 10) {
-        for (key, bytes) in keys.iter().zip(read_nodes(keys)?) {
-            let children = node::decode(level, &bytes).map_err(|found| corrupt(key, found.into()))?;
-            decoded.insert(*key, children);
+    make: impl Fn(&PageKey, Children) -> T + Sync,
+) -> Result<HashMap<PageKey, T>> {
+    let mut made = HashMap::with_capacity(keys.len());
+    for keys in keys.chunks(NODES_TOGETHER) {
+        let nodes = read_nodes(keys)?;
+        let decode =
+            |(key, bytes): (&PageKey, &Vec<u8>)| node::decode(level, bytes).map(|children| make(key, children));
+        let decoded: Vec<_> = keys.par_iter().zip(&nodes).map(decode).collect();
+        for (key, decoded) in keys.iter().zip(decoded) {
+            made.insert(*key, decoded.map_err(|found| corrupt(key, found.into()))?);
         }
     }
-    Ok(decoded)
+    Ok(made)
 }
 
 /// Goes through trees, each node once.
@@ -236,7 +249,7 @@ pub(crate) fn walk(
     let mut keys = vec![root.root];
     for level in (0..=root.level).rev() {
         keys.retain(|key| walk.enters(key));
-        let nodes = decode_level(level, &keys, read_nodes, corrupt)?;
+        let nodes = read_level(level, &keys, read_nodes, corrupt, |_, children| children)?;
         for (node, children) in &nodes {
             walk.passes(node, if level == 0 { children } else { &[] });
         }

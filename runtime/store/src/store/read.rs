@@ -1,9 +1,9 @@
-//! Reading pages and page lists: every page is proved by both digests before it is given out.
+//! Reading pages and page lists: every page is proved before it is given out, by its whole key or against damage.
 //!
 //! Pages are read in the order in which they lie in the packs: neighbours with one read, a compressed run once for all
 //! its pages, and such pieces on all cores. What is asked for is gone through in windows, so memory stays bounded.
 
-use std::{cell::Cell, collections::BTreeSet, iter, result};
+use std::{cell::Cell, collections::BTreeSet, iter, ops::Range, result, slice, sync::RwLockReadGuard};
 
 use rayon::prelude::*;
 
@@ -27,6 +27,9 @@ const HELD_PACKS_MAX: usize = 512;
 /// Raw pages read with one call: 256 KiB, which stay in the core's own cache until they have been proved and taken.
 const PIECE_PAGES: usize = 64;
 
+/// What lies so near is read ahead with what lies before it.
+const NEAR_BYTES: u64 = 64 << 10;
+
 thread_local! {
     /// Where a thread reads to: memory that it has touched before costs no page faults.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
@@ -42,6 +45,14 @@ struct Wanted<T> {
 }
 
 impl<T> Wanted<T> {
+    /// What has to be read of the pack for it.
+    fn bytes(&self) -> Range<u64> {
+        match self.run.codec {
+            Codec::Raw => self.offset()..self.offset() + PAGE_BYTES as u64,
+            _ => self.run.offset..self.run.offset + u64::from(self.run.stored_bytes),
+        }
+    }
+
     /// Where a raw page lies in its pack.
     fn offset(&self) -> u64 {
         self.run.offset + (run_and_page(self.place.item).1 * PAGE_BYTES) as u64
@@ -54,6 +65,20 @@ impl<T> Wanted<T> {
         let near = if both_raw { next.offset() <= self.offset() + PAGE_BYTES as u64 } else { same_run };
         self.place.pack == next.place.pack && near
     }
+}
+
+/// Where keys lie, in their order.
+type Places = Vec<Option<Place>>;
+/// Finds them in an index.
+type Find = fn(&Index, &[PageKey]) -> Places;
+
+/// What of a page is proved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// That it has its key.
+    WholeKey,
+    /// That it has not been damaged: see [`crate::Digest::is_surely_whole`].
+    NoDamage,
 }
 
 /// Why pages were not taken.
@@ -69,7 +94,7 @@ impl<E> From<StoreError> for Untaken<E> {
 }
 
 impl Store {
-    /// Fills `out` with the pages of `keys`, in that order.
+    /// Fills `out` with the pages of `keys`, in that order, each of which has been proved by all digests of its key.
     pub fn read_pages(&self, keys: &[PageKey], out: &mut [u8]) -> Result<()> {
         if out.len() != keys.len() * PAGE_BYTES {
             let (expected, found) = ((keys.len() * PAGE_BYTES) as u64, out.len() as u64);
@@ -83,7 +108,7 @@ impl Store {
 
     /// Gives each page of `keys` to `take`, on all cores, in any order: the number of the first key, and the pages of as many
     /// keys as lie one behind the other. It is given them where they were read to, while they are in the core's own cache.
-    /// Pages of zeros are left out.
+    /// Pages of zeros are left out. Each has been proved not to be damaged, by 64 bits of its key.
     ///
     /// # Errors
     ///
@@ -101,18 +126,40 @@ impl Store {
         Ok(())
     }
 
-    /// Opens the packs that the pages of all `lists` are in, and keeps them open as long as the store is: from then on these
-    /// pages can be read although their packs are removed.
+    /// These pages are going to be read soon: has the kernel begin to, where the last of them is not in memory. What cannot
+    /// be read is left for whoever reads it.
+    pub fn will_be_read(&self, keys: &[PageKey]) {
+        let last = keys.iter().rfind(|key| !key.is_zero()).map(slice::from_ref);
+        let [last] = &self.shared.places_of(last.unwrap_or_default())[..] else { return };
+        match self.shared.open_packs.get(&self.shared.files, last.pack) {
+            Ok(input) if !input.is_at_hand(last.bytes().start) => {}
+            _ => return,
+        }
+        let mut wanted = self.shared.places_of(keys);
+        wanted.sort_unstable_by_key(|wanted| wanted.place);
+        for together in wanted.chunk_by(|a, b| a.pack == b.pack && b.bytes().start <= a.bytes().end + NEAR_BYTES) {
+            let Ok(input) = self.shared.open_packs.get(&self.shared.files, together[0].pack) else { return };
+            let (start, end) = (together[0].bytes().start, together[together.len() - 1].bytes().end);
+            input.will_be_read(start, end - start);
+        }
+    }
+
+    /// Opens the packs that the pages of so many lists are in, which `list` gives, and keeps them open as long as the store is:
+    /// from then on these pages can be read although their packs are removed.
     ///
     /// # Errors
     ///
     /// [`StoreError::TooManyPacks`] if there are more than a process should have open.
-    pub fn hold_packs_of<'a>(&self, lists: impl Iterator<Item = &'a [PageKey]> + Clone) -> Result<()> {
+    pub fn hold_packs_of(&self, lists: usize, list: impl Fn(usize) -> Vec<PageKey> + Sync) -> Result<()> {
+        let packs_of = |number: usize| -> Result<BTreeSet<PackName>> {
+            let (index, places) = self.shared.page_places(&list(number))?;
+            let mut places: Vec<Place> = places.into_iter().flatten().collect();
+            places.dedup_by_key(|place| place.pack);
+            Ok(places.into_iter().filter_map(|place| index.pack(place)).map(|pack| pack.name).collect())
+        };
         self.shared.read_again(|| {
-            let mut packs = BTreeSet::new();
-            for keys in lists.clone().flat_map(|keys| keys.chunks(WINDOW_PAGES)) {
-                packs.extend(self.shared.look_up(keys, iter::repeat(()))?.iter().map(|page| page.pack));
-            }
+            let each: Result<Vec<_>> = (0..lists).into_par_iter().map(packs_of).collect();
+            let packs: BTreeSet<PackName> = each?.into_iter().flatten().collect();
             if packs.len() > HELD_PACKS_MAX {
                 return Err(StoreError::TooManyPacks { packs: packs.len() as u64, most: HELD_PACKS_MAX as u64 });
             }
@@ -127,7 +174,7 @@ impl Store {
 
     /// The nodes of the page list of `root`; `None` for a list of zeros.
     pub(super) fn page_list_tree(&self, root: &PageListRef) -> Result<Option<stored::Tree>> {
-        stored::Tree::read(root, &|keys| self.shared.read_nodes(keys), &self.shared.damaged_list())
+        stored::Tree::read(root, self.digest(), &|keys| self.shared.read_nodes(keys), &self.shared.damaged_list())
     }
 }
 
@@ -149,7 +196,7 @@ impl Shared {
             page.fill(0);
         }
         let mut wanted = self.look_up(keys, pages.iter_mut())?;
-        self.each_piece(&mut wanted, &|wanted: &mut [Wanted<&mut Page>], places, found| {
+        self.each_piece(&mut wanted, Proof::WholeKey, &|wanted: &mut [Wanted<&mut Page>], places, found| {
             for (wanted, place) in wanted.iter_mut().zip(places) {
                 wanted.to.copy_from_slice(&found[*place]);
             }
@@ -163,7 +210,7 @@ impl Shared {
         take: &(impl Fn(usize, &[u8]) -> result::Result<(), E> + Sync),
     ) -> Result<result::Result<(), E>> {
         let mut wanted = self.look_up(keys, 0..)?;
-        let taken = self.each_piece(&mut wanted, &|wanted: &mut [Wanted<usize>], places, found| {
+        let taken = self.each_piece(&mut wanted, Proof::NoDamage, &|wanted: &mut [Wanted<usize>], places, found| {
             let numbered: Vec<_> = wanted.iter().map(|wanted| wanted.to).zip(places.iter().copied()).collect();
             for run in numbered.chunk_by(|a, b| (a.0 + 1, a.1 + 1) == *b) {
                 let (number, place) = run[0];
@@ -183,6 +230,7 @@ impl Shared {
     fn each_piece<T: Send, E: From<StoreError> + Send>(
         &self,
         wanted: &mut [Wanted<T>],
+        proof: Proof,
         take: &(impl Fn(&mut [Wanted<T>], &[usize], &[Page]) -> result::Result<(), E> + Sync),
     ) -> result::Result<(), E> {
         wanted.sort_unstable_by_key(|wanted| wanted.place);
@@ -190,7 +238,7 @@ impl Shared {
         let mut pieces: Vec<_> = together.flat_map(|group| group.chunks_mut(PIECE_PAGES)).collect();
         let read = |piece: &mut &mut [Wanted<T>]| {
             let mut scratch = SCRATCH.take();
-            let read = self.read_piece(&mut scratch, piece, take);
+            let read = self.read_piece(&mut scratch, piece, proof, take);
             SCRATCH.set(scratch);
             read
         };
@@ -202,39 +250,51 @@ impl Shared {
 
     /// Where the pages of `keys` lie that are not zero; `to` is where each of all goes.
     fn look_up<T>(&self, keys: &[PageKey], to: impl Iterator<Item = T>) -> Result<Vec<Wanted<T>>> {
-        self.know_all(keys, "a page", |index, keys| position_of_missing(keys, index.find_pages(keys)))?;
-        let index = self.index();
+        let (index, places) = self.page_places(keys)?;
         let mut wanted = Vec::with_capacity(keys.len());
-        for ((key, place), to) in keys.iter().zip(index.find_pages(keys)).zip(to).filter(|((key, _), _)| !key.is_zero())
-        {
-            let missing = || index.missing(&self.files, &self.header.store_id, "a page", key);
-            let place = place.ok_or_else(missing)?;
-            let pack = index.pack(place).ok_or_else(missing)?;
+        for ((key, place), to) in keys.iter().zip(places).zip(to).filter(|((key, _), _)| !key.is_zero()) {
+            let found = place.and_then(|place| Some((place, index.pack(place)?)));
+            let (place, pack) =
+                found.ok_or_else(|| index.missing(&self.files, &self.header.store_id, "a page", key))?;
             wanted.push(Wanted { place, pack: pack.name, run: pack.runs[run_and_page(place.item).0], key: *key, to });
         }
         Ok(wanted)
     }
 
-    /// Loads the index, unless it has all of `keys` as it is.
-    fn know_all(
-        &self,
-        keys: &[PageKey],
-        what: &'static str,
-        position_of_missing: fn(&Index, &[PageKey]) -> Option<usize>,
-    ) -> Result<()> {
-        let unknown = |index: &Index| position_of_missing(index, keys).map(|position| keys[position]);
-        if unknown(&self.index()).is_none() {
-            return Ok(());
+    fn page_places(&self, keys: &[PageKey]) -> Result<(RwLockReadGuard<'_, Index>, Places)> {
+        self.places(keys, "a page", |index, keys| index.find_pages(keys).collect())
+    }
+
+    /// The pages of `keys` that are found at once.
+    fn places_of(&self, keys: &[PageKey]) -> Vec<Wanted<()>> {
+        self.look_up(keys, iter::repeat(())).unwrap_or_default()
+    }
+
+    /// Where `keys` lie, and the index that says so: loaded again if one that is not zero is not in it as it is.
+    fn places(&self, keys: &[PageKey], what: &'static str, find: Find) -> Result<(RwLockReadGuard<'_, Index>, Places)> {
+        let find = |index: &Index| {
+            let places = find(index, keys);
+            let missing = keys.iter().zip(&places).find(|(key, place)| place.is_none() && !key.is_zero());
+            missing.map_or(Ok(()), |(key, _)| Err(*key)).map(|()| places)
+        };
+        let index = self.index();
+        if let Ok(places) = find(&index) {
+            return Ok((index, places));
         }
+        drop(index);
         self.refresh()?;
         let index = self.index();
-        unknown(&index).map_or(Ok(()), |key| Err(index.missing(&self.files, &self.header.store_id, what, &key)))
+        match find(&index) {
+            Ok(places) => Ok((index, places)),
+            Err(key) => Err(index.missing(&self.files, &self.header.store_id, what, &key)),
+        }
     }
 
     fn read_piece<T, E: From<StoreError>>(
         &self,
         scratch: &mut Vec<u8>,
         piece: &mut [Wanted<T>],
+        proof: Proof,
         take: &impl Fn(&mut [Wanted<T>], &[usize], &[Page]) -> result::Result<(), E>,
     ) -> result::Result<(), E> {
         let (first, last) = (&piece[0], &piece[piece.len() - 1]);
@@ -260,15 +320,20 @@ impl Shared {
             };
             let places: Vec<usize> = group.iter().map(place).collect();
             let pages: Vec<&Page> = places.iter().map(|place| &found[*place]).collect();
-            self.prove(&input, group, &pages)?;
+            self.prove(proof, &input, group, &pages)?;
             take(group, &places, found)?;
         }
         Ok(())
     }
 
     /// Refuses pages that are not the ones asked for.
-    fn prove<T>(&self, input: &Input, group: &[Wanted<T>], pages: &[&Page]) -> Result<()> {
-        for (wanted, found) in group.iter().zip(self.header.digest.keys_of_each(pages)) {
+    fn prove<T>(&self, proof: Proof, input: &Input, group: &[Wanted<T>], pages: &[&Page]) -> Result<()> {
+        let digest = self.header.digest;
+        let is_whole = |(wanted, page): (&Wanted<T>, &&Page)| digest.is_surely_whole(page, &wanted.key);
+        if proof == Proof::NoDamage && group.iter().zip(pages).all(is_whole) {
+            return Ok(());
+        }
+        for (wanted, found) in group.iter().zip(digest.keys_of_each(pages)) {
             if found != wanted.key {
                 let (expected, found) = (format!("{:?}", wanted.key), format!("{found:?}"));
                 return Err(input.corrupt(wanted.run.offset, "a page's digests", expected, found));
@@ -290,7 +355,7 @@ impl Shared {
 
     /// The bytes of nodes, proved by their digests.
     pub(super) fn read_nodes(&self, keys: &[PageKey]) -> Result<Vec<Vec<u8>>> {
-        self.know_all(keys, "a node of a page list", |index, keys| position_of_missing(keys, index.find_nodes(keys)))?;
+        drop(self.places(keys, "a node of a page list", |index, keys| index.find_nodes(keys).collect())?);
         self.read_again(|| keys.par_iter().map(|key| self.read_node(key)).collect())
     }
 
@@ -310,11 +375,6 @@ impl Shared {
         }
         Ok(bytes)
     }
-}
-
-/// Which key other than that of a zero page has no place.
-fn position_of_missing(keys: &[PageKey], places: impl Iterator<Item = Option<Place>>) -> Option<usize> {
-    keys.iter().zip(places).position(|(key, place)| place.is_none() && !key.is_zero())
 }
 
 /// Decodes a compressed run into `scratch`.

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::mem::offset_of;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use nix::sys::socket::{
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::capture::Program;
-use crate::capture::syscalls::pidfd_getfd;
+use crate::descriptor::{self, pidfd_getfd};
 use crate::error::{Error, Result};
 use crate::proc::maps;
 use crate::ptrace::{Options, Running, read_memory, write_memory};
@@ -263,9 +263,8 @@ fn wake(keeper: i32) -> Result<()> {
 fn accept(listener: &OwnedFd, program: &Program) -> Result<OwnedFd> {
     let failed = |error: Errno| Error::io("accept a connection of", format!("process {}", program.pid), error);
     wait_to_read(listener.as_fd(), PATIENCE, program)?;
-    let number = accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC).map_err(failed)?;
-    // SAFETY: accept4 has just made it, and nobody else has it.
-    let line = unsafe { OwnedFd::from_raw_fd(number) };
+    let accepted = accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC).map_err(failed)?;
+    let line = descriptor::made(accepted).map_err(failed)?;
     let peer = getsockopt(&line, PeerCredentials).map_err(failed)?;
     // 0: it is in a namespace of its own, and cannot be told from others of its user.
     if peer.pid() != program.pid && peer.pid() != 0 {

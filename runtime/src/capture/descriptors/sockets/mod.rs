@@ -18,7 +18,7 @@ use nix::sys::stat::SFlag;
 use serde_bytes::ByteBuf;
 
 use super::{Entry, Owner, refused};
-use crate::capture::syscalls::pidfd_getfd;
+use crate::descriptor::pidfd_getfd;
 use crate::error::{Error, Result};
 use crate::image::{FileKind, Message, OpenFile, Socket, SocketLink, SocketOption};
 use crate::net::{self, Defaults, TcpInfo};

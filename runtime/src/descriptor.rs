@@ -1,0 +1,58 @@
+//! Descriptors that system calls return which neither std nor nix wraps.
+
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+
+use crate::error::{Error, Result};
+
+/// What a system call that makes a descriptor has returned.
+///
+/// # Errors
+/// The kernel's.
+pub fn made(returned: impl Into<i64>) -> nix::Result<OwnedFd> {
+    let number = returned.into();
+    // SAFETY: the kernel has just returned this descriptor, and nobody else owns it.
+    Errno::result(number).map(|number| unsafe { OwnedFd::from_raw_fd(number as RawFd) })
+}
+
+/// A pidfd of process `pid`: becomes readable when it ends, even if that sends no SIGCHLD.
+///
+/// # Errors
+/// [`Error::ProgramGone`] if there is no such process; the kernel's.
+pub fn pidfd_open(pid: i32) -> Result<OwnedFd> {
+    // SAFETY: takes numbers only.
+    match made(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) }) {
+        Err(Errno::ESRCH | Errno::EINVAL) => Err(Error::ProgramGone { pid }),
+        opened => opened.map_err(|source| Error::io("open a pidfd of", format!("/proc/{pid}"), source)),
+    }
+}
+
+/// A duplicate of descriptor `number` of the process behind `pidfd`.
+///
+/// # Errors
+/// The kernel's.
+pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, number: i32) -> Result<OwnedFd> {
+    // SAFETY: takes numbers only.
+    made(unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) })
+        .map_err(|source| Error::io("fetch a descriptor of the program", format!("fd/{number}"), source))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_descriptor_of_a_process_is_fetched_and_a_process_that_is_not_there_is_gone() {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let own = pidfd_open(std::process::id() as i32).unwrap();
+        let fetched = pidfd_getfd(own.as_fd(), null.as_raw_fd()).unwrap();
+        let device = |of: &OwnedFd| std::fs::read_link(format!("/proc/self/fd/{}", of.as_raw_fd())).unwrap();
+        assert_eq!(device(&fetched).to_str(), Some("/dev/null"));
+        assert!(pidfd_getfd(own.as_fd(), i32::MAX).is_err());
+        // Larger than any pid can be.
+        assert!(matches!(pidfd_open(1 << 23), Err(Error::ProgramGone { pid }) if pid == 1 << 23));
+    }
+}
