@@ -311,6 +311,7 @@ mod tests {
             name: Vec::new(),
             pages: stored[0].pages.clone(),
             own_pages: Vec::new(),
+            guards: Vec::new(),
             in_differences,
         };
         all.check_regions(&[region(BLOCK, BYTES as u64, true), region(1 << 30, 4096, false)]).unwrap();

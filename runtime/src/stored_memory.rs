@@ -159,6 +159,7 @@ mod tests {
                 name: Vec::new(),
                 pages: attempt.write_page_list(&list).unwrap(),
                 own_pages: Vec::new(),
+                guards: Vec::new(),
                 in_differences: false,
             });
             contents.push(content);

@@ -183,6 +183,7 @@ rows! {
     waiting_calls: "blocked_calls" [.argument("120").argument("own")];
     interrupted_sleep: "unwound";
     mappings: "mappings";
+    guards: "guards";
     new_mappings_locked_at_once: "mapping_defaults" [.argument("60").argument("at_once")];
     new_mappings_locked_on_fault: "mapping_defaults" [.argument("60").argument("on_fault")];
     files: "files" [.writes("append").writes("growing").writes("read_write")];

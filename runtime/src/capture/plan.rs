@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn an_unknown_region_is_read_where_it_has_pages() {
-        let census = Census { present: set(&[2..4]), own: set(&[2..4]), written: None };
+        let census = Census { present: set(&[2..4]), own: set(&[2..4]), written: None, ..Census::default() };
         let plan = plan(&draft(Backing::Anonymous, None), &census, &Base::new());
         assert_eq!(plan.read, set(&[2..4]));
     }
@@ -158,7 +158,8 @@ mod tests {
     #[test]
     fn a_tracked_region_is_read_where_it_was_written_and_zero_where_it_vanished() {
         let present = set(&[0..3, 5..10]);
-        let census = Census { present: present.clone(), own: present, written: Some(set(&[1..2, 9..10])) };
+        let census =
+            Census { present: present.clone(), own: present, written: Some(set(&[1..2, 9..10])), ..Census::default() };
         let mut base = base(set(&[0..10]), None);
         let plan = plan(&draft(Backing::Anonymous, None), &census, &base);
         assert_eq!(plan.read, set(&[1..2, 9..10]));
@@ -170,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_region_that_is_not_tracked_is_read_whole_although_it_is_known() {
-        let census = Census { present: set(&[0..10]), own: set(&[0..10]), written: None };
+        let census = Census { present: set(&[0..10]), own: set(&[0..10]), written: None, ..Census::default() };
         let plan = plan(&draft(Backing::Anonymous, None), &census, &base(set(&[0..10]), None));
         assert_eq!(plan.read, set(&[0..10]));
     }
@@ -189,7 +190,8 @@ mod tests {
         };
         let draft = draft(Backing::PrivateFile(identity), Some(stamp));
         // Page 0: own and unwritten; 1: own and written; 2: own before, the file's now; 3..8: the file's.
-        let census = Census { present: set(&[0..4]), own: set(&[0..2]), written: Some(set(&[1..2])) };
+        let census =
+            Census { present: set(&[0..4]), own: set(&[0..2]), written: Some(set(&[1..2])), ..Census::default() };
         let same = plan(&draft, &census, &base(set(&[0..3]), Some((stamp, 0))));
         assert_eq!(same.read, set(&[1..3]));
         let touched = FileStamp { modified_ns: 4, ..stamp };

@@ -555,7 +555,7 @@ fn take_census(
     drafts
         .into_iter()
         .map(|draft| {
-            let census = census_of(&scanner, &mut tracker, copies, &draft)?;
+            let census = census_of(pid, &scanner, &mut tracker, copies, &draft)?;
             if chooser.as_mut().is_some_and(|chooser| chooser.takes(&draft, &census)) {
                 return Ok(Part { draft, census, plan: Plan::default(), finer: true, held: None });
             }
@@ -581,6 +581,7 @@ fn take_census(
 
 /// Looks at a mapping. What was copied ahead where it lies is forgotten but for what the kernel vouches for.
 fn census_of(
+    pid: i32,
     scanner: &Scanner,
     tracker: &mut Option<(&Tracker, &mut Unseen)>,
     copies: &mut Option<Copies>,
@@ -599,6 +600,16 @@ fn census_of(
             (Census::default(), PageSet::of(mapping.pages()))
         }
     };
+    if draft.backing != Backing::Anonymous && (!census.guards.is_empty() || scanner.has_guards(mapping)?) {
+        return Err(Error::unsupported(
+            format!(
+                "process {pid}: a guard (MADV_GUARD_INSTALL) in the mapping of a file or of shared memory at {:#x}",
+                mapping.start
+            ),
+            "the kernel does not tell what is behind it",
+            "remove it before the checkpoint, or use mprotect",
+        ));
+    }
     if let Some(copies) = copies {
         copies.forget(&changed);
         if let Backing::PrivateFile(_) = draft.backing {
@@ -656,7 +667,7 @@ mod tests {
             let pages = PageSet::of(mapping.pages());
             let draft = Draft { mapping, backing, advice: Advice::default(), file: None };
             let mut copies = Some(copies);
-            census_of(&scanner, &mut None, &mut copies, &draft).unwrap();
+            census_of(0, &scanner, &mut None, &mut copies, &draft).unwrap();
             assert_eq!(copies.unwrap().missing(&pages), pages, "{:?}", draft.backing);
         }
     }

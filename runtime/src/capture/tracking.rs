@@ -24,6 +24,7 @@ use zerocopy::IntoBytes;
 
 use super::guest::Guest;
 use super::page_set::PageSet;
+use super::watched::There;
 use crate::descriptor::pidfd_getfd;
 use crate::error::{Error, Result};
 use crate::fault;
@@ -40,6 +41,8 @@ const IS_FILE: u64 = 1 << 2;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_SWAPPED: u64 = 1 << 4;
 const IS_PFNZERO: u64 = 1 << 5;
+/// Since Linux 6.15. Together with `IS_SWAPPED`, which it is not.
+const IS_GUARD: u64 = 1 << 8;
 /// Pages that are not holes.
 const THERE: u64 = IS_PRESENT | IS_SWAPPED;
 const SCAN_WP_MATCHING: u64 = 1 << 0;
@@ -67,10 +70,6 @@ struct Query {
     any_of: u64,
     report: u64,
 }
-
-/// What is there, and what of it has been written; all of it is protected again.
-const CHANGES: Query =
-    Query { flags: SCAN_WP_MATCHING, mask: 0, any_of: THERE, report: THERE | IS_FILE | IS_PFNZERO | IS_WRITTEN };
 
 /// Runs of pages to be looked at, ascending. Near ones are joined: to look at some pages more is shorter than to ask once more.
 #[derive(Default)]
@@ -213,6 +212,8 @@ pub struct Census {
     pub present: PageSet,
     /// Those of `present` that belong to the process alone (anonymous or copied from a file).
     pub own: PageSet,
+    /// Places without a page, where who touches one gets SIGSEGV (`MADV_GUARD_INSTALL`).
+    pub guards: PageSet,
     /// Pages written since the last [`Scanner::protect`]; `None` where that is not known.
     pub written: Option<PageSet>,
 }
@@ -220,7 +221,9 @@ pub struct Census {
 impl Census {
     /// Adds pages of these categories, which are behind all others.
     fn add(&mut self, pages: Range<u64>, categories: u64) {
-        if categories & IS_PFNZERO == 0 {
+        if categories & IS_GUARD != 0 {
+            self.guards.push(pages);
+        } else if categories & IS_PFNZERO == 0 {
             self.present.push(pages.clone());
             if categories & IS_FILE == 0 {
                 self.own.push(pages);
@@ -239,6 +242,8 @@ pub struct Scanner {
     path: PathBuf,
     pagemap: File,
     by_ioctl: bool,
+    /// `IS_GUARD`, if the kernel tells.
+    guard: u64,
 }
 
 impl Scanner {
@@ -246,11 +251,12 @@ impl Scanner {
     pub fn open(pid: i32) -> Result<Scanner> {
         let path = PathBuf::from(format!("/proc/{pid}/pagemap"));
         let pagemap = File::open(&path).map_err(|source| Error::io("open", &path, source))?;
-        let mut scanner = Scanner { pid, path, pagemap, by_ioctl: true };
-        scanner.by_ioctl = {
-            let query = Query { flags: 0, mask: 0, any_of: IS_PRESENT, report: IS_PRESENT };
+        let mut scanner = Scanner { pid, path, pagemap, by_ioctl: true, guard: 0 };
+        let can_report = |report: u64| {
+            let query = Query { flags: 0, mask: 0, any_of: IS_PRESENT, report };
             scanner.scan(0..PAGE, &query, &mut |_, _| {}).is_ok()
         };
+        (scanner.by_ioctl, scanner.guard) = (can_report(IS_PRESENT), if can_report(IS_GUARD) { IS_GUARD } else { 0 });
         Ok(scanner)
     }
 
@@ -258,7 +264,7 @@ impl Scanner {
     pub fn census(&self, mapping: &Mapping) -> Result<Census> {
         let mut census = Census::default();
         if self.by_ioctl {
-            let query = Query { flags: 0, mask: 0, any_of: THERE, report: THERE | IS_FILE | IS_PFNZERO };
+            let query = Query { flags: 0, ..self.changes() };
             self.scan(mapping.start..mapping.end, &query, &mut |pages, found| census.add(pages, found))?;
         } else {
             self.read_entries(mapping, &mut |pages, found| census.add(pages, found))?;
@@ -273,7 +279,9 @@ impl Scanner {
             return Ok(None);
         }
         let mut found = Vec::new();
-        self.scan(mapping.start..mapping.end, &CHANGES, &mut |pages, categories| found.push((pages, categories)))?;
+        self.scan(mapping.start..mapping.end, &self.changes(), &mut |pages, categories| {
+            found.push((pages, categories))
+        })?;
         fault::hit(fault::point::PAGEMAP_PROTECT);
         if mapping.inode != 0 {
             found = self.settled(mapping, found)?;
@@ -294,7 +302,7 @@ impl Scanner {
     fn settled(&self, mapping: &Mapping, found: Vec<Run>) -> Result<Vec<Run>> {
         let mut settled = Vec::with_capacity(found.len());
         for (pages, categories) in found {
-            if categories & (IS_PRESENT | IS_SWAPPED) != IS_SWAPPED {
+            if categories & (IS_PRESENT | IS_SWAPPED | IS_GUARD) != IS_SWAPPED {
                 settled.push((pages, categories));
                 continue;
             }
@@ -303,7 +311,7 @@ impl Scanner {
                 // One that cannot be read stays as it seems.
                 let _ = read_memory(self.pid, page, &mut [0]);
             }
-            let again = Query { flags: 0, ..CHANGES };
+            let again = Query { flags: 0, ..self.changes() };
             self.scan(addresses, &again, &mut |part, now| {
                 settled.push((pages.start + part.start..pages.start + part.end, now | categories & IS_WRITTEN));
             })?;
@@ -315,7 +323,7 @@ impl Scanner {
     /// still protected are as they were, and only where others are, or holes, is there a closer look.
     ///
     /// Not for memory of files: there a page that is gone, and with it what was written to it, stays protected.
-    pub fn take_changes(&self, mapping: &Mapping, then: &PageSet) -> Result<Option<Census>> {
+    pub fn take_changes(&self, mapping: &Mapping, then: &There) -> Result<Option<Census>> {
         if !self.by_ioctl || !self.allows_tracking(mapping)? {
             return Ok(None);
         }
@@ -326,7 +334,7 @@ impl Scanner {
         let (mut found, mut written) = (Census::default(), PageSet::default());
         for place in &places.0 {
             let addresses = mapping.start + place.start * PAGE..mapping.start + place.end * PAGE;
-            self.scan(addresses, &CHANGES, &mut |pages, categories| {
+            self.scan(addresses, &self.changes(), &mut |pages, categories| {
                 let pages = place.start + pages.start..place.start + pages.end;
                 if categories & IS_WRITTEN != 0 {
                     written.push(pages.clone());
@@ -336,8 +344,27 @@ impl Scanner {
         }
         fault::hit(fault::point::PAGEMAP_PROTECT);
         let places = places.into_set();
-        let of_all = |found: &PageSet| then.difference(&places).union(found);
-        Ok(Some(Census { present: of_all(&found.present), own: of_all(&found.own), written: Some(written) }))
+        let of_all = |then: &PageSet, found: &PageSet| then.difference(&places).union(found);
+        let own = of_all(&then.present, &found.own);
+        Ok(Some(Census {
+            present: of_all(&then.present, &found.present),
+            own,
+            guards: of_all(&then.guards, &found.guards),
+            written: Some(written),
+        }))
+    }
+
+    /// Looks for what is there, and what of it has been written; all of it is protected again.
+    fn changes(&self) -> Query {
+        let report = THERE | IS_FILE | IS_PFNZERO | IS_WRITTEN | self.guard;
+        Query { flags: SCAN_WP_MATCHING, mask: 0, any_of: THERE, report }
+    }
+
+    /// Whether there are guards in `mapping`, as far as the kernel tells.
+    pub fn has_guards(&self, mapping: &Mapping) -> Result<bool> {
+        let mut regions = [PageRegion::default(); 1];
+        let query = Query { flags: 0, mask: self.guard, any_of: 0, report: self.guard };
+        Ok(self.guard != 0 && self.scan_once(mapping.start..mapping.end, &query, 1, &mut regions)?.0 > 0)
     }
 
     /// Protects all pages of `mapping`, so that later writes are seen.

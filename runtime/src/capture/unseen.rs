@@ -9,7 +9,7 @@ use ckpt_store::{Depth, PAGE_BYTES};
 
 use super::page_set::PageSet;
 use super::tracking::{Census, Scanner, Tracker};
-use super::watched::Watched;
+use super::watched::{There, Watched};
 use crate::error::Result;
 use crate::proc::maps::Mapping;
 
@@ -93,10 +93,10 @@ impl Unseen {
     fn try_to_take_census(&mut self, scanner: &Scanner, tracker: &Tracker, mapping: &Mapping) -> Result<Census> {
         let pages = mapping.pages();
         let is_anonymous = !mapping.shared && mapping.inode == 0;
-        if let Some(then) = self.watched.present(&pages).filter(|_| is_anonymous)
+        if let Some(then) = self.watched.there(&pages).filter(|_| is_anonymous)
             && let Some(census) = scanner.take_changes(mapping, then)?
         {
-            self.watched.set(&pages, census.present.clone());
+            self.watched.set(&pages, there(&census));
             return Ok(census);
         }
         let census = match scanner.take_census(mapping)? {
@@ -109,7 +109,7 @@ impl Unseen {
             }
         };
         if is_anonymous {
-            self.watched.set(&pages, census.present.clone());
+            self.watched.set(&pages, there(&census));
         }
         Ok(census)
     }
@@ -135,6 +135,10 @@ impl Unseen {
         let kept = own.take_part(all);
         written.map(|written| written.union(&kept))
     }
+}
+
+fn there(census: &Census) -> There {
+    There { present: census.present.clone(), guards: census.guards.clone() }
 }
 
 #[cfg(test)]

@@ -134,7 +134,8 @@ impl Writer<'_> {
                 advice: draft.advice,
                 name: draft.mapping.name,
                 pages: self.attempt.write_page_list(&list)?,
-                own_pages: own.ranges().map(|run| PageRange { first: run.start, count: run.end - run.start }).collect(),
+                own_pages: page_ranges(&own),
+                guards: page_ranges(&census.guards),
                 in_differences: finer,
             });
             if finer {
@@ -226,4 +227,8 @@ impl Writer<'_> {
             events(Event::Writing { done_bytes: *done_bytes, total_bytes: *total_bytes });
         })
     }
+}
+
+fn page_ranges(set: &PageSet) -> Vec<PageRange> {
+    set.ranges().map(|run| PageRange { first: run.start, count: run.end - run.start }).collect()
 }

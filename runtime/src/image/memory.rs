@@ -29,6 +29,9 @@ pub struct Region {
     /// For a private file mapping: the pages that are the program's own copies, ascending. All others were the
     /// file's at the time of the checkpoint.
     pub own_pages: Vec<PageRange>,
+    /// Pages that are not there, and that nobody may touch (`MADV_GUARD_INSTALL`), ascending. Of private anonymous memory alone.
+    #[serde(default)]
+    pub guards: Vec<PageRange>,
     /// Whether the content is in `ProcessImage::differences`, which know the region by its blocks; `pages` is empty then.
     #[serde(default)]
     pub in_differences: bool,

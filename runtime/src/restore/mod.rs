@@ -25,6 +25,7 @@ mod file_mappings;
 mod fresh_memory;
 mod groups;
 mod grown_files;
+mod guards;
 mod handed;
 mod host;
 mod io_urings;
@@ -278,6 +279,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     for (index, (process, image)) in processes.iter_mut().zip(&job.processes).enumerate() {
         control::update(process, image, options)?;
         address_space::complete(process, image)?;
+        guards::install(process, image)?;
         make_threads(process, (&job, index), id, &options.place)?;
     }
     prepared.keep();

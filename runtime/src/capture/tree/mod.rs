@@ -215,7 +215,7 @@ mod tests {
     }
 
     fn census(present: u64, written: Option<PageSet>) -> Census {
-        Census { present: PageSet::of(0..present), own: PageSet::of(0..present), written }
+        Census { present: PageSet::of(0..present), own: PageSet::of(0..present), written, ..Census::default() }
     }
 
     #[test]

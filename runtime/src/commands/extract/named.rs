@@ -143,6 +143,7 @@ mod tests {
             name: Vec::new(),
             pages,
             own_pages: Vec::new(),
+            guards: Vec::new(),
             in_differences: false,
         }
     }

@@ -24,6 +24,7 @@ pub fn check(id: u64, job: &JobImage, machine: &Machine, options: &RestoreOption
         identity::check(process, &options.place)?;
     }
     job.lost_leaders.iter().try_for_each(|leader| identity::check_free(leader.pid))?;
+    super::guards::check(job)?;
     files::check(job, options.force)?;
     super::fifos::check(&job.objects)?;
     super::sysv::check(job)?;

@@ -8,8 +8,8 @@ use std::collections::HashSet;
 
 use crate::error::{Error, Result};
 use crate::image::{
-    Backing, FileIdentity, FileKind, JobImage, Objects, OpenFile, PipeContent, ProcessImage, Region, SharedObject,
-    Socket, SocketLink, SysvMemory, SysvQueue, SysvSemaphores, ThreadImage,
+    Backing, FileIdentity, FileKind, JobImage, Objects, OpenFile, PageRange, PipeContent, ProcessImage, Region,
+    SharedObject, Socket, SocketLink, SysvMemory, SysvQueue, SysvSemaphores, ThreadImage,
 };
 use crate::io_uring;
 use crate::net::FILES_MAX;
@@ -273,12 +273,11 @@ fn region_flaw(image: &ProcessImage, objects: &Objects, region: &Region, page: u
     if region.in_differences && (!is_finer || region.pages.page_count() > 0 || image.differences.is_empty()) {
         return flaw("cannot be in differences, or there are none");
     }
-    let mut free_from = 0;
-    for own in &region.own_pages {
-        match own.first.checked_add(own.count).filter(|end| *end <= pages && own.first >= free_from) {
-            Some(end) => free_from = end,
-            None => return flaw("owns pages outside itself, or twice"),
-        }
+    if !ascend_within(&region.own_pages, pages) {
+        return flaw("owns pages outside itself, or twice");
+    }
+    if !ascend_within(&region.guards, pages) || (region.backing != Backing::Anonymous && !region.guards.is_empty()) {
+        return flaw("has guards outside itself, twice, or where there can be none");
     }
     match &region.backing {
         Backing::Anonymous => None,
@@ -302,6 +301,18 @@ fn region_flaw(image: &ProcessImage, objects: &Objects, region: &Region, page: u
 fn fits_file(file: &FileIdentity, bytes: u64, page: u64) -> bool {
     let end = file.offset.checked_add(bytes).filter(|end| *end <= OFFSET_MAX);
     end.is_some() && file.offset.is_multiple_of(page) && file.size <= OFFSET_MAX
+}
+
+/// Whether these ranges lie one behind the other among so many pages.
+fn ascend_within(ranges: &[PageRange], pages: u64) -> bool {
+    let mut free_from = 0;
+    ranges.iter().all(|range| match range.first.checked_add(range.count) {
+        Some(end) if end <= pages && range.first >= free_from => {
+            free_from = end;
+            true
+        }
+        _ => false,
+    })
 }
 
 #[cfg(test)]
@@ -346,6 +357,7 @@ mod tests {
             name: Vec::new(),
             pages: three_pages(),
             own_pages: Vec::new(),
+            guards: Vec::new(),
             in_differences: false,
         }
     }
@@ -489,6 +501,8 @@ mod tests {
             ("more pages than it is long", |job| job.processes[0].regions[0].bytes = 0x2000),
             ("owns pages", |job| job.processes[0].regions[1].own_pages[1] = PageRange { first: 1, count: 1 }),
             ("owns pages", |job| job.processes[0].regions[1].own_pages[1].count = u64::MAX),
+            ("has guards", |job| job.processes[0].regions[0].guards = vec![PageRange { first: 3, count: 2 }]),
+            ("has guards", |job| job.processes[0].regions[1].guards = vec![PageRange { first: 0, count: 1 }]),
             ("no file has bytes", |job| {
                 job.processes[0].regions[1].backing = Backing::PrivateFile(file(u64::MAX - 0xfff))
             }),
