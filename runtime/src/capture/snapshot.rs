@@ -552,10 +552,12 @@ fn take_census(
 ) -> Result<Vec<Part>> {
     let scanner = Scanner::open(pid)?;
     let source = PageSource::open(pid)?;
-    drafts
+    let mut changed = PageSet::default();
+    let parts: Result<Vec<Part>> = drafts
         .into_iter()
         .map(|draft| {
-            let census = census_of(pid, &scanner, &mut tracker, copies, &draft)?;
+            let (census, now_changed) = census_of(pid, &scanner, &mut tracker, &draft)?;
+            now_changed.ranges().for_each(|run| changed.push(run));
             if chooser.as_mut().is_some_and(|chooser| chooser.takes(&draft, &census)) {
                 return Ok(Part { draft, census, plan: Plan::default(), finer: true, held: None });
             }
@@ -576,17 +578,21 @@ fn take_census(
             };
             Ok(Part { draft, census, plan, finer: false, held })
         })
-        .collect()
+        .collect();
+    if let Some(copies) = copies {
+        copies.forget(&changed);
+    }
+    parts
 }
 
-/// Looks at a mapping. What was copied ahead where it lies is forgotten but for what the kernel vouches for.
+/// Looks at a mapping. Gives what it holds, and what has changed of it, counted from address 0: all that the kernel does not
+/// vouch for to be as it was at the last look.
 fn census_of(
     pid: i32,
     scanner: &Scanner,
     tracker: &mut Option<(&Tracker, &mut Unseen)>,
-    copies: &mut Option<Copies>,
     draft: &Draft,
-) -> Result<Census> {
+) -> Result<(Census, PageSet)> {
     let mapping = &draft.mapping;
     let (census, changed) = match (&draft.backing, tracker) {
         (Backing::Anonymous | Backing::PrivateFile(_), Some((tracker, unseen))) => {
@@ -610,15 +616,15 @@ fn census_of(
             "remove it before the checkpoint, or use mprotect",
         ));
     }
-    if let Some(copies) = copies {
-        copies.forget(&changed);
-        if let Backing::PrivateFile(_) = draft.backing {
-            // One that has become the file's again stays protected.
+    let changed = match draft.backing {
+        // One that has become the file's again stays protected.
+        Backing::PrivateFile(_) => {
             let own = census.own.clone().shifted(mapping.pages().start);
-            copies.forget(&PageSet::of(mapping.pages()).difference(&own));
+            PageSet::of(mapping.pages()).difference(&own.difference(&changed))
         }
-    }
-    Ok(census)
+        _ => changed,
+    };
+    Ok((census, changed))
 }
 
 /// How the pages of a region are read.
@@ -659,16 +665,15 @@ mod tests {
         let file =
             FileIdentity { path, deleted: false, device: (0, 0), inode: 1, size: 9 * 4096, mode: 0o644, offset: 0 };
         let shared = Backing::SharedFile { file: file.clone(), may_write: false };
-        let scanner = Scanner::open(std::process::id() as i32).unwrap();
         let content = vec![1; 9 * 4096];
         // Without a tracker nothing is known of the private one.
         for backing in [shared, Backing::PrivateFile(file), Backing::Anonymous] {
             let (mapping, copies) = copied(&content);
             let pages = PageSet::of(mapping.pages());
-            let draft = Draft { mapping, backing, advice: Advice::default(), file: None };
-            let mut copies = Some(copies);
-            census_of(0, &scanner, &mut None, &mut copies, &draft).unwrap();
-            assert_eq!(copies.unwrap().missing(&pages), pages, "{:?}", draft.backing);
+            let drafts = vec![Draft { mapping, backing, advice: Advice::default(), file: None }];
+            let (own, mut copies, mut memory) = (std::process::id() as i32, Some(copies), SharedMemory::default());
+            let parts = take_census(own, drafts, None, &mut copies, &Base::new(), None, &mut memory).unwrap();
+            assert_eq!(copies.unwrap().missing(&pages), pages, "{:?}", parts[0].draft.backing);
         }
     }
 }

@@ -51,12 +51,12 @@ impl FreshMemory {
         if worth_it.is_empty() {
             return Ok(None);
         }
+        let failed = |source| Error::io("set up", "a userfaultfd", source);
         let made = process.make_userfaultfd(FLAGS)?;
-        let set_up = made.and_then(|made| userfaultfd::set_up(&made, 0).map(|()| made));
-        let userfaultfd = match set_up {
+        let userfaultfd = match made.and_then(|made| userfaultfd::set_up(&made, 0).map(|()| made).map_err(failed)) {
             Ok(userfaultfd) => userfaultfd,
-            Err(errno) => {
-                log::debug!("userfaultfd: {errno}: memory is written");
+            Err(error) => {
+                log::debug!("memory is written instead: {error}");
                 return Ok(None);
             }
         };

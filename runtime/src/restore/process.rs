@@ -125,17 +125,19 @@ impl HalfBuilt {
     }
 
     /// A userfaultfd of its memory, which it does not hold itself.
-    pub fn make_userfaultfd(&mut self, flags: u64) -> Result<Result<OwnedFd, Errno>> {
+    ///
+    /// # Errors
+    /// When the process is gone. That it cannot be had is given as a value: the process is as before.
+    pub fn make_userfaultfd(&mut self, flags: u64) -> Result<Result<OwnedFd>> {
         const USERFAULTFD: Call = Call("userfaultfd", libc::SYS_userfaultfd);
         const CLOSE: Call = Call("close", libc::SYS_close);
         let number = match self.try_call(0, USERFAULTFD, &[flags])? {
             Ok(number) => number,
-            Err(errno) => return Ok(Err(errno)),
+            Err(errno) => return Ok(Err(Error::io("make", "a userfaultfd", errno))),
         };
-        let pidfd = pidfd_open(self.pid)?;
-        let fetched = pidfd_getfd(pidfd.as_fd(), number as i32);
+        let fetched = pidfd_open(self.pid).and_then(|pidfd| pidfd_getfd(pidfd.as_fd(), number as i32));
         self.call(0, CLOSE, &[number], format_args!("our userfaultfd"))?;
-        fetched.map(Ok)
+        Ok(fetched)
     }
 
     /// Maps the scratch area at `address`.

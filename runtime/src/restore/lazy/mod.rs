@@ -90,8 +90,7 @@ impl Lazy {
         }
         let pidfd = pidfd_open(process.pid())?;
         let failed = |source| Error::io("set up", "a userfaultfd", source);
-        let made = process.make_userfaultfd(userfaultfd::FLAGS)?.map_err(failed)?;
-        let userfaultfd = Userfaultfd::set_up(made).map_err(failed)?;
+        let userfaultfd = Userfaultfd::set_up(process.make_userfaultfd(userfaultfd::FLAGS)??).map_err(failed)?;
         for range in self.plan.ranges.iter().filter(|range| range.process == number) {
             let failed = |source| Error::io("register memory that comes later with", "a userfaultfd", source);
             userfaultfd.register(range.address, range.bytes()).map_err(failed)?;

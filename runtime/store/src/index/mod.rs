@@ -23,7 +23,7 @@ use std::{
 use crate::{
     PageKey, Result, StoreError,
     files::{Files, MANIFESTS, PACKS, PackName},
-    format::pack::Trailer,
+    format::pack::{Run, Trailer},
     key_table::{Entry, KeyTable, Place},
     pack::{self, Pack},
 };
@@ -173,7 +173,13 @@ impl Index {
         catalog.packs.iter().filter(is_new).copied().collect()
     }
 
-    fn add(&mut self, name: PackName, trailer: Result<Trailer>) -> Result<()> {
+    /// The table of a pack's pages, as it is in an index that has no other.
+    fn table_of(trailer: &Trailer) -> KeyTable {
+        KeyTable::of(trailer.page_keys.len(), || page_entries(0, &trailer.runs, &trailer.page_keys))
+    }
+
+    /// Adds a pack; `alone` is its [`Index::table_of`] if that has been made.
+    fn add(&mut self, name: PackName, trailer: Result<Trailer>, alone: Option<KeyTable>) -> Result<()> {
         if self.known.contains_key(&name) {
             return Ok(()); // two threads have loaded it at once
         }
@@ -181,7 +187,11 @@ impl Index {
             Ok(trailer) => {
                 let (page_keys, node_keys) = (trailer.page_keys, trailer.node_keys);
                 let position = self.push(Pack { name, runs: trailer.runs, nodes: trailer.nodes });
-                self.offer(position, page_keys, node_keys);
+                match alone.filter(|_| position == 0 && self.pages.is_empty()) {
+                    Some(table) => self.pages = table,
+                    None => self.offer_pages(position, &page_keys),
+                }
+                self.offer_nodes(position, &node_keys);
             }
             Err(StoreError::Corrupt { .. }) => drop(self.damaged.insert(name)),
             // Condemned, and removed since the catalog was read.
@@ -200,18 +210,17 @@ impl Index {
         position
     }
 
-    /// Makes a pack's places those of its keys, where no better one is known.
-    fn offer(&mut self, pack: u32, page_keys: Vec<PageKey>, node_keys: Vec<PageKey>) {
+    /// Makes a pack's places those of its pages, where no better one is known.
+    fn offer_pages(&mut self, pack: u32, keys: &[PageKey]) {
         let Some(found) = self.slots[pack as usize].pack.clone() else { return };
-        let entry = |(item, key): (u32, &PageKey)| Entry { key: *key, place: Place { pack, item } };
-        let pages = || pack::page_items(&found.runs).zip(&page_keys).map(entry);
-        if self.pages.is_empty() {
-            self.pages = KeyTable::of(page_keys.len(), pages);
-        } else {
-            self.pages.insert_many_or(pages(), |old, new| better(&mut self.slots, old, new));
-        }
-        let nodes = (0..).zip(&node_keys).map(entry);
-        self.nodes.insert_many_or(nodes, |old, new| better(&mut self.slots, old, new));
+        let entries = page_entries(pack, &found.runs, keys);
+        self.pages.insert_many_or(entries, |old, new| better(&mut self.slots, old, new));
+    }
+
+    /// The same of its nodes.
+    fn offer_nodes(&mut self, pack: u32, keys: &[PageKey]) {
+        let entries = (0..).zip(keys).map(|(item, key)| Entry { key: *key, place: Place { pack, item } });
+        self.nodes.insert_many_or(entries, |old, new| better(&mut self.slots, old, new));
     }
 
     /// Takes over what an attempt of this process has sealed; its places count packs from 0.
@@ -268,11 +277,12 @@ impl Index {
     }
 
     /// Offers the places of a pack again, after others have gone.
-    fn offer_again(&mut self, name: PackName, trailer: Result<Trailer>) -> Result<()> {
+    fn offer_again(&mut self, name: PackName, trailer: Result<Trailer>, _alone: Option<KeyTable>) -> Result<()> {
         let (Some(position), Ok(trailer)) = (self.position(name), trailer) else {
             return Ok(()); // gone too, or damaged since: then its pages are missing where they are looked for
         };
-        self.offer(position, trailer.page_keys, trailer.node_keys);
+        self.offer_pages(position, &trailer.page_keys);
+        self.offer_nodes(position, &trailer.node_keys);
         Ok(())
     }
 
@@ -298,6 +308,11 @@ impl Index {
             found: format!("in none of {} packs that {MANIFESTS} has sealed", self.packs().count()),
         })
     }
+}
+
+/// The pages of a pack and their places.
+fn page_entries<'a>(pack: u32, runs: &'a [Run], keys: &'a [PageKey]) -> impl Iterator<Item = Entry> + 'a {
+    pack::page_items(runs).zip(keys).map(move |(item, key)| Entry { key: *key, place: Place { pack, item } })
 }
 
 /// The better of two places of a key: one that is not gone, in the pack with the higher number.

@@ -12,6 +12,7 @@ use crate::{
     Result,
     files::{Files, MANIFESTS, PackName},
     format::pack::Trailer,
+    key_table::KeyTable,
     pack,
 };
 
@@ -48,7 +49,8 @@ impl SharedIndex {
 
     /// [`SharedIndex::refresh`], also when nothing seems to have changed.
     ///
-    /// Trailers are read without the lock: reading uses all threads of the pool, and those may be waiting for the lock.
+    /// Trailers are read, and the table of the first one is made, without the lock: both use all threads of the pool, and those
+    /// may be waiting for the lock.
     pub fn load(&self, files: &Files, store_id: &[u8; 16]) -> Result<Vec<PackName>> {
         let number = self.catalogs.fetch_add(1, Relaxed) + 1;
         // A pack that this process seals from here on may be missing in the catalog.
@@ -70,12 +72,16 @@ impl SharedIndex {
         files: &Files,
         store_id: &[u8; 16],
         packs: &[PackName],
-        take: fn(&mut Index, PackName, Result<Trailer>) -> Result<()>,
+        take: fn(&mut Index, PackName, Result<Trailer>, Option<KeyTable>) -> Result<()>,
     ) -> Result<()> {
         for names in packs.chunks(LOAD_TOGETHER) {
             let trailers: Vec<_> = names.par_iter().map(|name| pack::load(files, store_id, *name)).collect();
+            let is_new = self.read().slot_count() == 0;
+            let mut alone =
+                trailers.first().and_then(|first| first.as_ref().ok()).filter(|_| is_new).map(Index::table_of);
             let mut index = self.write();
-            names.iter().zip(trailers).try_for_each(|(name, trailer)| take(&mut index, *name, trailer))?;
+            let each = names.iter().zip(trailers);
+            each.into_iter().try_for_each(|(name, trailer)| take(&mut index, *name, trailer, alone.take()))?;
         }
         Ok(())
     }

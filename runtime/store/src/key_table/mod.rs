@@ -20,6 +20,8 @@ use crate::PageKey;
 
 /// Entries of a shard, on average; the fullest has about twice as many, which is less than [`shard::ENTRIES_MAX`].
 const SHARD_ENTRIES: usize = 28 << 10;
+/// Parts that a table is made in, each of which takes a look at all keys.
+const PARTS_MAX: usize = 8;
 /// Keys whose cache misses are waited for together.
 const TOGETHER: usize = 32;
 
@@ -68,7 +70,7 @@ impl KeyTable {
     pub fn of<I: Iterator<Item = Entry>>(count: usize, entries: impl Fn() -> I + Sync) -> Self {
         let mut table = Self::with_room(count);
         let (mask, seed, shards) = (table.mask, table.seed, table.shards.len());
-        let part_shards = shards.div_ceil(rayon::current_num_threads());
+        let part_shards = shards.div_ceil(rayon::current_num_threads().min(PARTS_MAX));
         table.shards.par_chunks_mut(part_shards).enumerate().for_each(|(part, own)| {
             let first = part * part_shards;
             for entry in entries() {
