@@ -102,7 +102,8 @@ def growth(rows):
 
 
 def phases(rows):
-    """What the parts of the stop took, one on the other."""
+    """What the parts of the stop took, one on the other: medians, in which a part that a stop did not have is 0. The first
+    checkpoint of a program, which has others, is left out."""
     groups = grouped(rows, "workload")
     figure, axes = plt.subplots(figsize=(8, 0.4 * len(groups) + 1.8))
     names = list(dict.fromkeys(row["phase"] for row in rows))
@@ -111,8 +112,9 @@ def phases(rows):
     for number, phase in enumerate(names):
         widths = []
         for of in groups.values():
-            samples = [row for row in of if row["phase"] == phase]
-            widths.append(median(samples, "ms") if samples else 0.0)
+            rounds = {row["round"] for row in of} - {"0"} or {"0"}
+            taken = {row["round"]: float(row["ms"]) for row in of if row["phase"] == phase}
+            widths.append(statistics.median(taken.get(which, 0.0) for which in rounds))
         axes.barh(range(len(groups)), widths, 0.6, left, color=colours[number % len(colours)], label=phase)
         left = [start + width for start, width in zip(left, widths)]
     named(axes, list(groups))
