@@ -99,6 +99,13 @@ struct PageRegion {
     categories: u64,
 }
 
+/// Most regions that one scan is asked for: as many as the kernel gathers at once (`PAGEMAP_WALK_SIZE` in task_mmu.c).
+///
+/// Asked for more it gathers again and again, and if it comes to the end then, it says that it has ended where it was full the
+/// last time. Who goes on from there gets pages a second time: those that have been written in between are protected once more,
+/// and come behind later ones, where a [`PageSet`] does not take them. They would be missing.
+const REGIONS_MAX: usize = 512;
+
 nix::ioctl_readwrite!(pagemap_scan, b'f', 16, ScanArg);
 
 /// A userfaultfd of the program, held by us alone.
@@ -383,10 +390,11 @@ impl Scanner {
         Ok(count > 0)
     }
 
-    /// Calls `found` with each run of pages (counted from `range.start`) that matches, and with its categories.
+    /// Calls `found` with each run of pages (counted from `range.start`) that matches, and with its categories: each page once,
+    /// ascending.
     fn scan(&self, range: Range<u64>, query: &Query, found: &mut dyn FnMut(Range<u64>, u64)) -> Result<()> {
         let pages = ((range.end - range.start) / PAGE) as usize;
-        let mut regions = vec![PageRegion::default(); pages.min(2048)];
+        let mut regions = vec![PageRegion::default(); pages.min(REGIONS_MAX)];
         let mut start = range.start;
         while start < range.end {
             let (count, walk_end) = self.scan_once(start..range.end, query, 0, &mut regions)?;
@@ -399,7 +407,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// One ioctl: the number of regions found, and where the walk ended. `max_pages` 0 = no limit.
+    /// One ioctl: the number of regions found, and where the walk ended. `max_pages` 0 = no limit; at most [`REGIONS_MAX`] regions.
     fn scan_once(
         &self,
         range: Range<u64>,
@@ -451,5 +459,154 @@ impl Scanner {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::ptr::NonNull;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    use super::*;
+    use crate::descriptor;
+
+    /// Tracked memory of our own, of which every `distance`-th page is there: as many runs as pages.
+    struct Spots {
+        start: u64,
+        count: u64,
+        distance: u64,
+        _tracker: Tracker,
+    }
+
+    impl Spots {
+        /// None where the kernel does not track.
+        fn new(count: u64, distance: u64) -> Option<Spots> {
+            let flags = (libc::O_CLOEXEC | libc::O_NONBLOCK) as u64 | userfaultfd::USER_MODE_ONLY;
+            // SAFETY: userfaultfd takes an integer.
+            let userfaultfd = descriptor::made(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) }).ok()?;
+            let tracker = Tracker { userfaultfd };
+            let bytes = NonZeroUsize::new((count * distance * PAGE) as usize)?;
+            let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+            // SAFETY: a new private mapping at an address that the kernel chooses.
+            let memory = unsafe { mmap_anonymous(None, bytes, protection, MapFlags::MAP_PRIVATE) }.ok()?;
+            // SAFETY: the mapping is ours alone, and holds nothing.
+            unsafe { madvise(memory, bytes.get(), MmapAdvise::MADV_NOHUGEPAGE) }.ok()?;
+            let spots = Spots { start: memory.as_ptr() as u64, count, distance, _tracker: tracker };
+            (spots._tracker.enable() && spots._tracker.register(&spots.mapping())).then_some(spots)
+        }
+
+        fn mapping(&self) -> Mapping {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            Mapping { start: self.start, end: self.start + self.bytes(), protection, ..Mapping::default() }
+        }
+
+        fn bytes(&self) -> u64 {
+            self.count * self.distance * PAGE
+        }
+
+        fn word(&self, spot: u64) -> &AtomicU64 {
+            assert!(spot < self.count);
+            // SAFETY: the page is within the mapping, aligned, and written by nothing but atomics as long as `self` lives.
+            unsafe { AtomicU64::from_ptr((self.start + spot * self.distance * PAGE) as *mut u64) }
+        }
+
+        fn write_all(&self) {
+            for spot in 0..self.count {
+                self.word(spot).fetch_add(1, Ordering::Relaxed);
+            }
+        }
+
+        /// The runs that a scan finds, in its order.
+        fn scanned(&self, scanner: &Scanner, query: &Query) -> Vec<Run> {
+            let mut found = Vec::new();
+            let range = self.start..self.start + self.bytes();
+            scanner.scan(range, query, &mut |pages, categories| found.push((pages, categories))).unwrap();
+            found
+        }
+    }
+
+    impl Drop for Spots {
+        fn drop(&mut self) {
+            let memory = NonNull::new(self.start as *mut libc::c_void).expect("a mapping");
+            // SAFETY: made by `new`; nothing refers to it any more.
+            unsafe { munmap(memory, self.bytes() as usize) }.expect("it is mapped");
+        }
+    }
+
+    fn own_scanner() -> Scanner {
+        Scanner::open(std::process::id() as i32).unwrap()
+    }
+
+    #[test]
+    fn each_written_page_is_found_once_however_many_runs_there_are() {
+        let scanner = own_scanner();
+        for count in [1, 511, 512, 513, 1023, 1024, 1025, 1536, 2047, 2048, 2049, 5000] {
+            let Some(spots) = Spots::new(count, 2) else { return };
+            let once: Vec<Range<u64>> = (0..count).map(|spot| 2 * spot..2 * spot + 1).collect();
+            for _ in 0..3 {
+                spots.write_all();
+                let found = spots.scanned(&scanner, &scanner.changes());
+                assert!(found.iter().all(|(_, categories)| categories & IS_WRITTEN != 0), "{count} runs");
+                let found: Vec<_> = found.into_iter().map(|(pages, _)| pages).collect();
+                assert_eq!(found, once, "{count} runs");
+                let written = Query { flags: 0, mask: IS_WRITTEN, any_of: THERE, report: IS_WRITTEN };
+                assert_eq!(spots.scanned(&scanner, &written), [], "{count} runs");
+            }
+        }
+    }
+
+    /// Has a thread write to each page once while it looks at them again and again, and copies what `take` finds written: when
+    /// nobody writes any more the copy must be the memory. So often.
+    fn copy_while_it_is_written(spots: &Spots, rounds: u32, take: impl Fn() -> Census) {
+        let mut copy = vec![0; spots.count as usize];
+        let look = |copy: &mut [u64]| {
+            let written = take().written.expect("it is tracked");
+            for spot in (0..spots.count).filter(|spot| written.contains(spot * spots.distance)) {
+                copy[spot as usize] = spots.word(spot).load(Ordering::Relaxed);
+            }
+        };
+        for round in 0..rounds {
+            std::thread::scope(|scope| {
+                let writer = scope.spawn(|| spots.write_all());
+                while !writer.is_finished() {
+                    look(&mut copy);
+                }
+            });
+            look(&mut copy);
+            let is_missing = |&spot: &u64| copy[spot as usize] != spots.word(spot).load(Ordering::Relaxed);
+            let missing: Vec<u64> = (0..spots.count).filter(is_missing).collect();
+            assert!(missing.is_empty(), "round {round}: of {} spots these were never found: {missing:?}", spots.count);
+        }
+    }
+
+    #[test]
+    fn no_page_is_missed_that_is_written_during_a_scan() {
+        let scanner = own_scanner();
+        for count in [513, 1500, 2048, 3000] {
+            let Some(spots) = Spots::new(count, 2) else { return };
+            // Memory without pages may seem not to be tracked.
+            spots.write_all();
+            copy_while_it_is_written(&spots, 100, || scanner.take_census(&spots.mapping()).unwrap().unwrap());
+        }
+    }
+
+    #[test]
+    fn no_page_is_missed_that_is_written_while_changes_are_looked_for() {
+        let scanner = own_scanner();
+        // So far apart that each is a place of its own.
+        for (count, distance) in [(1500, 2), (1500, 40), (3000, 40)] {
+            let Some(spots) = Spots::new(count, distance) else { return };
+            spots.write_all();
+            let census = scanner.census(&spots.mapping()).unwrap();
+            let there = There { present: census.present, guards: census.guards };
+            copy_while_it_is_written(&spots, 100, || {
+                let census = scanner.take_changes(&spots.mapping(), &there).unwrap().unwrap();
+                assert_eq!(census.present, there.present);
+                census
+            });
+        }
     }
 }
