@@ -202,7 +202,190 @@ fn is_vfork(syscall: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering};
+
+    use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
+
     use super::*;
+
+    const TIMERS: usize = 3;
+    const INTERVAL_NS: i64 = 10_000;
+
+    /// What a process tells of the signals that its timers send it; in memory that we share with it.
+    #[derive(Default)]
+    struct Seen {
+        timers: [Timer; TIMERS],
+        /// Signals that did not come from the timer that they should come from.
+        strange: AtomicU64,
+        /// Threads that are ready.
+        ready: AtomicU64,
+    }
+
+    #[derive(Default)]
+    struct Timer {
+        /// When it runs out first, on the monotonic clock.
+        start_ns: AtomicI64,
+        /// How often it has run out, as its signals say.
+        times: AtomicI64,
+        /// By how much that has been less, at least, than it should be by the clock.
+        behind: AtomicI64,
+    }
+
+    static SEEN: AtomicPtr<Seen> = AtomicPtr::new(std::ptr::null_mut());
+
+    fn now_ns() -> i64 {
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: clock_gettime writes one timespec to `now`.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+        now.tv_sec * 1_000_000_000 + now.tv_nsec
+    }
+
+    extern "C" fn count(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+        // SAFETY: the child has set it before it has timers, and it is there for ever.
+        let seen = unsafe { &*SEEN.load(Ordering::Relaxed) };
+        // SAFETY: the kernel hands a siginfo_t to the handler; that of a timer has its overrun in the sixth word.
+        let (info, overrun) = unsafe { (&*info, info.cast::<i32>().add(5).read()) };
+        // SAFETY: all bytes are there, whatever they are.
+        let number = unsafe { info.si_value() }.sival_ptr as usize;
+        if info.si_code != libc::SI_TIMER || info.si_signo != libc::SIGRTMIN() + number as i32 || number >= TIMERS {
+            seen.strange.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let timer = &seen.timers[number];
+        let times = timer.times.fetch_add(1 + i64::from(overrun), Ordering::Relaxed) + 1 + i64::from(overrun);
+        let due = (now_ns() - timer.start_ns.load(Ordering::Relaxed)) / INTERVAL_NS + 1;
+        timer.behind.fetch_min(due - times, Ordering::Relaxed);
+    }
+
+    /// Gives the calling thread a timer, whose signals are for it alone unless it is the first one.
+    fn start_timer(seen: &Seen, number: usize) {
+        // SAFETY: integers, pointers and functions that may be none, for which zero is a value; the calls are given what they
+        // expect, of which they keep nothing.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = count as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+            libc::sigaction(libc::SIGRTMIN() + number as i32, &action, std::ptr::null_mut());
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = if number == 0 { libc::SIGEV_SIGNAL } else { libc::SIGEV_THREAD_ID };
+            event.sigev_notify_thread_id = libc::gettid();
+            event.sigev_signo = libc::SIGRTMIN() + number as i32;
+            event.sigev_value.sival_ptr = number as *mut libc::c_void;
+            let mut timer: libc::timer_t = std::mem::zeroed();
+            libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer);
+            let start = now_ns() + 1_000_000;
+            seen.timers[number].start_ns.store(start, Ordering::Relaxed);
+            let first = libc::timespec { tv_sec: start / 1_000_000_000, tv_nsec: start % 1_000_000_000 };
+            let it_interval = libc::timespec { tv_sec: 0, tv_nsec: INTERVAL_NS };
+            let times = libc::itimerspec { it_interval, it_value: first };
+            libc::timer_settime(timer, libc::TIMER_ABSTIME, &times, std::ptr::null_mut());
+        }
+        seen.ready.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A process of ours, with as many threads as `timers_of` has entries, each of which has so many timers.
+    struct Child {
+        pid: i32,
+        seen: &'static Seen,
+    }
+
+    impl Child {
+        fn start(timers_of: &[usize]) -> Child {
+            let bytes = std::num::NonZeroUsize::new(size_of::<Seen>()).expect("it is not empty");
+            let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+            // SAFETY: a new mapping at an address that the kernel chooses; it stays. Zeroes are a `Seen`.
+            let seen: &'static Seen = unsafe {
+                mmap_anonymous(None, bytes, protection, MapFlags::MAP_SHARED)
+                    .expect("some memory")
+                    .cast::<Seen>()
+                    .as_ref()
+            };
+            let timers: usize = timers_of.iter().sum();
+            // SAFETY: the child does nothing that a lock of ours could keep it from: the C library sees to its own.
+            let pid = match unsafe { libc::fork() } {
+                0 => live(seen, timers_of),
+                pid => pid,
+            };
+            assert!(pid > 0, "no child");
+            let child = Child { pid, seen };
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while seen.ready.load(Ordering::Relaxed) < (timers + timers_of.len()) as u64 {
+                assert!(Instant::now() < deadline, "the child is not ready");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            child
+        }
+
+        fn stop_and_let_go(&self, times: u32, pause: Duration) {
+            for time in 0..times {
+                let threads = stop(self.pid).unwrap_or_else(|error| panic!("stop {time}: {error}"));
+                threads.into_iter().for_each(let_go);
+                std::thread::sleep(pause);
+            }
+        }
+    }
+
+    fn live(seen: &'static Seen, timers_of: &[usize]) -> ! {
+        // SAFETY: it takes integers.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        SEEN.store(std::ptr::from_ref(seen).cast_mut(), Ordering::Relaxed);
+        let work = |is_main: bool, first: usize, timers: usize| {
+            (first..first + timers).for_each(|number| start_timer(seen, number));
+            seen.ready.fetch_add(1, Ordering::Relaxed);
+            loop {
+                // One thread works, the others wait.
+                if is_main {
+                    (0..1000).for_each(|_| std::hint::spin_loop());
+                } else {
+                    // SAFETY: it takes nothing.
+                    unsafe { libc::pause() };
+                }
+            }
+        };
+        let mut first = timers_of[0];
+        for &timers in &timers_of[1..] {
+            std::thread::spawn(move || work(false, first, timers));
+            first += timers;
+        }
+        work(true, 0, timers_of[0])
+    }
+
+    impl Drop for Child {
+        fn drop(&mut self) {
+            // SAFETY: they take numbers; the child is ours and has not been waited for.
+            unsafe {
+                libc::kill(self.pid, libc::SIGKILL);
+                libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WALL);
+            }
+        }
+    }
+
+    /// Stops `child` so often, and sees that each of its timers has run out as often as its signals say.
+    fn no_signal_is_lost(child: &Child, timers: usize, stops: u32) {
+        child.stop_and_let_go(stops, Duration::ZERO);
+        let timers = &child.seen.timers[..timers];
+        timers.iter().for_each(|timer| timer.behind.store(i64::MAX, Ordering::Relaxed));
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(child.seen.strange.load(Ordering::Relaxed), 0, "signals that came from elsewhere");
+        for (number, timer) in timers.iter().enumerate() {
+            let behind = timer.behind.load(Ordering::Relaxed);
+            assert!((-1..50).contains(&behind), "timer {number} is {behind} signals behind");
+        }
+    }
+
+    fn stops() -> u32 {
+        std::env::var("CKPT_TEST_STOPS").ok().and_then(|stops| stops.parse().ok()).unwrap_or(2000)
+    }
+
+    #[test]
+    fn a_process_whose_timer_sends_signals_without_end_stops_each_time() {
+        no_signal_is_lost(&Child::start(&[1]), 1, stops());
+    }
+
+    #[test]
+    fn threads_whose_timers_send_signals_without_end_stop_each_time() {
+        no_signal_is_lost(&Child::start(&[2, 1, 0]), 3, stops());
+    }
 
     #[test]
     fn vfork_is_known_in_all_its_forms() {

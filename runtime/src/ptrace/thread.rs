@@ -150,16 +150,32 @@ impl Running {
         request::interrupt(self.tid)
     }
 
-    /// Waits for a stop that is not the delivery of a signal. Signals that arrive first are delivered, so that
-    /// none is lost: the thread then stops at the first instruction of its handler.
+    /// Waits for the stop that [`Running::interrupt`] has asked for. Signals that arrive first are delivered, each with the
+    /// `siginfo_t` that it came with, so that none is lost: the thread then stops at the first instruction of its handler.
+    ///
+    /// It is asked again after each other stop. To the kernel any stop is an answer, and the delivery of a signal can come in
+    /// between: while the signal of a timer is taken from its queue, the lock is let go that keeps the two apart.
     pub fn wait_for_trap(self, deadline: Instant) -> Result<Stopped> {
         loop {
-            match self.wait_until(deadline)? {
-                StopCause::Signal(signal) => request::cont(self.tid, signal)?,
+            let signal = match self.wait_until(deadline)? {
                 StopCause::Trap => return Ok(Stopped { tid: self.tid, held_signals: Vec::new(), released: false }),
-                StopCause::Syscall | StopCause::Clone | StopCause::Event(_) => request::cont(self.tid, 0)?,
+                StopCause::Signal(signal) => signal,
+                StopCause::Syscall | StopCause::Clone | StopCause::Event(_) => 0,
+            };
+            // While it stands still, so that it stops again before it takes another signal.
+            match self.interrupt().and_then(|()| request::cont(self.tid, signal)) {
+                // It has been killed where it stood. Its end is waited for: as long as we have not, it is not over for its siblings.
+                Ok(()) | Err(Error::ThreadGone { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            if Instant::now() >= deadline {
+                return Err(self.late());
             }
         }
+    }
+
+    fn late(&self) -> Error {
+        Error::StopTimeout { tid: self.tid, timeout_ms: 0, why: String::new() }
     }
 
     /// Polls for a stop: spinning at first (a stop takes ten microseconds), then at growing distances, because
@@ -174,7 +190,7 @@ impl Running {
                 Waited::Nothing => {}
             }
             if Instant::now() >= deadline {
-                return Err(Error::StopTimeout { tid: self.tid, timeout_ms: 0, why: String::new() });
+                return Err(self.late());
             }
             if spins < 200 {
                 spins += 1;
