@@ -58,6 +58,17 @@ pub enum Error {
         why: String,
     },
 
+    /// Somebody else traces the program.
+    #[error(
+        "stopping process {pid}: process {tracer} is tracing it (a debugger, strace, or another checkpoint); end that first"
+    )]
+    Traced {
+        /// The program.
+        pid: i32,
+        /// The thread that traces it.
+        tracer: i32,
+    },
+
     /// A system call that was made inside the program or the rebuilt process failed.
     #[error("{call} inside process {pid} ({purpose}): {source}")]
     RemoteCall {
@@ -254,9 +265,10 @@ impl Error {
             | Error::Unsettled { .. }
             | Error::DeviceCode { .. }
             | Error::Store(StoreError::NotReclaimable { .. }) => exit_code::UNSUPPORTED,
-            Error::Environment { .. } | Error::IdsNotToBeHad { .. } | Error::NotPreloaded { .. } => {
-                exit_code::ENVIRONMENT
-            }
+            Error::Environment { .. }
+            | Error::IdsNotToBeHad { .. }
+            | Error::NotPreloaded { .. }
+            | Error::Traced { .. } => exit_code::ENVIRONMENT,
             Error::Ptrace { source: Errno::EPERM, .. } => exit_code::ENVIRONMENT,
             Error::Usage(_) => exit_code::USAGE,
             Error::Agent { exit_code, .. } | Error::Inside { exit_code, .. } => *exit_code,

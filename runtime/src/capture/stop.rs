@@ -17,27 +17,40 @@ use crate::ptrace::{Options, Running, Stopped};
 /// call for its disk.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long another ckpt may hold the program: one that wanted to adopt it, and finds that this has been done.
+/// How long another ckpt may hold the program: one that takes a checkpoint of it, or wanted to adopt it and finds that this has
+/// been done.
 const OTHERS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Stops all threads of `pid`; the first one returned is the main thread. When this fails, all go on.
+///
+/// # Errors
+/// [`Error::Traced`] if somebody else traces it, and is none of us or does not let it go.
 pub fn stop(pid: i32) -> Result<Vec<Stopped>> {
     let deadline = Instant::now() + OTHERS_TIMEOUT;
     loop {
-        // Nothing is held while we wait: the other may be waiting for us.
-        match stop_threads(pid) {
-            Err(Error::Environment { .. }) if Instant::now() < deadline && is_held_by_one_of_us(pid) => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            outcome => return outcome,
+        let outcome = stop_threads(pid);
+        let was_held_by_us = match &outcome {
+            Err(Error::Traced { tracer, .. }) => is_one_of_us_or_gone(*tracer),
+            // Nobody was seen: whoever held it had let it go before we looked, or we may not trace it at all.
+            Err(Error::Environment { .. }) => may_be_traced(pid),
+            _ => false,
+        };
+        if !was_held_by_us || Instant::now() >= deadline {
+            return outcome;
         }
+        // Nothing is held while we wait: the other may be waiting for us.
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Whether a thread of `pid` is traced by a process that executes what we do.
-fn is_held_by_one_of_us(pid: i32) -> bool {
-    let threads = task::threads(pid).unwrap_or_default();
-    threads.into_iter().filter_map(|tid| tracer_of(pid, tid)).any(task::executes_what_we_do)
+/// Whether a thread that traces a program executes what we do. One that has ended traces nothing any more.
+fn is_one_of_us_or_gone(tracer: i32) -> bool {
+    task::executes_what_we_do(tracer) || !std::path::Path::new(&format!("/proc/{tracer}")).exists()
+}
+
+/// Whether we have the right to trace `pid`, which it takes to open its memory as well.
+fn may_be_traced(pid: i32) -> bool {
+    std::fs::File::open(format!("/proc/{pid}/mem")).is_ok()
 }
 
 fn tracer_of(pid: i32, tid: i32) -> Option<i32> {
@@ -137,11 +150,7 @@ fn not_permitted(pid: i32, tid: i32) -> Error {
         return Error::ThreadGone { tid };
     }
     match value("TracerPid").parse::<i32>() {
-        Ok(tracer) if tracer != 0 => Error::environment(
-            format!("stopping process {pid}"),
-            format!("process {tracer} is tracing it (a debugger, strace, or another checkpoint)"),
-            "end that first",
-        ),
+        Ok(tracer) if tracer != 0 => Error::Traced { pid, tracer },
         _ => Error::environment(
             format!("stopping process {pid}"),
             "ptrace is not permitted (another user's process, one that changed its user, or Yama's ptrace_scope)",
@@ -333,8 +342,8 @@ mod tests {
             (first..first + timers).for_each(|number| start_timer(seen, number));
             seen.ready.fetch_add(1, Ordering::Relaxed);
             loop {
-                // One thread works, the others wait.
-                if is_main {
+                // One thread works, where there are timers; the others wait.
+                if is_main && timers > 0 {
                     (0..1000).for_each(|_| std::hint::spin_loop());
                 } else {
                     // SAFETY: it takes nothing.
@@ -385,6 +394,42 @@ mod tests {
     #[test]
     fn threads_whose_timers_send_signals_without_end_stop_each_time() {
         no_signal_is_lost(&Child::start(&[2, 1, 0]), 3, stops());
+    }
+
+    #[test]
+    fn two_that_stop_it_again_and_again_do_not_disturb_each_other() {
+        let child = Child::start(&[0, 0, 0]);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| child.stop_and_let_go(500, Duration::from_micros(500)));
+            }
+        });
+    }
+
+    #[test]
+    fn a_process_that_another_traces_is_refused_with_its_tracer() {
+        let child = Child::start(&[0]);
+        let (ready, tracer) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _held = stop(child.pid).unwrap();
+                // SAFETY: it takes nothing.
+                tracer.store(unsafe { libc::gettid() } as u64, Ordering::Relaxed);
+                ready.store(1, Ordering::Release);
+                while ready.load(Ordering::Acquire) == 1 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+            while ready.load(Ordering::Acquire) == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let refused = stop(child.pid);
+            ready.store(2, Ordering::Release);
+            let error = refused.expect_err("it is held for longer than we wait").to_string();
+            let tracer = tracer.load(Ordering::Relaxed);
+            assert!(error.contains(&format!("process {tracer} is tracing it")), "{error}");
+        });
+        child.stop_and_let_go(1, Duration::ZERO);
     }
 
     #[test]

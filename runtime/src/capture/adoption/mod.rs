@@ -44,7 +44,7 @@ pub fn find_or_adopt(pid: i32, calls: &mut WaitingCalls) -> Result<Program> {
         match on_thread_of_its_own(|| injection::inject(pid, &control, calls)) {
             Ok(()) => return Program::find(pid),
             // Somebody traces it: perhaps another of us, who is doing the same.
-            Err(Error::Environment { .. }) if Instant::now() < deadline => {
+            Err(Error::Environment { .. } | Error::Traced { .. }) if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(10))
             }
             Err(error) => return Err(error),
@@ -64,7 +64,7 @@ pub fn wait_until_ready(pid: i32, calls: &mut WaitingCalls, deadline: Instant) -
     loop {
         let found = find_or_adopt(pid, calls).and_then(|program| program.control().map(|control| (program, control)));
         match found {
-            Err(Error::NotPreloaded { .. } | Error::Environment { .. } | Error::Io { .. })
+            Err(Error::NotPreloaded { .. } | Error::Environment { .. } | Error::Traced { .. } | Error::Io { .. })
                 if Instant::now() < deadline =>
             {
                 std::thread::sleep(Duration::from_millis(1));
