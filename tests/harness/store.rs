@@ -64,12 +64,14 @@ impl Store {
 
     /// The attempts that became checkpoints.
     pub fn sealed(&self, scene: &Scene) -> Vec<Row> {
-        let rows = if self.path.exists() { self.rows_or_none(scene) } else { Vec::new() };
-        rows.into_iter().filter(|row| row.state == "sealed").collect()
+        self.rows_if_any(scene).into_iter().filter(|row| row.state == "sealed").collect()
     }
 
-    /// A store that is just being made is not one yet.
-    fn rows_or_none(&self, scene: &Scene) -> Vec<Row> {
+    /// All attempts; none in a store that is not there, or just being made and not one yet.
+    pub fn rows_if_any(&self, scene: &Scene) -> Vec<Row> {
+        if !self.path.exists() {
+            return Vec::new();
+        }
         let answer = Ckpt::new(scene, [Path::new("list"), &self.path, Path::new("--json")]).call();
         if answer.code == 0 { self.rows(scene) } else { Vec::new() }
     }

@@ -1,10 +1,12 @@
 //! The same proof as [`crate::exact`] for programs that do not say how far they are: bc, gzip, a compiler.
 //!
 //! A moment is a share of the processor time that an uninterrupted run needs. Such programs do not wait for a
-//! checkpoint, so on a machine that forgets the test for a while one may end before; then it is led again.
+//! checkpoint, so on a machine that forgets the test for a while one may end before; then it is led again, and asked
+//! earlier.
 
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
@@ -20,7 +22,9 @@ const SHORTEST: Duration = Duration::from_millis(300);
 const MOMENT_LIMIT: Duration = Duration::from_secs(60);
 /// Processor time that the first life uses between its checkpoint and its death.
 const WORK_BEFORE_DEATH: Duration = Duration::from_millis(20);
-/// How often a life is led again that ended before its checkpoint.
+/// How long a checkpoint may take that is asked for by signal.
+const SEAL_LIMIT: Duration = Duration::from_secs(60);
+/// How often a life is led that ends before its checkpoint.
 const TRIES: u32 = 5;
 
 /// What an uninterrupted run leaves, and what it needs.
@@ -64,7 +68,9 @@ pub fn first_life<'scene>(
     for attempt in 1..=TRIES {
         let name = format!("life-{per_cent}-{:?}-{:?}-{attempt}", how.stdout, how.trigger);
         let mut first = Life::start(scene, &name, program, &how.launch, how.stdout);
-        wait_for_work(&first, work.processor_time * per_cent / 100);
+        // Each time a little earlier: how long the machine forgets the test is nothing that a new life changes.
+        let moment = work.processor_time * per_cent * (2 * TRIES + 1 - attempt) / (100 * 2 * TRIES);
+        wait_for_work(&first, moment);
         let printed_before = first.output.bytes().len();
         let Some(id) = take(scene, &mut first, how.trigger) else { continue };
         if how.trigger != Trigger::Kill {
@@ -91,12 +97,40 @@ fn take(scene: &Scene, life: &mut Life<'_>, trigger: Trigger) -> Option<u64> {
     let arguments = match trigger {
         Trigger::Command => vec!["checkpoint", &pid],
         Trigger::Kill => vec!["checkpoint", "--kill", &pid],
-        Trigger::Signal => return processes::is_alive(life.pid).then(|| crate::exact::take(scene, life, trigger)),
+        Trigger::Signal => return take_by_signal(scene, life),
     };
     let answer = Ckpt::new(scene, arguments).call();
     if answer.code != 0 && !processes::is_alive(life.pid) {
-        assert_eq!(crate::code_of(life.wait()), 0, "it ended by itself: {}", life.errors());
+        has_ended_well(life);
         return None;
     }
     Some(answer.succeeded().number())
+}
+
+/// The same for a checkpoint that nobody answers for: the program may end at any moment until it is stopped, and afterwards
+/// while the checkpoint is still being written.
+#[track_caller]
+fn take_by_signal(scene: &Scene, life: &mut Life<'_>) -> Option<u64> {
+    let store = life.store();
+    let before = store.rows_if_any(scene).len();
+    processes::send(life.pid, Signal::SIGUSR1);
+    let mut sealed = None;
+    processes::wait_until(&format!("a checkpoint of {} by signal", life.pid), SEAL_LIMIT, || {
+        // In this order: when the program and its agents have ended, no more is written.
+        let is_over = !processes::is_alive(life.pid) && processes::agents_of(life.pid).is_empty();
+        let rows = store.rows_if_any(scene).split_off(before);
+        let failed = rows.iter().find(|row| row.state == "failed").filter(|_| processes::is_alive(life.pid));
+        assert!(failed.is_none(), "not because the program has ended: {failed:?}");
+        sealed = rows.into_iter().find(|row| row.state == "sealed");
+        sealed.is_some() || is_over
+    });
+    if sealed.is_none() {
+        has_ended_well(life);
+    }
+    sealed.map(|row| row.id)
+}
+
+#[track_caller]
+fn has_ended_well(life: &mut Life<'_>) {
+    assert_eq!(crate::code_of(life.wait()), 0, "it ended by itself: {}", life.errors());
 }

@@ -29,9 +29,9 @@ pub fn request_checkpoint(pid: i32, request: &CheckpointRequest, progress: &mut 
     let pid = root_of(pid);
     let program = match Program::find(pid) {
         Err(Error::NotPreloaded { .. }) => {
-            // Its agent adopts it, or says why not.
-            start(pid)?;
-            Program::find(pid)?
+            // Its agent adopts it, or says why not. If it could not, because another one did, that one is asked.
+            let started = start(pid);
+            Program::find(pid).map_err(|error| started.err().unwrap_or(error))?
         }
         found => found?,
     };

@@ -34,11 +34,13 @@ pub fn inject(pid: i32, control: &Control, calls: &mut WaitingCalls) -> Result<(
 
     calls.look(pid);
     let mut stopped = stop::stop(pid)?;
-    let ways = lead_home(pid, &stopped, &for_now, calls)?;
-    if Program::find(pid).is_ok() {
-        // Somebody was faster.
-        return Ok(());
+    if let Ok(adopted) = Program::find(pid) {
+        // Somebody was faster, and threads may be where that one has them go on with their calls.
+        return lead_home(pid, &stopped, &*adopted.control()?, calls).map(drop);
     }
+    let ways = lead_home(pid, &stopped, &for_now, calls)?;
+    // Only now: whoever else adopts it has something there for a moment.
+    refuse_occupied(pid, &memory, place)?;
     stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
     memory.write(place.start(), Stub::code())?;
     let mut write_frame = |address: u64, bytes: &[u8]| memory.write(address, bytes);
@@ -75,27 +77,37 @@ fn lead_home(pid: i32, stopped: &[Stopped], control: &Control, calls: &mut Waiti
 
 /// Where a stub finds room behind the vdso of process `pid`.
 fn place_in_vdso(pid: i32, memory: &ProcessMemory) -> Result<Stub> {
-    let refused = |why: &str| {
-        Error::unsupported(
-            format!("process {pid}, which has no libckpt.so,"),
-            format!("{why}, where the first call inside a program is made"),
-            "link it dynamically",
-        )
-    };
     let mappings = maps::outline(pid)?;
-    let vdso = mappings.iter().find(|mapping| mapping.name == b"[vdso]").ok_or_else(|| refused("it has no vdso"))?;
+    let vdso =
+        mappings.iter().find(|mapping| mapping.name == b"[vdso]").ok_or_else(|| no_place(pid, "it has no vdso"))?;
     let mut bytes = vec![0; vdso.bytes() as usize];
     memory.read(vdso.start, &mut bytes)?;
-    let end = end_of_elf(&bytes).ok_or_else(|| refused("its vdso is no ELF file"))?;
+    let end = end_of_elf(&bytes).ok_or_else(|| no_place(pid, "its vdso is no ELF file"))?;
     let at = end.next_multiple_of(ALIGNMENT);
-    let room = bytes.get(at as usize..(at + Stub::bytes()) as usize).ok_or_else(|| refused("its vdso has no room"))?;
-    let stub = Stub { frame: vdso.start + at };
-    let code = &room[(stub.start() - stub.frame) as usize..];
+    if at + Stub::bytes() > vdso.bytes() {
+        return Err(no_place(pid, "its vdso has no room"));
+    }
+    Ok(Stub { frame: vdso.start + at })
+}
+
+/// Refuses a place where something is. All threads are stopped.
+fn refuse_occupied(pid: i32, memory: &ProcessMemory, place: Stub) -> Result<()> {
+    let mut room = vec![0; Stub::bytes() as usize];
+    memory.read(place.frame, &mut room)?;
+    let code = &room[(place.start() - place.frame) as usize..];
     // What an agent left that died here is as good as nothing.
     if room.iter().all(|&byte| byte == 0) || code == Stub::code() {
-        return Ok(stub);
+        return Ok(());
     }
-    Err(refused("its vdso is followed by something"))
+    Err(no_place(pid, "its vdso is followed by something"))
+}
+
+fn no_place(pid: i32, why: &str) -> Error {
+    Error::unsupported(
+        format!("process {pid}, which has no libckpt.so,"),
+        format!("{why}, where the first call inside a program is made"),
+        "link it dynamically",
+    )
 }
 
 /// Where all that the headers of an ELF file tell of ends.

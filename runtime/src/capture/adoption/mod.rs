@@ -41,16 +41,18 @@ pub fn find_or_adopt(pid: i32, calls: &mut WaitingCalls) -> Result<Program> {
     let control = wishes::control(pid)?;
     let deadline = Instant::now() + OTHERS_TIMEOUT;
     loop {
-        match on_thread_of_its_own(|| injection::inject(pid, &control, calls)) {
-            Ok(()) => return Program::find(pid),
+        let outcome = on_thread_of_its_own(|| injection::inject(pid, &control, calls));
+        // Whatever has come in our way: if another of us has adopted it meanwhile, that is as good.
+        let found = Program::find(pid);
+        match (outcome, found) {
+            (Ok(()), found) | (Err(_), found @ Ok(_)) => return found,
             // Somebody traces it: perhaps another of us, who is doing the same.
-            Err(Error::Environment { .. } | Error::Traced { .. }) if Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(10))
+            (Err(Error::Environment { .. } | Error::Ptrace { .. } | Error::Traced { .. }), Err(_))
+                if Instant::now() < deadline =>
+            {
+                std::thread::sleep(Duration::from_millis(10));
             }
-            Err(error) => return Err(error),
-        }
-        if let Ok(program) = Program::find(pid) {
-            return Ok(program);
+            (Err(error), Err(_)) => return Err(error),
         }
     }
 }
