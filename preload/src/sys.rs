@@ -272,6 +272,13 @@ pub fn exit(status: i32) -> ! {
     }
 }
 
+/// Ends the calling process as SIGKILL does.
+pub fn end_program() -> ! {
+    // SAFETY: two numbers. The first process of a pid namespace is shielded from it, and ends by the call that follows.
+    let _ = unsafe { call(libc::SYS_kill, [getpid() as usize, libc::SIGKILL as usize, 0, 0, 0, 0]) };
+    exit(128 + libc::SIGKILL)
+}
+
 /// Descriptors in the program's own table. Only for calls in which the driver itself would open and close some.
 pub mod of_driver {
     use super::*;

@@ -15,6 +15,12 @@
 //! Device memory that libckpt.so has backed by physical memory of its own is in **pieces** ([`PieceBlock`]), which the
 //! agent imports. What is in no piece is first copied into one, on the device.
 //!
+//! For a checkpoint that a program can be restarted from, the agent has its devices **suspended** ([`COMMAND_SUSPEND`]): the
+//! driver moves what they hold to the memory of the host and lets them go. The answer ends the connection, and the gate stays
+//! closed; nothing of a device is left in the process, and nothing of ours but the keeper, which waits. A new request brings
+//! it back to the agent, or, in its next life, to whoever restarts it; that one's [`COMMAND_RESUME`] gives the devices back. If
+//! nobody is there who could ask for it, the keeper does it by itself.
+//!
 //! Device code brings variables that the program need not ever ask for. libckpt.so says what code is loaded ([`CodeBlock`]);
 //! the agent reads the variables' names there, and has the keeper record them ([`COMMAND_VARIABLE`]).
 
@@ -33,10 +39,12 @@ pub struct Hold {
     pub keeper: i32,
     /// How long the program's own work on its devices may take to end, in milliseconds.
     pub quiet_within_ms: u32,
-    unused: u32,
+    /// `DEVICES_*`: where the program's devices are.
+    pub devices: u32,
     /// Path of the agent's socket.
     pub socket: [u8; SOCKET_BYTES],
-    unused_too: u32,
+    /// The thread that is connected to the agent; 0 while there is none. It has descriptors of its own.
+    pub line: u32,
     /// An address in the driver that the program uses; 0 for none. Its file can be found by it.
     pub driver: u64,
     /// Address of the newest [`PieceBlock`]; 0 for none.
@@ -46,6 +54,15 @@ pub struct Hold {
     /// How many contexts have come so far: a library is loaded into each anew, and with it its variables.
     pub contexts: u64,
 }
+
+/// [`Hold::devices`]: they are the program's.
+pub const DEVICES_THERE: u32 = 0;
+/// [`Hold::devices`]: the driver is letting them go, or giving them back.
+pub const DEVICES_ON_THEIR_WAY: u32 = 1;
+/// [`Hold::devices`]: the driver has let them go, and the gate is closed.
+pub const DEVICES_SUSPENDED: u32 = 2;
+/// [`Hold::devices`]: the driver could not give them back, and never can. The program ends.
+pub const DEVICES_LOST: u32 = 3;
 
 /// Physical memory that libckpt.so has mapped, in no order.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -151,6 +168,13 @@ pub const HELD_DRIVER: u32 = 3;
 /// [`Held::outcome`]: work that the program had given to a device did not end in time.
 pub const HELD_WORK_GOES_ON: u32 = 4;
 
+/// [`Held::outcome`]: the devices are suspended, as they were before the request.
+pub const HELD_SUSPENDED: u32 = 5;
+
+/// [`Held::outcome`]: the devices are not there, because the program (or somebody else) has had its driver checkpoint it. Such a
+/// hold is good for [`COMMAND_SUSPEND`] alone, which asks nothing of the driver, nor does the [`COMMAND_RESUME`] after it.
+pub const HELD_ELSEWHERE: u32 = 6;
+
 /// What the agent wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -198,6 +222,24 @@ pub const COMMAND_COPY: u32 = 6;
 /// of them were not recorded yet. None is no error: code for another device may have others. An error is that of a context that
 /// could not be asked; in the others the variable is recorded all the same.
 pub const COMMAND_VARIABLE: u32 = 7;
+/// Suspends the devices: the driver's Lock, which may wait `bytes` milliseconds, and Checkpoint. What the keeper has made for the
+/// agent it has taken away before. If there is no error the answer is the last, and the gate stays closed. If there is one, the
+/// driver is as it was, and the hold goes on; `values[0]` is the [`STEP_LOCK`] or [`STEP_CHECKPOINT`] that failed.
+pub const COMMAND_SUSPEND: u32 = 8;
+/// Gives suspended devices back: the driver's Restore and Unlock. At `address` in the program are `bytes` / 32 pairs of 16 bytes
+/// each, which say what device (as in [`COMMAND_IDENTIFY`]) is to stand for which; none if each stands for itself. The gate
+/// stays closed: what follows is a hold like any other. If there is an error, `values[0]` is the [`STEP_RESTORE`] or [`STEP_UNLOCK`]
+/// that failed, and the keeper is suspended still, or the devices are lost ([`DEVICES_LOST`]).
+pub const COMMAND_RESUME: u32 = 9;
+
+/// A step of the driver's: its process is locked.
+pub const STEP_LOCK: u64 = 1;
+/// It is checkpointed.
+pub const STEP_CHECKPOINT: u64 = 2;
+/// It is restored.
+pub const STEP_RESTORE: u64 = 3;
+/// It is unlocked.
+pub const STEP_UNLOCK: u64 = 4;
 
 const _: () = {
     assert!(size_of::<Hold>() == 160 && size_of::<Piece>() == 32 && size_of::<PieceBlock>() == 1 << 12);

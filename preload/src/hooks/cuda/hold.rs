@@ -16,6 +16,18 @@ pub fn request() -> &'static AtomicU32 {
     unsafe { AtomicU32::from_ptr(&raw mut (*HOLD.get()).request) }
 }
 
+/// [`Hold::devices`].
+pub fn devices() -> &'static AtomicU32 {
+    // SAFETY: as in `request`.
+    unsafe { AtomicU32::from_ptr(&raw mut (*HOLD.get()).devices) }
+}
+
+/// [`Hold::line`].
+pub fn line() -> &'static AtomicU32 {
+    // SAFETY: as in `request`.
+    unsafe { AtomicU32::from_ptr(&raw mut (*HOLD.get()).line) }
+}
+
 /// [`Hold::keeper`].
 pub fn keeper() -> &'static AtomicI32 {
     // SAFETY: as in `request`.

@@ -38,7 +38,42 @@ macro_rules! functions {
     };
 }
 
+/// `CUcheckpointLockArgs`.
+#[repr(C)]
+pub struct LockArguments {
+    /// How long the driver may wait for what the process has its devices do; 0 for ever.
+    pub timeout_ms: c_uint,
+    /// 0.
+    pub unused: c_uint,
+    /// 0.
+    pub unused_too: [u64; 7],
+}
+
+/// `CUcheckpointCheckpointArgs` and `CUcheckpointUnlockArgs`: zeros.
+#[repr(C)]
+pub struct CheckpointArguments(pub [u64; 8]);
+
+/// `CUcheckpointRestoreArgs`.
+#[repr(C)]
+pub struct RestoreArguments {
+    /// Of devices and those that stand for them; null for none.
+    pub pairs: *mut u8,
+    /// How many.
+    pub count: c_uint,
+    /// 0.
+    pub unused: [u8; 52],
+    /// 0.
+    pub unused_too: u64,
+}
+
+const _: () = assert!(size_of::<LockArguments>() == 64 && size_of::<RestoreArguments>() == 72);
+
 functions! {
+    lock: c"cuCheckpointProcessLock" (pid: c_int, how: *mut LockArguments);
+    checkpoint: c"cuCheckpointProcessCheckpoint" (pid: c_int, how: *mut CheckpointArguments);
+    restore: c"cuCheckpointProcessRestore" (pid: c_int, how: *mut RestoreArguments);
+    unlock: c"cuCheckpointProcessUnlock" (pid: c_int, how: *mut CheckpointArguments);
+    state: c"cuCheckpointProcessGetState" (pid: c_int, state: *mut c_int);
     set_current: c"cuCtxSetCurrent" (context: Handle);
     synchronise_current: c"cuCtxSynchronize" ();
     count_devices: c"cuDeviceGetCount" (count: *mut c_int);

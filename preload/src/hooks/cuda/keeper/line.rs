@@ -8,11 +8,11 @@
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use ckpt_wire::device::{Answer, COMMAND_OPEN, Command, Held, SOCKET_BYTES};
+use ckpt_wire::device::{Answer, COMMAND_OPEN, Command, HELD, HELD_ELSEWHERE, HELD_SUSPENDED, Held, SOCKET_BYTES};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::super::gate;
-use super::NO_ANSWER;
+use super::super::{gate, hold};
+use super::{NO_ANSWER, suspend};
 use crate::child::{self, Stack};
 use crate::shared::Shared;
 use crate::sys::{self, in_thread};
@@ -28,8 +28,6 @@ const LINE: u32 = 2;
 /// The hold is over, and the line has gone or goes.
 const OVER: u32 = 3;
 
-/// The thread's id; 0 when its stack is free.
-static TID: AtomicU32 = AtomicU32::new(0);
 static STACK: Shared<Stack> = Shared::new(Stack::new());
 
 /// Path of the agent's socket. Written before the line starts.
@@ -61,7 +59,7 @@ pub fn start(socket: [u8; SOCKET_BYTES], request: u32, deadline_ns: u64) -> bool
     IS_LAST.store(0, Ordering::Relaxed);
     TURN.store(CONNECTING, Ordering::Release);
     // SAFETY: the line before has ended (`end`), so the stack is free; `run` ends as it is to.
-    if unsafe { child::start_thread(&STACK, run, &TID) }.is_err() {
+    if unsafe { child::start_thread(&STACK, run, hold::line()) }.is_err() {
         TURN.store(OVER, Ordering::Release);
         return false;
     }
@@ -76,7 +74,16 @@ pub fn start(socket: [u8; SOCKET_BYTES], request: u32, deadline_ns: u64) -> bool
 /// In a child of fork, where no line is.
 pub fn begin_anew() {
     TURN.store(OVER, Ordering::Release);
-    TID.store(0, Ordering::Release);
+    hold::line().store(0, Ordering::Release);
+}
+
+/// Whether somebody listens at this socket, who is told nothing.
+pub fn is_somebody_there(socket: [u8; SOCKET_BYTES]) -> bool {
+    let is_there = start(socket, 0, u64::MAX);
+    if is_there {
+        end();
+    }
+    is_there
 }
 
 /// Whether the agent does not want this hold any more.
@@ -91,7 +98,8 @@ pub fn waits_for(outcome: u32) {
 
 /// Tells the agent what has come of its request; the first command, if there is to be one.
 pub fn say_held(held: Held) -> Option<Command> {
-    IS_LAST.store(i32::from(held.outcome != ckpt_wire::device::HELD), Ordering::Relaxed);
+    let goes_on = matches!(held.outcome, HELD | HELD_SUSPENDED | HELD_ELSEWHERE);
+    IS_LAST.store(i32::from(!goes_on), Ordering::Relaxed);
     DEADLINE_NS.store(u64::MAX, Ordering::Relaxed);
     exchange(held.as_bytes())
 }
@@ -99,6 +107,12 @@ pub fn say_held(held: Held) -> Option<Command> {
 /// Tells it what has come of the last command; the next one, if there is to be one.
 pub fn answer(answer: Answer) -> Option<Command> {
     exchange(answer.as_bytes())
+}
+
+/// The same for the last one: the connection ends.
+pub fn answer_last(answer: Answer) {
+    IS_LAST.store(1, Ordering::Relaxed);
+    exchange(answer.as_bytes());
 }
 
 fn exchange(message: &[u8]) -> Option<Command> {
@@ -118,9 +132,9 @@ fn exchange(message: &[u8]) -> Option<Command> {
 pub fn end() {
     finish();
     loop {
-        match TID.load(Ordering::Acquire) {
+        match hold::line().load(Ordering::Acquire) {
             0 => return,
-            tid => sys::futex_wait_for_kernel(&TID, tid),
+            tid => sys::futex_wait_for_kernel(hold::line(), tid),
         }
     }
 }
@@ -149,9 +163,16 @@ unsafe extern "C" fn run() -> ! {
             talk(socket);
         }
     }
-    gate::open();
+    open_gate();
     finish();
     in_thread::exit()
+}
+
+/// Opens it, unless the devices are not there: then it is the keeper's, who gives them back first.
+fn open_gate() {
+    if !suspend::are_away() {
+        gate::open();
+    }
 }
 
 /// Passes messages on until the hold is over.
@@ -198,7 +219,7 @@ fn wait_for_keeper(socket: i32) -> bool {
 
 /// Time is up. If the keeper has its message in the same moment, the agent gets this one all the same.
 fn give_up(socket: i32) {
-    gate::open();
+    open_gate();
     let outcome = WAITS_FOR.load(Ordering::Acquire);
     let held = Held { request: REQUEST.load(Ordering::Relaxed), outcome, error: 0, devices: 0, quiet_ns: 0 };
     let _ = in_thread::send(socket, held.as_bytes());
@@ -213,7 +234,7 @@ fn receive(socket: i32, waits: bool) -> Result<Option<Command>, Nothing> {
     match in_thread::receive(socket, command.as_mut_bytes(), waits) {
         Ok(bytes) if bytes == size_of::<Command>() && command.what != COMMAND_OPEN => Ok(Some(command)),
         Ok(bytes) if bytes == size_of::<Command>() => {
-            gate::open();
+            open_gate();
             let _ = in_thread::send(socket, NO_ANSWER.as_bytes());
             Ok(None)
         }

@@ -13,12 +13,16 @@ mod commands;
 mod functions;
 mod line;
 mod stages;
+mod suspend;
 mod variables;
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicI32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use ckpt_wire::device::{Answer, HELD, HELD_CALL_GOES_ON, HELD_CAPTURE, HELD_DRIVER, HELD_WORK_GOES_ON, Held};
+use ckpt_wire::device::{
+    Answer, COMMAND_RESUME, COMMAND_SUSPEND, Command, DEVICES_THERE, HELD, HELD_CALL_GOES_ON, HELD_CAPTURE,
+    HELD_DRIVER, HELD_ELSEWHERE, HELD_SUSPENDED, HELD_WORK_GOES_ON, Held,
+};
 
 use super::driver::{self, SUCCESS};
 use super::{attributes, backing, captures, contexts, gate, hold};
@@ -28,6 +32,9 @@ use commands::Session;
 
 /// Pid of the process that has a keeper; 0 for none.
 static STARTED_BY: AtomicI32 = AtomicI32::new(0);
+
+/// How many devices the program saw at the last hold.
+static DEVICES: AtomicU32 = AtomicU32::new(0);
 
 /// Room for what the driver puts on it.
 const STACK_BYTES: usize = 512 << 10;
@@ -50,6 +57,8 @@ pub fn start() {
         gate::begin_anew();
         line::begin_anew();
         hold::keeper().store(0, Ordering::Release);
+        // The parent's may be away. A context that was made here has its own.
+        hold::devices().store(DEVICES_THERE, Ordering::Release);
     }
     let _errno = SavedErrno::new();
     let mask = sys::set_mask(sys::MASK_ALL & !OF_LIBC);
@@ -86,7 +95,9 @@ extern "C" fn keep(_: *mut c_void) -> *mut c_void {
     hold::keeper().store(sys::gettid(), Ordering::Release);
     loop {
         let request = hold::request().load(Ordering::Acquire);
-        if request == done {
+        if request == done && suspend::are_away() {
+            suspend::wait(done);
+        } else if request == done {
             sys::futex_wait(hold::request(), done, None);
         } else {
             serve(request);
@@ -95,30 +106,84 @@ extern "C" fn keep(_: *mut c_void) -> *mut c_void {
     }
 }
 
-/// One hold, from its request to the open gate.
+/// One hold, from its request to the open gate, or until the devices are suspended.
 fn serve(request: u32) {
     let begin = sys::now_ns();
     let (within_ms, socket) = hold::wishes();
-    if !line::start(socket, request, begin + u64::from(within_ms) * 1_000_000) {
+    let are_suspended = suspend::are_away();
+    let deadline_ns = if are_suspended { u64::MAX } else { begin + u64::from(within_ms) * 1_000_000 };
+    if !line::start(socket, request, deadline_ns) {
+        if are_suspended {
+            suspend::resume_alone(request);
+        }
         return;
     }
-    gate::close();
-    let outcome = quiet();
-    let mut session = Session::new();
+    let outcome = if are_suspended {
+        Ok(HELD_SUSPENDED)
+    } else {
+        gate::close();
+        if suspend::is_done_by_others() { Ok(HELD_ELSEWHERE) } else { quiet() }
+    };
+    // A driver that is locked would not say.
+    let devices = match outcome {
+        Ok(HELD_SUSPENDED) => DEVICES.load(Ordering::Relaxed),
+        Ok(HELD_ELSEWHERE) => 0,
+        _ => functions::device_count(),
+    };
+    DEVICES.store(devices, Ordering::Relaxed);
     let held = Held {
         request,
         outcome: outcome.unwrap_or_else(|(why, _)| why),
         error: outcome.err().map_or(0, |(_, error)| error),
-        devices: functions::device_count(),
+        devices,
         quiet_ns: sys::now_ns() - begin,
     };
-    let mut command = line::say_held(held);
-    while let Some(wanted) = command {
-        command = line::answer(session.carry_out(wanted).unwrap_or_else(|error| Answer { error, ..NO_ANSWER }));
+    if !obey(line::say_held(held), outcome != Ok(HELD_ELSEWHERE)) {
+        line::end();
+        if suspend::are_away() {
+            suspend::resume_alone(request);
+        } else {
+            gate::open();
+        }
     }
-    session.end();
-    line::end();
-    gate::open();
+}
+
+/// Does what the agent says, until the connection ends. Whether it has ended as agreed, with the devices suspended. While they are
+/// not there, nothing is asked of the driver, which would not answer.
+fn obey(mut command: Option<Command>, are_there: bool) -> bool {
+    let is_locked = || !are_there || suspend::are_away();
+    let mut session = Session::new();
+    while let Some(wanted) = command {
+        let done = match wanted.what {
+            COMMAND_SUSPEND if !suspend::are_away() => {
+                if are_there {
+                    core::mem::replace(&mut session, Session::new()).end();
+                }
+                let outcome = suspend::suspend(wanted.bytes);
+                if outcome.is_ok() && !line::is_over() {
+                    line::answer_last(NO_ANSWER);
+                    line::end();
+                    return true;
+                }
+                outcome
+            }
+            // SAFETY: the agent has written them there.
+            COMMAND_RESUME if suspend::are_away() => unsafe {
+                suspend::resume(wanted.address as *mut u8, (wanted.bytes / suspend::PAIR_BYTES) as u32)
+            },
+            _ if is_locked() => Err((commands::INVALID, 0)),
+            _ => {
+                command = line::answer(session.carry_out(wanted).unwrap_or_else(|error| Answer { error, ..NO_ANSWER }));
+                continue;
+            }
+        };
+        let failed = |(error, step): suspend::Failed| Answer { error, values: [step, 0], ..NO_ANSWER };
+        command = line::answer(done.err().map_or(NO_ANSWER, failed));
+    }
+    if !is_locked() {
+        session.end();
+    }
+    false
 }
 
 /// An answer that says nothing.

@@ -1,0 +1,186 @@
+//! Having the driver let the devices go, and give them back: its Lock, Checkpoint, Restore and Unlock.
+//!
+//! From the first of them to the last the gate is closed, and it is the keeper's to open: nobody else may say that the devices
+//! are there ([`Hold::devices`](ckpt_wire::device::Hold::devices)). Nothing here allocates, or waits for what a thread in front of the gate may hold.
+
+use core::ffi::{c_int, c_uint};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use ckpt_wire::device::{
+    DEVICES_LOST, DEVICES_ON_THEIR_WAY, DEVICES_SUSPENDED, DEVICES_THERE, STEP_CHECKPOINT, STEP_LOCK, STEP_RESTORE,
+    STEP_UNLOCK,
+};
+
+use super::super::driver::{CuResult, SUCCESS};
+use super::super::{gate, hold};
+use super::functions::{self, CheckpointArguments, LockArguments, RestoreArguments};
+use super::line;
+use crate::log;
+use crate::section::Section;
+use crate::sys;
+
+/// How long the keeper sleeps before it looks whether there is still somebody who has the devices suspended.
+const LOOKS_EVERY_MS: u32 = 10_000;
+/// How often an unlock that fails is tried, and how long after the one before.
+const UNLOCKS: u32 = 50;
+const UNLOCKS_EVERY_MS: u32 = 100;
+/// How long to wait for devices that the driver cannot give back, which others may use for a while, and how often to ask.
+const WAITS_NS: u64 = 600_000_000_000;
+const ASKS_EVERY_MS: u32 = 1000;
+/// `CU_PROCESS_STATE_RUNNING`, `_LOCKED`, `_CHECKPOINTED` and `_FAILED`.
+const RUNNING: c_int = 0;
+const LOCKED: c_int = 1;
+const CHECKPOINTED: c_int = 2;
+const FAILED: c_int = 3;
+/// Of a device and the one that stands for it.
+pub const PAIR_BYTES: u64 = 32;
+
+/// Whether it was somebody else who had the driver let the devices go, and who will have it give them back.
+static IS_OTHERS: AtomicBool = AtomicBool::new(false);
+
+/// The driver's error, and the step that it is of.
+pub type Failed = (CuResult, u64);
+
+/// Whether the devices are suspended, or on their way.
+pub fn are_away() -> bool {
+    hold::devices().load(Ordering::SeqCst) != DEVICES_THERE
+}
+
+fn become_(devices: u32) {
+    hold::devices().store(devices, Ordering::SeqCst);
+}
+
+fn step(result: CuResult, step: u64) -> Result<(), Failed> {
+    if result == SUCCESS { Ok(()) } else { Err((result, step)) }
+}
+
+/// Whether somebody else has had the driver let the devices go.
+pub fn is_done_by_others() -> bool {
+    let is_others = !are_away() && state() == Some(CHECKPOINTED);
+    IS_OTHERS.store(is_others, Ordering::Relaxed);
+    is_others
+}
+
+/// Suspends them. If that fails, they are the program's as before.
+pub fn suspend(lock_ms: u64) -> Result<(), Failed> {
+    if IS_OTHERS.load(Ordering::Relaxed) {
+        become_(DEVICES_SUSPENDED);
+        return Ok(());
+    }
+    become_(DEVICES_ON_THEIR_WAY);
+    let outcome = lock_and_checkpoint(lock_ms.min(u64::from(u32::MAX)) as c_uint);
+    become_(if outcome.is_ok() { DEVICES_SUSPENDED } else { DEVICES_THERE });
+    outcome
+}
+
+fn lock_and_checkpoint(timeout_ms: c_uint) -> Result<(), Failed> {
+    let pid = sys::getpid();
+    let mut how = LockArguments { timeout_ms, unused: 0, unused_too: [0; 7] };
+    // SAFETY: live arguments, as long as the driver reads.
+    step(unsafe { functions::lock(pid, &raw mut how) }, STEP_LOCK)?;
+    let mut how = CheckpointArguments([0; 8]);
+    // SAFETY: as above.
+    let taken = step(unsafe { functions::checkpoint(pid, &raw mut how) }, STEP_CHECKPOINT);
+    if taken.is_err() {
+        // Nothing was taken; what is locked must not stay so.
+        let _ = unlock();
+    }
+    taken
+}
+
+/// Gives them back, the devices that these pairs name for others. If that fails, they are suspended still, or lost.
+///
+/// # Safety
+/// There must be so many pairs.
+pub unsafe fn resume(pairs: *mut u8, count: u32) -> Result<(), Failed> {
+    if IS_OTHERS.load(Ordering::Relaxed) {
+        become_(DEVICES_THERE);
+        return Ok(());
+    }
+    become_(DEVICES_ON_THEIR_WAY);
+    // SAFETY: the caller's word.
+    let outcome = unsafe { restore(pairs, count) };
+    become_(match outcome {
+        Ok(()) => DEVICES_THERE,
+        Err(_) if state() == Some(FAILED) => DEVICES_LOST,
+        Err(_) => DEVICES_SUSPENDED,
+    });
+    outcome
+}
+
+/// # Safety
+/// As of [`resume`].
+unsafe fn restore(pairs: *mut u8, count: u32) -> Result<(), Failed> {
+    // One that could not be unlocked the last time has been restored.
+    if state() != Some(LOCKED) {
+        let mut how = RestoreArguments { pairs, count, unused: [0; 52], unused_too: 0 };
+        // SAFETY: live arguments, as long as the driver reads, and the caller's word.
+        step(unsafe { functions::restore(sys::getpid(), &raw mut how) }, STEP_RESTORE)?;
+    }
+    unlock()
+}
+
+/// Unlocks the process, again and again if that fails: nothing is as bad as a driver that stays locked.
+fn unlock() -> Result<(), Failed> {
+    let mut last = SUCCESS;
+    for _ in 0..UNLOCKS {
+        let mut how = CheckpointArguments([0; 8]);
+        // SAFETY: live arguments, as long as the driver reads.
+        last = unsafe { functions::unlock(sys::getpid(), &raw mut how) };
+        if last == SUCCESS || state() == Some(RUNNING) {
+            return Ok(());
+        }
+        sys::futex_wait(hold::devices(), DEVICES_ON_THEIR_WAY, Some(UNLOCKS_EVERY_MS));
+    }
+    Err((last, STEP_UNLOCK))
+}
+
+/// What the driver says of the process; none if it does not know.
+fn state() -> Option<c_int> {
+    let mut state = 0;
+    // SAFETY: a place to write to.
+    (unsafe { functions::state(sys::getpid(), &raw mut state) } == SUCCESS).then_some(state)
+}
+
+/// Sleeps until there is another request than `done`, or nobody any more who could have one: then the devices come back.
+pub fn wait(done: u32) {
+    sys::futex_wait(hold::request(), done, Some(LOOKS_EVERY_MS));
+    let is_asked = || hold::request().load(Ordering::Acquire) != done;
+    if !is_asked() && !line::is_somebody_there(hold::wishes().1) && !is_asked() {
+        resume_alone(done);
+    }
+}
+
+/// Gives the devices back without being asked, and opens the gate. While that cannot be, a request other than `done` comes first; if
+/// it never can, the program ends.
+pub fn resume_alone(done: u32) {
+    let began = sys::now_ns();
+    let mut is_said = false;
+    loop {
+        // SAFETY: none.
+        let Err((error, step)) = (unsafe { resume(core::ptr::null_mut(), 0) }) else {
+            gate::open();
+            return;
+        };
+        if hold::devices().load(Ordering::SeqCst) == DEVICES_LOST || sys::now_ns() - began > WAITS_NS {
+            say(b"the devices cannot be had again: the program ends; ckpt restart brings it back", error, step);
+            sys::end_program();
+        }
+        if !core::mem::replace(&mut is_said, true) {
+            say(b"the devices cannot be had again yet: the program waits for them, ten minutes at most", error, step);
+        }
+        sys::futex_wait(hold::request(), done, Some(ASKS_EVERY_MS));
+        if hold::request().load(Ordering::Acquire) != done {
+            return;
+        }
+    }
+}
+
+/// Tells the user what nobody else is there to tell.
+fn say(what: &[u8], error: CuResult, step: u64) {
+    let Some(mut section) = Section::enter() else { return };
+    log::append(&mut section, |line| {
+        line.push(what).push(b" (error ").push_decimal(u64::from(error.unsigned_abs()), 1);
+        line.push(b" of the CUDA driver, step ").push_decimal(step, 1).push(b" of 4)");
+    });
+}
