@@ -2,7 +2,7 @@
 //!
 //! So a machine without a driver runs everything else, a missing entry point is an error that names it, and after a restart
 //! in a fresh process a new table is bound to the driver that is there then. Names and types are those of `cuda.h`; all
-//! of [`EntryPoints`] have been there since CUDA 9 or longer, and all of [`SharingEntryPoints`] since CUDA 11.4.
+//! of [`EntryPoints`] have been there since CUDA 9 or longer, and all of the others since CUDA 11.4.
 
 use std::{
     error::Error as _,
@@ -126,6 +126,17 @@ entry_points! {
     fn map = "cuMemMap"(address: Address, bytes: usize, offset: usize, physical: u64, flags: c_ulonglong);
     fn unmap = "cuMemUnmap"(address: Address, bytes: usize);
     fn set_access = "cuMemSetAccess"(address: Address, bytes: usize, access: *const [c_int; 3], count: usize);
+}
+
+entry_points! {
+    /// The driver's functions that say which devices there are.
+    SurveyEntryPoints:
+    fn init = "cuInit"(flags: c_uint);
+    fn device_count = "cuDeviceGetCount"(count: *mut c_int);
+    fn device_uuid = "cuDeviceGetUuid_v2"(uuid: *mut [u8; 16], device: c_int);
+    fn device_name = "cuDeviceGetName"(name: *mut c_char, length: c_int, device: c_int);
+    fn device_bytes = "cuDeviceTotalMem_v2"(bytes: *mut usize, device: c_int);
+    fn device_attribute = "cuDeviceGetAttribute"(value: *mut c_int, attribute: c_int, device: c_int);
 }
 
 type ErrorName = unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int;

@@ -28,6 +28,7 @@ mod shared_memory;
 mod short;
 mod sketch;
 mod stream;
+mod survey;
 mod verified;
 
 pub use bound::bound_from_environment;
@@ -39,4 +40,5 @@ pub use module::{Function, Images, Module, parameter};
 pub use refill::Refill;
 pub use shared_memory::SharedMemory;
 pub use stream::{Event, Stream};
+pub use survey::{Found, survey};
 pub use verified::take_verified;
