@@ -50,6 +50,9 @@ fault_points! {
     USERFAULTFD_MADE = "userfaultfd.made",
     USERFAULTFD_REGISTER = "userfaultfd.register",
     PAGEMAP_PROTECT = "pagemap.protect",
+    DEVICES_ASKED = "devices.asked",
+    DEVICES_SUSPENDED = "devices.suspended",
+    DEVICES_RESUMED = "devices.resumed",
 }
 
 /// Reads `CKPT_FAULT` and `CKPT_FAULT_TRACE` and connects the store's fault points to these.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use ckpt_runtime::commands::{
-    agent, checkpoint, copy, diff, doctor, extract, fault_points, flatten, list, prune, restart, run, show,
+    agent, checkpoint, copy, devices, diff, doctor, extract, fault_points, flatten, list, prune, restart, run, show,
     status_beside_program, verify,
 };
 use ckpt_runtime::error::{Result, exit_code};
@@ -58,6 +58,8 @@ enum Command {
     #[command(hide = true)]
     Agent(agent::Arguments),
     #[command(hide = true)]
+    Devices(devices::Arguments),
+    #[command(hide = true)]
     FaultPoints,
 }
 
@@ -82,6 +84,7 @@ impl Command {
             Command::Flatten(arguments) => flatten::execute(arguments),
             Command::Doctor(arguments) => doctor::execute(arguments),
             Command::Agent(arguments) => agent::execute(arguments),
+            Command::Devices(arguments) => devices::execute(arguments),
             Command::FaultPoints => fault_points::execute(),
         }
     }

@@ -341,7 +341,7 @@ impl Agent {
         self.follow_exec()?;
         let Agent { program, store, lineage, tree, keeper_socket, .. } = self;
         match depth {
-            Depth::Full => capture::checkpoint(program, store, lineage, request, events),
+            Depth::Full => capture::checkpoint(program, store, lineage, (request, keeper_socket), events),
             Depth::Data => {
                 let options = DataOptions { tree, socket: keeper_socket };
                 capture::data_checkpoint(program, store, lineage, &options, request, events)

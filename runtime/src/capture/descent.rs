@@ -85,6 +85,10 @@ pub fn prepare(root: i32, mark: u64, known: &mut ProcessLineages) -> Result<Vec<
         unseen.extend(known.strangers.others(mark, |pid| pid == root)?);
     }
     while let Some(pid) = unseen.pop_front() {
+        // A child of one of them has the mark, too.
+        if found.contains(&pid) {
+            continue;
+        }
         found.push(pid);
         for (child, _) in children(pid).unwrap_or_default() {
             if ready(child, deadline)?.is_some() {
@@ -202,19 +206,13 @@ fn stop_one(
 ) -> Result<Member> {
     let pid = program.pid;
     known.of(pid, &control, is_first).calls.look(pid);
-    let job_stopped = is_job_stopped(pid);
+    let job_stopped = task::is_job_stopped(pid);
     let threads = stop::stop(pid)?;
     let stat = task::stat_fields(pid, "stat")?;
     let number = |field| stat_number(&stat, field) as i32;
     let family =
         Family { parent, exit_signal: number(38), group: number(5), session: number(6), ended_children: Vec::new() };
     Ok(Member { program, control, threads, family, is_first, job_stopped })
-}
-
-/// Whether `/proc` shows the process under a job-control stop; to be asked before it is seized.
-fn is_job_stopped(pid: i32) -> bool {
-    task::text(pid, "status")
-        .is_ok_and(|status| task::status_value(&status, "State").is_some_and(|state| state.starts_with('T')))
 }
 
 /// Process `pid` and its control block, once libckpt.so is in it or what stands for it; none if it has ended.

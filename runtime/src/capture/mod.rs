@@ -14,8 +14,10 @@ mod clocks;
 mod data;
 mod descent;
 mod descriptors;
+mod devices;
 mod files;
 mod guest;
+mod hold;
 mod kin;
 mod lazy_memory;
 mod linked_names;
@@ -55,7 +57,7 @@ mod write;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ckpt_store::{Attempt, AttemptEnd, AttemptRow, AttemptStart, Depth, Store};
@@ -68,6 +70,7 @@ use crate::image;
 use crate::proc::task;
 use crate::ptrace::{Stopped, wait_until_gone};
 use ahead::Costs;
+use devices::{Devices, Surveys};
 use guest::Guest;
 use plan::Base;
 use snapshot::Still;
@@ -103,6 +106,8 @@ pub struct Lineage {
     reuse: Reuse,
     /// Memory that comes after a restart has come.
     memory_is_there: bool,
+    /// What is known of the drivers of devices.
+    surveys: Surveys,
 }
 
 /// What is remembered of each process.
@@ -285,7 +290,7 @@ pub enum Event {
     },
 }
 
-/// Takes a checkpoint of `program` into `store`.
+/// Takes a checkpoint of `program` into `store`; keepers of devices can reach us at a socket named `socket`, or a little longer.
 ///
 /// It runs on a thread of its own: ptrace belongs to a thread, and whatever that thread has not let go when it
 /// ends, for whatever reason, the kernel lets go.
@@ -293,10 +298,10 @@ pub fn checkpoint(
     program: &Program,
     store: &Store,
     lineage: &mut Lineage,
-    request: &Request,
+    (request, socket): (&Request, &Path),
     events: &mut (dyn FnMut(Event) + Send),
 ) -> Result<AttemptRow> {
-    on_thread_of_its_own(|| attempt(program, store, lineage, request, events))
+    on_thread_of_its_own(|| attempt(program, store, lineage, (request, socket), events))
 }
 
 fn on_thread_of_its_own<T: Send>(take: impl FnOnce() -> T + Send) -> T {
@@ -308,7 +313,7 @@ fn attempt(
     program: &Program,
     store: &Store,
     lineage: &mut Lineage,
-    request: &Request,
+    (request, socket): (&Request, &Path),
     events: &mut (dyn FnMut(Event) + Send),
 ) -> Result<AttemptRow> {
     let control = program.control()?;
@@ -325,16 +330,27 @@ fn attempt(
         events(event);
     };
     let id = attempt.id();
-    let outcome = snapshot::capture(program, &control, lineage, request, &mut attempt, &mut events)
-        .and_then(|snapshot| write::write(snapshot, lineage.series.as_mut(), store, &mut attempt, &mut events));
+    let mut devices = Devices::new(socket);
+    let mut held_ms = 0.0;
+    let outcome = snapshot::capture(program, &control, lineage, (request, &mut devices), &mut attempt, &mut events)
+        .and_then(|snapshot| {
+            if snapshot.runs_on() {
+                held_ms = devices.resume();
+            }
+            write::write(snapshot, lineage.series.as_mut(), store, &mut attempt, &mut events)
+        });
     match outcome {
         Ok(mut written) => {
             if !request.kill {
                 snapshot::resume(&mut written.still, id, &mut events)?;
+                held_ms += devices.resume();
+            }
+            if held_ms > 0.0 {
+                log::debug!("checkpoint {id}: devices were held for {held_ms:.1} ms");
             }
             let end = AttemptEnd {
                 memory_bytes: written.memory_bytes,
-                stop_ms: stop_ms.get(),
+                stop_ms: stop_ms.get().max(held_ms),
                 stop_phases_ms: written.stop_phases_ms,
                 total_ms: started.elapsed().as_secs_f64() * 1e3,
                 processes: written.image.processes.len() as u32,
@@ -346,7 +362,10 @@ fn attempt(
             }
             Ok(row)
         }
-        Err(error) => Err(failed(attempt, error, stop_ms.get())),
+        Err(error) => {
+            held_ms += devices.resume();
+            Err(failed(attempt, error, stop_ms.get().max(held_ms)))
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use ckpt_wire::Control;
 use super::ahead::{self, Ahead, Copies, Costs, Flags};
 use super::descent::{self, Member};
 use super::descriptors::{Owner, Table, Tables};
+use super::devices::Devices;
 use super::files::{self, HeldFiles, Wishes};
 use super::guest::Guest;
 use super::page_set::PageSet;
@@ -30,8 +31,8 @@ use super::tree::{Chooser, Series};
 use super::twin::{Memory, Twin};
 use super::unseen::{Look, Unseen};
 use super::{
-    Event, Lineage, ProcessLineages, Program, Request, agent_note, allocations, descriptors, mapping_defaults, process,
-    refusals, registered_rings, terminal, threads,
+    Event, Lineage, ProcessLineages, Program, Request, agent_note, allocations, descriptors, devices, mapping_defaults,
+    process, refusals, registered_rings, terminal, threads,
 };
 use crate::error::{Error, Result};
 use crate::image::{Allocation, Backing, LostLeader, Objects, OpenFile, ProcessImage, ThreadImage};
@@ -126,6 +127,13 @@ pub struct Snapshot {
     pub phases: Phases,
 }
 
+impl Snapshot {
+    /// Whether all of its processes run.
+    pub fn runs_on(&self) -> bool {
+        self.processes.iter().all(|process| !process.still.is_stopped())
+    }
+}
+
 /// A captured process whose pages are not written yet.
 #[derive(Debug)]
 pub struct Frozen {
@@ -162,12 +170,12 @@ impl Part {
 }
 
 /// Stops the job of `program`, captures it, and lets those run on whose memory is cloned or copied. Some of it may be written to
-/// `attempt` before.
+/// `attempt` before. Devices are suspended meanwhile; where processes stay stopped, they stay so.
 pub fn capture(
     program: &Program,
     control: &Control,
     lineage: &mut Lineage,
-    request: &Request,
+    (request, suspended): (&Request, &mut Devices<'_>),
     attempt: &mut Attempt,
     events: &mut dyn FnMut(Event),
 ) -> Result<Snapshot> {
@@ -175,15 +183,19 @@ pub fn capture(
     let pids = descent::prepare(program.pid, control.mark, &mut lineage.processes)?;
     // Who does not run on again has no use for a short stop.
     let mut ahead = if request.kill { HashMap::new() } else { ahead::look(&pids, program.pid, lineage, attempt)? };
-    let (snapshot, flags) = capture_once(program, control, lineage, (request, &mut ahead), id, events)?;
-    if flags.iter().all(Flags::still_hold) {
-        return Ok(snapshot);
+    suspended.suspend(&pids, &mut lineage.surveys)?;
+    let (mut snapshot, flags) = capture_once(program, control, lineage, (request, &mut ahead), id, events)?;
+    if !flags.iter().all(Flags::still_hold) {
+        log::info!(
+            "the flags of a mapping have changed around the stop: once more, with all that is known read in the stop"
+        );
+        drop(snapshot);
+        snapshot = capture_once(program, control, lineage, (request, &mut HashMap::new()), id, events)?.0;
     }
-    log::info!(
-        "the flags of a mapping have changed around the stop: once more, with all that is known read in the stop"
-    );
-    drop(snapshot);
-    Ok(capture_once(program, control, lineage, (request, &mut HashMap::new()), id, events)?.0)
+    for process in &mut snapshot.processes {
+        process.image.devices = suspended.of(process.image.pid);
+    }
+    Ok(snapshot)
 }
 
 /// A snapshot, and what was known from before the stop of the mappings of each process.
@@ -264,7 +276,9 @@ fn stop_once(program: &Program, control: &Control, known: &mut ProcessLineages) 
     let mut phases = Phases::begin();
     let descent::StillJob { mut members, lost_leaders } = descent::stop(program, control, known)?;
     phases.end("stopping");
-    let states: Result<Vec<_>> = members.iter_mut().map(|member| threads_of(member, known)).collect();
+    let awake = members.iter().try_for_each(|it| devices::refuse_awake(it.program.pid, &it.control));
+    let states: Result<Vec<_>> =
+        awake.and_then(|()| members.iter_mut().map(|member| threads_of(member, known)).collect());
     phases.end("threads");
     // Behind the threads: an agent that died may have left a descriptor of its own, which was closed there.
     let looked = states.and_then(|states| {
@@ -366,6 +380,7 @@ fn freeze(
     let pid = program.pid;
     let _pinned = Pinned::to(task::last_cpu(pid)?);
     let known = known.of(pid, &control, is_first);
+    known.unseen.devices_write_to(devices::written_by_devices(pid, &control)?);
     // Until the new checkpoint is sealed there is nothing to build on: the scan forgets what had changed.
     let base = std::mem::take(&mut known.base);
     let terminal = terminal::capture(pid, program.pidfd.as_fd(), &table, about.files);
@@ -443,6 +458,7 @@ fn freeze(
         terminal,
         locks: table.locks,
         threads: threads.images,
+        devices: None,
         instance: control.job,
         control: program.control_address,
     };

@@ -42,9 +42,16 @@ pub struct Unseen {
     by_full: Option<PageSet>,
     by_data: Option<PageSet>,
     watched: Watched,
+    /// Written by whom no protection keeps from it: never known to be as they were.
+    by_devices: PageSet,
 }
 
 impl Unseen {
+    /// Devices may write to these pages at any time, and to no others.
+    pub fn devices_write_to(&mut self, pages: PageSet) {
+        self.by_devices = pages;
+    }
+
     /// Looks at `mapping` for a checkpoint of this depth. From now on it is watched, where the kernel can.
     ///
     /// # Errors
@@ -81,13 +88,24 @@ impl Unseen {
     }
 
     fn take_census(&mut self, scanner: &Scanner, tracker: &Tracker, mapping: &Mapping) -> Result<Census> {
-        let taken = self.try_to_take_census(scanner, tracker, mapping);
-        if taken.is_err() {
-            // Some of its pages may be protected again, and nobody has been told that they were written.
-            self.keep(&PageSet::of(0..END));
-            self.watched.forget();
+        let mut taken = self.try_to_take_census(scanner, tracker, mapping);
+        match &mut taken {
+            Ok(census) => self.add_written_by_devices(mapping, census),
+            Err(_) => {
+                // Some of its pages may be protected again, and nobody has been told that they were written.
+                self.keep(&PageSet::of(0..END));
+                self.watched.forget();
+            }
         }
         taken
+    }
+
+    fn add_written_by_devices(&self, mapping: &Mapping, census: &mut Census) {
+        let pages = mapping.pages();
+        let by_devices = self.by_devices.part(&pages).intersection(&census.present);
+        if let Some(written) = census.written.as_mut().filter(|_| !by_devices.is_empty()) {
+            *written = written.union(&by_devices);
+        }
     }
 
     fn try_to_take_census(&mut self, scanner: &Scanner, tracker: &Tracker, mapping: &Mapping) -> Result<Census> {
@@ -162,6 +180,22 @@ mod tests {
         assert_eq!(unseen.seen(Depth::Full, &all, Some(set(&[5..6]))), Some(set(&[1..2, 3..4, 5..6])));
         assert_eq!(unseen.seen(Depth::Full, &all, Some(set(&[]))), Some(set(&[])));
         assert_eq!(unseen.seen(Depth::Data, &all, Some(set(&[9..10]))), Some(set(&[5..6, 9..10])));
+    }
+
+    #[test]
+    fn what_devices_write_to_is_written_at_every_look_as_far_as_it_is_there() {
+        let mut unseen = Unseen::default();
+        unseen.devices_write_to(set(&[90..103, 108..200]));
+        let mapping = Mapping { start: 100 * PAGE_BYTES as u64, end: 110 * PAGE_BYTES as u64, ..Mapping::default() };
+        let census = || Census { present: set(&[1..9]), written: Some(set(&[5..6])), ..Census::default() };
+        for _ in 0..2 {
+            let mut census = census();
+            unseen.add_written_by_devices(&mapping, &mut census);
+            assert_eq!(census.written, Some(set(&[1..3, 5..6, 8..9])));
+        }
+        let mut unwatched = Census { written: None, ..census() };
+        unseen.add_written_by_devices(&mapping, &mut unwatched);
+        assert_eq!(unwatched.written, None, "all of it counts as written");
     }
 
     #[test]

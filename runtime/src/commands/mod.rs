@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod checkpoint;
 pub mod copy;
+pub mod devices;
 pub mod diff;
 pub mod doctor;
 pub mod extract;

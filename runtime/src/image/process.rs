@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Allocation, Clocks, Descriptor, Family, FileLock, MappingDefaults, PosixTimer, Region, SpecialMapping,
-    StoredDifference, TerminalImage, ThreadImage,
+    Allocation, Clocks, Descriptor, DevicesImage, Family, FileLock, MappingDefaults, PosixTimer, Region,
+    SpecialMapping, StoredDifference, TerminalImage, ThreadImage,
 };
 
 /// One process at one moment.
@@ -87,6 +87,9 @@ pub struct ProcessImage {
     pub locks: Vec<FileLock>,
     /// Threads; the first is the main thread.
     pub threads: Vec<ThreadImage>,
+    /// Its devices, if it had any.
+    #[serde(default)]
+    pub devices: Option<DevicesImage>,
     /// Random number of the libckpt.so in it, which its first life and all others have.
     pub instance: u64,
     /// Address of libckpt's control block.

@@ -11,6 +11,7 @@ pub mod holders;
 pub mod limits;
 pub mod locks;
 pub mod maps;
+pub mod memory;
 pub mod pagemap;
 pub mod sched;
 pub mod sysvipc;

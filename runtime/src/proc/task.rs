@@ -24,12 +24,18 @@ pub fn threads(pid: i32) -> Result<Vec<i32>> {
 
 /// Ids of the children of all threads of `pid`, zombies included.
 pub fn children(pid: i32) -> Result<Vec<i32>> {
-    let mut children = Vec::new();
-    for tid in threads(pid)? {
-        let text = text(pid, &format!("task/{tid}/children"))?;
-        children.extend(text.split_whitespace().filter_map(|word| word.parse::<i32>().ok()));
+    'all: loop {
+        let mut children = Vec::new();
+        for tid in threads(pid)? {
+            match text(pid, &format!("task/{tid}/children")) {
+                Ok(text) => children.extend(text.split_whitespace().filter_map(|word| word.parse::<i32>().ok())),
+                // A thread has ended meanwhile: its children are another one's, which may have been asked already.
+                Err(Error::ProgramGone { .. }) => continue 'all,
+                Err(error) => return Err(error),
+            }
+        }
+        return Ok(children);
     }
-    Ok(children)
 }
 
 /// The fields of `/proc/PID/stat` (or of `task/TID/stat` by `file`) from the state on: field 3 is index 0.
@@ -100,6 +106,11 @@ pub fn executes_what_we_do(pid: i32) -> bool {
 /// The CPU that the main thread ran on last.
 pub fn last_cpu(pid: i32) -> Result<usize> {
     Ok(stat_number(&stat_fields(pid, "stat")?, 39) as usize)
+}
+
+/// Whether `/proc` shows the process under a job-control stop; to be asked before it is seized.
+pub fn is_job_stopped(pid: i32) -> bool {
+    text(pid, "status").is_ok_and(|status| status_value(&status, "State").is_some_and(|state| state.starts_with('T')))
 }
 
 /// When the process started, in clock ticks since boot as our time namespace shows it: with the pid it names a

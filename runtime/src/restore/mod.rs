@@ -18,6 +18,7 @@ mod clocks;
 mod content;
 mod control;
 mod credentials;
+mod devices;
 mod ended;
 mod fifos;
 mod file_comparison;
@@ -79,6 +80,7 @@ use crate::image::{self, AtTerminal, JobImage, PathMap, ProcessImage};
 use crate::namespace;
 use crate::ptrace::{Pinned, Registers};
 use clocks::ClockPlan;
+use devices::{Devices, Replacements};
 use file_mappings::MappingPlan;
 use fresh_memory::FreshMemory;
 use host::Machine;
@@ -157,6 +159,7 @@ pub type Progress<'a> = dyn FnMut(Stage, u64, u64) + 'a;
 #[derive(Debug)]
 pub struct Rebuilt {
     processes: Vec<HalfBuilt>,
+    devices: Devices,
     job: JobImage,
     terminal: Regained,
 }
@@ -185,6 +188,7 @@ impl Rebuilt {
                 .map_err(|source| Error::io("stop", format!("process {stopped}"), source))?;
         }
         HalfBuilt::release_all(self.processes)?;
+        self.devices.give_back(&self.job)?;
         let is_news_for = |process: &&ProcessImage| self.terminal.is_news_for(process);
         for pid in self.job.processes.iter().filter(is_news_for).map(|process| process.pid) {
             // One that has ended meanwhile need not know.
@@ -225,6 +229,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
         namespace::let_new_ids_begin_after(highest)?;
     }
     preflight::check(id, &job, &machine, options)?;
+    let replacements = Replacements::find(&job)?;
     let clocks = ClockPlan::new(job.root(), options.clocks)?;
     // Before anything of the program's is open here.
     let lazy = if options.lazy { Lazy::start(&job, store)? } else { None };
@@ -291,7 +296,8 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     if let Some(lazy) = lazy {
         lazy.complete()?;
     }
-    Ok(Rebuilt { processes, job, terminal: outside.regained })
+    let devices = Devices::ask(&processes, &job, &replacements)?;
+    Ok(Rebuilt { processes, devices, job, terminal: outside.regained })
 }
 
 fn plan_mappings(

@@ -50,6 +50,7 @@ pub fn process(machine: &Machine) -> ProcessImage {
         terminal: None,
         locks: Vec::new(),
         threads: vec![thread(300_000)],
+        devices: None,
         instance: 0,
         control: 0,
     }

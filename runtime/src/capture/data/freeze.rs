@@ -13,7 +13,7 @@ use crate::capture::guest::Guest;
 use crate::capture::page_set::PageSet;
 use crate::capture::snapshot::Still;
 use crate::capture::twin::{Memory, Twin};
-use crate::capture::{Event, Lineage, Program, TreeOptions, refusals, stop, threads};
+use crate::capture::{Event, Lineage, Program, TreeOptions, devices, refusals, stop, threads};
 use crate::error::Result;
 use crate::image::LeftOut;
 use crate::proc::maps::{self, Mapping};
@@ -66,6 +66,7 @@ pub fn freeze(
     let (mut parts, mut left_out) = parts::of(&allocations.known, &mappings);
     let kept_back = &data.host.kept_from_clones;
     parts::leave_out_kept_back(&mut parts, &mut left_out, |part| kept_back.contains(&part.id));
+    known.unseen.devices_write_to(devices::written_by_devices(pid, control)?);
     let seen = look(pid, &parts, &mappings, known.tracker.as_ref().map(|tracker| (tracker, &mut known.unseen)))?;
     data.host.note_changes(&mut parts, &seen);
     parts::copy_shared(pid, &mut parts, &mut left_out)?;

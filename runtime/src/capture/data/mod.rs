@@ -27,12 +27,13 @@ use std::time::Instant;
 use ckpt_store::{Attempt, AttemptEnd, AttemptRow, Depth, Store};
 use ckpt_wire::Control;
 
+use super::hold::Hold;
 use super::{Event, Lineage, Program, Request, TreeOptions, begin, failed, on_thread_of_its_own};
 use crate::error::{Error, Result};
 use crate::image::{self, CodeMapping, DataImage, Moved};
 use crate::proc::maps::Mapping;
 use crate::proc::task;
-use device::{Devices, Hold, StoredDevices, Variables};
+use device::{Devices, StoredDevices, Variables};
 use freeze::Frozen;
 use host::Host;
 

@@ -1,6 +1,6 @@
 //! Differences of the allocations on devices, found there.
 //!
-//! The program's devices are held still ([`hold`]) while the agent, in a context of its own, looks at the same memory: what
+//! The program's devices are held still ([`crate::capture::hold`]) while the agent, in a context of its own, looks at the same memory: what
 //! libckpt.so has backed by exportable memory is mapped here as it is ([`places`]), and of other kinds the program's keeper
 //! makes a copy on the device. So a fault of ours is never the program's, and nothing but what is new crosses the bus.
 //!
@@ -8,7 +8,6 @@
 //!
 //! What is mapped here is given back before the program goes on: as long as anybody maps memory, its device has it less.
 
-mod hold;
 mod places;
 mod variables;
 
@@ -23,10 +22,10 @@ use ckpt_store::Attempt;
 
 use super::chunk_bytes;
 use crate::capture::TreeOptions;
+use crate::capture::hold::Hold;
 use crate::capture::stored_series::{PageSink, StoredSeries};
 use crate::error::Result;
 use crate::image::{Allocation, LeftOut, Moved, StoredDifference};
-pub use hold::Hold;
 use places::{Piece, Place};
 pub use variables::Variables;
 

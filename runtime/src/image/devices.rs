@@ -1,0 +1,28 @@
+//! The devices that a process had, which the driver had let go before it was captured.
+
+use serde::{Deserialize, Serialize};
+
+/// What a restart has to know of them. What they held is in the memory of the process, where the driver has put it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DevicesImage {
+    /// Address of what libckpt.so and ckpt share about them (`ckpt_wire::device::Hold`).
+    pub hold: u64,
+    /// Path of the driver.
+    #[serde(with = "serde_bytes")]
+    pub driver: Vec<u8>,
+    /// All that the process saw, by their numbers in it.
+    pub devices: Vec<DeviceImage>,
+}
+
+/// A device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceImage {
+    /// How the driver names it in every process.
+    pub uuid: [u8; 16],
+    /// Its model; empty where that was not to be learned.
+    pub model: String,
+    /// What code it runs: 9, 0 for sm_90.
+    pub capability: (u32, u32),
+    /// How many bytes the process has allocated there, as far as that is recorded.
+    pub used_bytes: u64,
+}

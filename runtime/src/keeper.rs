@@ -1,0 +1,273 @@
+//! Talking to the keeper in a program, the thread of libckpt.so's that holds its devices: what capture and restore both say
+//! over the line of [`ckpt_wire::device`].
+
+use std::fs;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use ckpt_wire::device::{self as wire, Answer, COMMAND_OPEN, COMMAND_RESUME, Command, Held, SOCKET_BYTES};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{
+    AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept4, bind, getsockopt, listen, recv, send,
+    socket,
+};
+use nix::unistd::{Gid, Uid, chown};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::descriptor;
+use crate::error::{Error, Result};
+
+/// How long the keeper may take for what the driver does at once.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the driver may take to move what devices hold: at its slowest known, 3 GB/s, this is all of the largest.
+pub const MOVING_WITHIN: Duration = Duration::from_secs(600);
+/// How many may knock before one is let in: those that only look whether somebody is there come first.
+const KNOCKING: i32 = 16;
+
+/// Bytes in which a driver is told of a device and the one that stands for it.
+pub const PAIR_BYTES: usize = 32;
+
+/// A process with a keeper.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept<'a> {
+    /// Its pid.
+    pub pid: i32,
+    /// Readable once it has ended.
+    pub pidfd: BorrowedFd<'a>,
+}
+
+/// A socket that a keeper is told the name of, which goes with this.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    name: PathBuf,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Somebody may have removed it already.
+        let _ = fs::remove_file(&self.name);
+    }
+}
+
+impl Listener {
+    /// At this name, which may be there already: nobody listens at it any more.
+    ///
+    /// # Errors
+    /// When there can be no such socket.
+    pub fn at(name: PathBuf) -> Result<Listener> {
+        let failed = |error: Errno| Error::io("listen at", &name, error);
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let socket = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).map_err(failed)?;
+        let _ = fs::remove_file(&name);
+        bind(socket.as_raw_fd(), &UnixAddr::new(&name).map_err(failed)?).map_err(failed)?;
+        listen(&socket, Backlog::new(KNOCKING).map_err(failed)?).map_err(failed)?;
+        Ok(Listener { socket, name })
+    }
+
+    /// A process of this user and group may connect, too.
+    ///
+    /// # Errors
+    /// When only others may say so.
+    pub fn open_to(&self, user: u32, group: u32) -> Result<()> {
+        chown(&self.name, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))
+            .map_err(|error| Error::io("give", &self.name, error))
+    }
+
+    /// What a keeper is to be asked, as bytes and where in its [`wire::Hold`] they go, in this order.
+    pub fn request(&self, request: u32, quiet_within: Duration) -> [(usize, Vec<u8>); 3] {
+        let mut path = vec![0; SOCKET_BYTES];
+        let bytes = self.name.as_os_str().as_bytes();
+        // One byte less than there are: it ends with a zero. `UnixAddr` has refused what is longer.
+        let length = bytes.len().min(SOCKET_BYTES - 1);
+        path[..length].copy_from_slice(&bytes[..length]);
+        let within_ms = (quiet_within.as_millis() as u32).to_ne_bytes();
+        [
+            (offset_of!(wire::Hold, quiet_within_ms), within_ms.to_vec()),
+            (offset_of!(wire::Hold, socket), path),
+            (offset_of!(wire::Hold, request), request.to_ne_bytes().to_vec()),
+        ]
+    }
+
+    /// The line to the keeper, and what it says first, which may take so long. Those who knock and say nothing are passed over.
+    ///
+    /// # Errors
+    /// When it does not come, or the process has ended.
+    pub fn accept<'a>(&self, kept: Kept<'a>, within: Duration) -> Result<(Line<'a>, Held)> {
+        let failed = |error: Errno| Error::io("accept a connection of", format!("process {}", kept.pid), error);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            wait_to_read(self.socket.as_fd(), deadline, kept)?;
+            let accepted = accept4(self.socket.as_raw_fd(), SockFlag::SOCK_CLOEXEC).map_err(failed)?;
+            let socket = descriptor::made(accepted).map_err(failed)?;
+            let peer = getsockopt(&socket, PeerCredentials).map_err(failed)?;
+            // 0: it is in a namespace of its own, and cannot be told from others of its user.
+            if peer.pid() != kept.pid && peer.pid() != 0 {
+                return Err(failed(Errno::EPERM));
+            }
+            let line = Line { kept, socket };
+            match line.try_receive(within)? {
+                Some(held) => return Ok((line, held)),
+                None => continue,
+            }
+        }
+    }
+}
+
+/// The connection to a keeper that holds devices. When this is dropped, they go on.
+#[derive(Debug)]
+pub struct Line<'a> {
+    kept: Kept<'a>,
+    socket: OwnedFd,
+}
+
+/// A command without arguments.
+pub fn command(what: u32) -> Command {
+    Command { what, ..Command::new_zeroed() }
+}
+
+impl Line<'_> {
+    /// Says what is wanted.
+    ///
+    /// # Errors
+    /// When nobody is there.
+    pub fn send(&self, wanted: Command) -> Result<()> {
+        let sent = send(self.socket.as_raw_fd(), wanted.as_bytes(), MsgFlags::MSG_NOSIGNAL);
+        sent.map(drop).map_err(|error| self.ended(error))
+    }
+
+    /// What has come of it.
+    ///
+    /// # Errors
+    /// When the keeper says nothing within this time, or is gone.
+    pub fn receive(&self, within: Duration) -> Result<Answer> {
+        self.try_receive(within)?.ok_or_else(|| self.ended(Errno::ECONNRESET))
+    }
+
+    /// Both.
+    ///
+    /// # Errors
+    /// As for them.
+    pub fn exchange(&self, wanted: Command) -> Result<Answer> {
+        self.send(wanted)?;
+        self.receive(PATIENCE)
+    }
+
+    /// The answer to a command that must not fail, which was for this.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn good(&self, purpose: &str, answer: Answer) -> Result<Answer> {
+        if answer.error == 0 {
+            return Ok(answer);
+        }
+        Err(Error::environment(
+            format!("{purpose} in process {}", self.kept.pid),
+            why(answer.error),
+            "the program runs on; try again",
+        ))
+    }
+
+    /// How the driver names a device in every process.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn identify(&self, device: i32) -> Result<[u8; 16]> {
+        let answer = self.exchange(Command { device, ..command(wire::COMMAND_IDENTIFY) })?;
+        let answer = self.good("naming a device", answer)?;
+        let mut uuid = [0; 16];
+        uuid.copy_from_slice(answer.values.as_bytes());
+        Ok(uuid)
+    }
+
+    /// Has the driver give suspended devices back, other ones for those in so many pairs of them, which lie at an address of the
+    /// program's. It may take its time.
+    ///
+    /// # Errors
+    /// When the keeper is gone.
+    pub fn begin_to_resume(&self, pairs: u64, count: usize) -> Result<()> {
+        self.send(Command { address: pairs, bytes: (PAIR_BYTES * count) as u64, ..command(COMMAND_RESUME) })
+    }
+
+    /// Waits until that is done. The error is the driver's, and the step that failed.
+    ///
+    /// # Errors
+    /// When the keeper is gone.
+    pub fn resumed(&self) -> Result<std::result::Result<(), (i32, u64)>> {
+        let answer = self.receive(MOVING_WITHIN)?;
+        Ok(if answer.error == 0 { Ok(()) } else { Err((answer.error, answer.values[0])) })
+    }
+
+    /// Lets the devices go on.
+    ///
+    /// # Errors
+    /// When they were not held until now.
+    pub fn open(self) -> Result<()> {
+        let answer = self.exchange(command(COMMAND_OPEN))?;
+        self.good("letting the devices go on", answer).map(drop)
+    }
+
+    /// Waits until the other end is closed, and with it the last descriptor that the keeper had.
+    ///
+    /// # Errors
+    /// When it is not, within the time that anything may take.
+    pub fn wait_until_closed(self) -> Result<()> {
+        match self.try_receive::<Answer>(PATIENCE)? {
+            None => Ok(()),
+            Some(_) => Err(self.ended(Errno::EPROTO)),
+        }
+    }
+
+    /// A message; none when the other end is closed.
+    fn try_receive<T: FromZeros + FromBytes + IntoBytes>(&self, within: Duration) -> Result<Option<T>> {
+        let mut message = T::new_zeroed();
+        wait_to_read(self.socket.as_fd(), Instant::now() + within, self.kept)?;
+        let received = recv(self.socket.as_raw_fd(), message.as_mut_bytes(), MsgFlags::empty());
+        match received {
+            Ok(bytes) if bytes == size_of::<T>() => Ok(Some(message)),
+            Ok(0) | Err(Errno::ECONNRESET) => Ok(None),
+            Ok(_) => Err(self.ended(Errno::EPROTO)),
+            Err(error) => Err(self.ended(error)),
+        }
+    }
+
+    fn ended(&self, error: Errno) -> Error {
+        Error::io("talk to the keeper of", format!("process {}", self.kept.pid), error)
+    }
+}
+
+/// What an answer's error says.
+pub fn why(error: i32) -> String {
+    match error {
+        error if error < 0 => format!("the kernel says {}", Errno::from_raw(-error)),
+        error => format!("the CUDA driver says error {error}"),
+    }
+}
+
+fn wait_to_read(socket: BorrowedFd<'_>, deadline: Instant, kept: Kept<'_>) -> Result<()> {
+    loop {
+        let left_ms = deadline.saturating_duration_since(Instant::now()).as_millis();
+        let timeout = PollTimeout::try_from(left_ms.min(i32::MAX as u128) as i32).unwrap_or(PollTimeout::MAX);
+        let mut events = [PollFd::new(socket, PollFlags::POLLIN), PollFd::new(kept.pidfd, PollFlags::POLLIN)];
+        match poll(&mut events, timeout) {
+            Ok(0) => break Err(late(kept.pid)),
+            Ok(_) if events[0].any() == Some(true) => break Ok(()),
+            Ok(_) => break Err(Error::ProgramGone { pid: kept.pid }),
+            Err(Errno::EINTR) => {}
+            Err(error) => break Err(Error::io("wait for", "the keeper", error)),
+        }
+    }
+}
+
+fn late(pid: i32) -> Error {
+    Error::environment(
+        format!("waiting for the thread of libckpt.so that holds the devices of process {pid}"),
+        "it has not answered in time",
+        "see whether the program is stopped, or the CUDA driver hangs; it goes on as before",
+    )
+}
