@@ -2,8 +2,11 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <map>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "contexts.h"
 
@@ -27,15 +30,46 @@ Gate &gate() {
 
 std::atomic<bool> initialised{false};
 
+// What CKPT_DOUBLE_FAIL says: NAME:K, and :ERROR if it is to be another than unknown, several with commas between.
+struct Failure {
+    std::string name;
+    uint64_t call;
+    CUresult error;
+};
+
+std::vector<Failure> failures_wanted() {
+    std::vector<Failure> failures;
+    const char *text = getenv("CKPT_DOUBLE_FAIL");
+    std::stringstream all(text == nullptr ? "" : text);
+    for (std::string one; std::getline(all, one, ',');) {
+        size_t first = one.find(':'), second = one.find(':', first + 1);
+        if (first == std::string::npos) continue;
+        bool is_unknown = second == std::string::npos;
+        failures.push_back({one.substr(0, first), strtoull(one.c_str() + first + 1, nullptr, 10),
+                            is_unknown ? CUDA_ERROR_UNKNOWN : CUresult(atoi(one.c_str() + second + 1))});
+    }
+    return failures;
+}
+
+// Of the call of this number. The gate's lock is held.
+CUresult failure(const char *name, uint64_t call) {
+    static const auto *failures = new std::vector<Failure>(failures_wanted());
+    for (const Failure &one : *failures)
+        if (one.name == name && one.call == call) return one.error;
+    return CUDA_SUCCESS;
+}
+
 } // namespace
 
 Call::Call(const char *name, Needs needs) {
     std::unique_lock<std::mutex> lock(gate().mutex);
-    ++gate().calls[name];
+    CUresult wanted = failure(name, ++gate().calls[name]);
     gate().changed.wait(lock, [] { return !gate().closed; });
     ++gate().in_progress;
     lock.unlock();
-    if (needs != NOTHING && !initialised)
+    if (wanted != CUDA_SUCCESS)
+        refusal = wanted;
+    else if (needs != NOTHING && !initialised)
         refusal = CUDA_ERROR_NOT_INITIALIZED;
     else if (needs == A_CONTEXT)
         refusal = check_current_context();
@@ -45,6 +79,11 @@ Call::~Call() {
     std::lock_guard<std::mutex> lock(gate().mutex);
     --gate().in_progress;
     gate().changed.notify_all();
+}
+
+CUresult failure_of(const char *name) {
+    std::lock_guard<std::mutex> lock(gate().mutex);
+    return failure(name, ++gate().calls[name]);
 }
 
 bool close_gate(Deadline deadline) {

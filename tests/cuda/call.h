@@ -22,6 +22,9 @@ class Call {
     CUresult refusal = CUDA_SUCCESS;
 };
 
+// The error that a call of this name returns now, where CKPT_DOUBLE_FAIL wants one; it is counted as a call.
+CUresult failure_of(const char *name);
+
 using Deadline = std::chrono::steady_clock::time_point;
 
 // Lets no further call in, and returns when those in progress have ended: false, with the gate open, if not before the deadline.

@@ -22,7 +22,9 @@ std::mutex &steps() {
     return *steps;
 }
 
-CUresult check(int pid) {
+CUresult check(const char *name, int pid) {
+    CUresult wanted = failure_of(name);
+    if (wanted != CUDA_SUCCESS) return wanted;
     if (!is_initialised()) return CUDA_ERROR_NOT_INITIALIZED;
     return pid == getpid() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -57,7 +59,7 @@ bool has_unsupported_memory() {
 } // namespace
 
 CUresult cuCheckpointProcessGetState(int pid, CUprocessState *answer) {
-    CUresult result = check(pid);
+    CUresult result = check(__func__, pid);
     if (result != CUDA_SUCCESS) return result;
     if (answer == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard<std::mutex> step(steps());
@@ -67,7 +69,7 @@ CUresult cuCheckpointProcessGetState(int pid, CUprocessState *answer) {
 
 // Of the double any thread may restore; that of the process itself is always there.
 CUresult cuCheckpointProcessGetRestoreThreadId(int pid, int *tid) {
-    CUresult result = check(pid);
+    CUresult result = check(__func__, pid);
     if (result != CUDA_SUCCESS) return result;
     if (tid == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *tid = pid;
@@ -75,7 +77,7 @@ CUresult cuCheckpointProcessGetRestoreThreadId(int pid, int *tid) {
 }
 
 CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *how) {
-    CUresult result = check(pid);
+    CUresult result = check(__func__, pid);
     if (result != CUDA_SUCCESS) return result;
     std::lock_guard<std::mutex> step(steps());
     if (state != CU_PROCESS_STATE_RUNNING) return CUDA_ERROR_ILLEGAL_STATE;
@@ -87,7 +89,7 @@ CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *how) {
 }
 
 CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *) {
-    CUresult result = check(pid);
+    CUresult result = check(__func__, pid);
     if (result != CUDA_SUCCESS) return result;
     std::lock_guard<std::mutex> step(steps());
     if (state != CU_PROCESS_STATE_LOCKED) return CUDA_ERROR_ILLEGAL_STATE;
@@ -98,18 +100,19 @@ CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *) {
 }
 
 CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *how) {
-    CUresult result = check(pid);
+    CUresult result = check(__func__, pid);
     if (result != CUDA_SUCCESS) return result;
     std::lock_guard<std::mutex> step(steps());
     if (state != CU_PROCESS_STATE_CHECKPOINTED) return CUDA_ERROR_ILLEGAL_STATE;
-    if (how != nullptr && how->gpuPairsCount != 0) return CUDA_ERROR_NOT_SUPPORTED;
-    bool is_back = Physical::bring_back_all();
+    result = how == nullptr ? move_to_machine(nullptr, 0) : move_to_machine(how->gpuPairs, how->gpuPairsCount);
+    if (result != CUDA_SUCCESS) return result;
+    bool is_back = !all_is_taken() && Physical::bring_back_all();
     state = is_back ? CU_PROCESS_STATE_LOCKED : CU_PROCESS_STATE_FAILED;
     return is_back ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *) {
-    CUresult result = check(pid);
+    CUresult result = check(__func__, pid);
     if (result != CUDA_SUCCESS) return result;
     std::lock_guard<std::mutex> step(steps());
     if (state != CU_PROCESS_STATE_LOCKED) return CUDA_ERROR_ILLEGAL_STATE;

@@ -3,6 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
 
 #include "call.h"
 #include "grid.h"
@@ -16,12 +20,63 @@ size_t number_in(const char *variable, size_t otherwise) {
     return text == nullptr ? otherwise : strtoull(text, nullptr, 0);
 }
 
+// What there is now.
+std::vector<Device> machine() {
+    std::vector<Device> found;
+    const char *path = getenv("CKPT_DOUBLE_MACHINE");
+    if (path == nullptr) {
+        for (size_t number = 0; number < number_in("CKPT_DOUBLE_DEVICES", 1); ++number)
+            found.push_back({number_in("CKPT_DOUBLE_MEMORY", size_t(4) << 30), 0, static_cast<unsigned char>(number)});
+        return found;
+    }
+    std::ifstream file(path);
+    for (unsigned number; file >> number;) {
+        found.push_back({0, 0, static_cast<unsigned char>(number)});
+        file >> found.back().total;
+    }
+    return found;
+}
+
+CUuuid uuid_of_number(unsigned char number) {
+    CUuuid uuid = {};
+    memcpy(uuid.bytes, "ckpt-double-dev", 15);
+    uuid.bytes[15] = char(number);
+    return uuid;
+}
+
+bool same(const CUuuid &one, const CUuuid &other) { return memcmp(one.bytes, other.bytes, sizeof one.bytes) == 0; }
+
 } // namespace
 
 std::vector<Device> &devices() {
-    static auto *devices = new std::vector<Device>(number_in("CKPT_DOUBLE_DEVICES", 1),
-                                                   Device{number_in("CKPT_DOUBLE_MEMORY", size_t(4) << 30), 0});
+    static auto *devices = new std::vector<Device>(machine());
     return *devices;
+}
+
+CUresult move_to_machine(const CUcheckpointGpuPair *pairs, unsigned count) {
+    Locked locked;
+    std::vector<Device> there = machine(), moved = devices();
+    if (count != 0 && count != moved.size()) return CUDA_ERROR_INVALID_VALUE;
+    for (Device &device : moved) {
+        CUuuid wanted = uuid_of_number(device.number);
+        bool is_named = count == 0;
+        for (unsigned at = 0; at < count && !is_named; ++at)
+            if (same(pairs[at].oldUuid, wanted)) wanted = pairs[at].newUuid, is_named = true;
+        if (!is_named) return CUDA_ERROR_INVALID_VALUE;
+        auto is_wanted = [&](const Device &one) { return same(uuid_of_number(one.number), wanted); };
+        auto found = std::find_if(there.begin(), there.end(), is_wanted);
+        if (found == there.end()) return CUDA_ERROR_INVALID_DEVICE;
+        device = {found->total, device.used, found->number};
+        there.erase(found);
+    }
+    // A test may have said that there is less: it stays so where nothing else is known.
+    if (getenv("CKPT_DOUBLE_MACHINE") != nullptr) devices() = moved;
+    return CUDA_SUCCESS;
+}
+
+bool all_is_taken() {
+    const char *path = getenv("CKPT_DOUBLE_TAKEN");
+    return path != nullptr && access(path, F_OK) == 0;
 }
 
 bool is_device(int ordinal) { return ordinal >= 0 && size_t(ordinal) < devices().size(); }
@@ -29,14 +84,6 @@ bool is_device(int ordinal) { return ordinal >= 0 && size_t(ordinal) < devices()
 } // namespace test_double
 
 using namespace test_double;
-
-// Nothing but its number tells one device from another.
-static CUuuid uuid_of(CUdevice device) {
-    CUuuid uuid = {};
-    memcpy(uuid.bytes, "ckpt-double-dev", 15);
-    uuid.bytes[15] = char(device);
-    return uuid;
-}
 
 CUresult cuInit(unsigned flags) {
     ENTER(NOTHING);
@@ -80,7 +127,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
     ENTER(INITIALISED);
     if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
-    *uuid = uuid_of(device);
+    *uuid = uuid_of_number(devices()[size_t(device)].number);
     return CUDA_SUCCESS;
 }
 

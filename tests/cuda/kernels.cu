@@ -19,18 +19,11 @@ struct Node {
     const Node *next;
     uint64_t value;
 };
-
-// Every word is the value.
-__global__ void fill_words(uint32_t *words, uint64_t count, uint32_t value) {
-    uint64_t stride = uint64_t(gridDim.x) * blockDim.x;
-    for (uint64_t at = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += stride) words[at] = value;
 }
 
-// Every word is one more.
-__global__ void add_one(uint32_t *words, uint64_t count) {
-    uint64_t stride = uint64_t(gridDim.x) * blockDim.x;
-    for (uint64_t at = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += stride) words[at] += 1;
-}
+#include "words.cu"
+
+extern "C" {
 
 // y = a * x + y
 __global__ void saxpy(float *y, const float *x, float a, uint64_t count) {

@@ -207,6 +207,11 @@ pub fn kernels() -> PathBuf {
     product::repository().join("tests/cuda/built/kernels.ptx")
 }
 
+/// Those of them that change words, in a module that has no variables.
+pub fn kernels_without_variables() -> PathBuf {
+    product::repository().join("tests/cuda/built/words.ptx")
+}
+
 /// Compiles what is older than its sources.
 fn build(binary: &Path, sources: &[PathBuf], complete: impl Fn(&mut Command)) {
     let _lock = lock(&binary.with_extension("lock"));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ckpt_tests::exact::{assert_same, reference};
 use ckpt_tests::{
-    Ckpt, Launch, Life, Program, Restart, Row, Scene, Stdout, Store, checkpoint, code_of, fault, processes,
+    Ckpt, Launch, Life, Program, Restart, Row, Scene, Stdout, Store, checkpoint, code_of, cuda, fault, processes,
 };
 use nix::sys::signal::Signal;
 
@@ -425,6 +425,9 @@ fn prune_beside_an_attempt(scene: &Scene, trace: &Path) {
 
 #[test]
 fn every_fault_point_is_reached_by_some_scenario() {
+    // Compiled before the scene's time begins.
+    let with_devices = cuda::program("counted").argument("200").argument("5000");
+    let with_devices = with_devices.argument(cuda::kernels_without_variables()).argument("plain");
     let scene = Scene::of_at_most(Duration::from_secs(180));
     let listed = Ckpt::new(&scene, ["fault-points"]).call().succeeded().stdout;
     let listed: BTreeSet<String> = listed.lines().map(str::to_owned).collect();
@@ -451,6 +454,10 @@ fn every_fault_point_is_reached_by_some_scenario() {
         let mut second = restart.begin(&scene, &life.directory, life.pid);
         assert_eq!(code_of(second.wait()), 7, "{name}: {}", second.errors());
     }
+    let mut life = Life::preloaded(&scene, "devices", &traced(with_devices));
+    life.output.wait_for_lines(3);
+    checkpoint_traced(life.pid).succeeded();
+    life.kill();
     // A refusal, and an attempt that has pages to remove when it fails.
     let mut refused = Life::preloaded(&scene, "refused", &traced(unsupported()));
     refused.output.wait_for_lines(3);

@@ -13,8 +13,9 @@ use ckpt_tests::holder::{Holder, Line, printed, read};
 use ckpt_tests::processes::{self, wait_until};
 use ckpt_tests::{Life, Program, Scene, code_of, cuda, product};
 use ckpt_wire::device::{
-    COMMAND_CLOSE, COMMAND_COPY, COMMAND_IDENTIFY, COMMAND_OPEN, COMMAND_STAGE, COMMAND_UNSTAGE, Command, HELD,
-    HELD_CALL_GOES_ON, HELD_CAPTURE, HELD_WORK_GOES_ON,
+    COMMAND_CLOSE, COMMAND_COPY, COMMAND_IDENTIFY, COMMAND_OPEN, COMMAND_RESUME, COMMAND_STAGE, COMMAND_SUSPEND,
+    COMMAND_UNSTAGE, Command, DEVICES_SUSPENDED, DEVICES_THERE, HELD, HELD_CALL_GOES_ON, HELD_CAPTURE, HELD_SUSPENDED,
+    HELD_WORK_GOES_ON,
 };
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::Signal;
@@ -129,6 +130,60 @@ fn a_program_stands_still_until_the_gate_is_opened() {
         line.open();
         goes_on(&life);
     }
+    go_on(&life);
+    ends_well(life);
+}
+
+/// The program's devices are suspended, and nobody holds a line to it.
+#[track_caller]
+fn suspend(holder: &mut Holder) {
+    let line = holder.begin();
+    line.get(COMMAND_SUSPEND, 0, 0, 10_000);
+    assert!(line.has_ended(), "that was the last answer");
+    assert_eq!((holder.hold().devices, holder.hold().line), (DEVICES_SUSPENDED, 0));
+}
+
+#[test]
+fn suspended_devices_are_given_back_to_who_asks_next() {
+    let program = held("movable");
+    let scene = Scene::new();
+    let (life, mut holder) = started(&scene, &program, "ready");
+    for goes_on_alone in [false, true, false] {
+        goes_on(&life);
+        suspend(&mut holder);
+        stands_still(&life);
+        assert!(!descriptors(life.pid).iter().any(|(_, target)| target.contains("ckpt-double")), "no device is open");
+        holder.ask(20_000);
+        let line = holder.accept();
+        assert_eq!(line.held().outcome, HELD_SUSPENDED);
+        let copied = line.carry_out(Command { what: COMMAND_COPY, device: 0, address: 0, to: 0, bytes: 0 });
+        assert_ne!(copied.error, 0, "there is no device to copy on");
+        if goes_on_alone {
+            drop(line);
+        } else {
+            line.get(COMMAND_RESUME, 0, 0, 0);
+            stands_still(&life);
+            line.open();
+        }
+        goes_on(&life);
+        assert_eq!(holder.hold().devices, DEVICES_THERE);
+    }
+    go_on(&life);
+    ends_well(life);
+}
+
+#[test]
+fn suspended_devices_stay_away_while_somebody_listens_and_come_back_when_nobody_does() {
+    let program = held("movable");
+    let scene = Scene::of_at_most(Duration::from_secs(120));
+    let (life, mut holder) = started(&scene, &program, "ready");
+    suspend(&mut holder);
+    // The keeper looks whether somebody is there, and says nothing.
+    assert!(holder.accept().has_ended());
+    stands_still(&life);
+    assert_eq!(holder.hold().devices, DEVICES_SUSPENDED);
+    drop(holder);
+    goes_on(&life);
     go_on(&life);
     ends_well(life);
 }

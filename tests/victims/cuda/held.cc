@@ -183,6 +183,25 @@ static void forking() {
     ok(cuMemsetD8(memory, 1, 1));
 }
 
+// Threads that change memory that the driver can move to the host.
+static void movable() {
+    begin();
+    CUdeviceptr memory;
+    ok(cuMemAlloc(&memory, BYTES));
+    std::vector<std::thread> threads;
+    for (int number = 0; number < 4; ++number)
+        threads.emplace_back(many_times, number, [=](uint32_t round) {
+            CUdeviceptr mine = memory + size_t(number) * (BYTES / 4);
+            uint32_t before = round - 1;
+            if (round > 1) ok(cuMemcpyDtoH(&before, mine, 4));
+            expect(before == round - 1);
+            ok(cuMemsetD32(mine, round, 1024));
+        });
+    wait_after("ready");
+    ends = true;
+    for (std::thread &thread : threads) thread.join();
+}
+
 static void nothing() {
     say_where("control", dlsym(RTLD_DEFAULT, "ckpt_control"));
     ok(cuInit(0));
@@ -215,6 +234,7 @@ int main(int argc, char **argv) {
     else if (way == "closing") closing();
     else if (way == "forking") forking();
     else if (way == "own context") own_context();
+    else if (way == "movable") movable();
     else nothing();
     puts("done");
 }

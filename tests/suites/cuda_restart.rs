@@ -1,0 +1,351 @@
+//! Programs with CUDA devices go on exactly, after a checkpoint and after a restart in a fresh process, on the double of the
+//! driver.
+//!
+//! Programs are there before a scene begins: compiling the double takes a minute, and a scene's time is limited.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use ckpt_tests::exact::{How, Reference, Trigger, assert_same, reference, survives};
+use ckpt_tests::{Answer, Ckpt, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, cuda, fault, processes};
+use nix::sys::signal::Signal;
+
+const STEPS: usize = 60;
+/// Between two steps, so that there are moments.
+const PAUSE_US: &str = "3000";
+
+fn counting(kinds: &[&str]) -> Program {
+    let program = cuda::program("counted")
+        .argument(STEPS.to_string())
+        .argument(PAUSE_US)
+        .argument(cuda::kernels_without_variables());
+    kinds.iter().fold(program, |program, kind| program.argument(*kind))
+}
+
+fn scene() -> Scene {
+    Scene::of_at_most(Duration::from_secs(240))
+}
+
+fn ask_checkpoint(scene: &Scene, pid: i32) -> Answer {
+    Ckpt::new(scene, ["checkpoint", &pid.to_string()]).call()
+}
+
+fn how(trigger: Trigger, stdout: Stdout) -> How {
+    How { trigger, stdout, ..How::usual() }
+}
+
+/// Killed behind checkpoints at two moments, and restarted.
+#[track_caller]
+fn survives_twice(program: &Program) {
+    let scene = scene();
+    let whole = reference(&scene, program);
+    survives(&scene, program, how(Trigger::Command, Stdout::File), 5, &whole);
+    survives(&scene, program, how(Trigger::Signal, Stdout::Pipe), 40, &whole);
+}
+
+/// A life that has ended by itself has printed everything.
+#[track_caller]
+fn ended_like(mut life: Life<'_>, whole: &Reference) {
+    assert_eq!(code_of(life.wait()), whole.code, "{}", life.errors());
+    assert_same(&life.output.bytes(), &whole.stdout, "all that it has printed");
+}
+
+/// A program at its fifth step, which goes no further than the fortieth until `go_on` is called.
+fn at_fifth_step<'a>(scene: &'a Scene, program: &Program) -> Life<'a> {
+    let patient = program.clone().waiting(40, &scene.path().join("go-on"));
+    let life = Life::preloaded(scene, "life", &patient);
+    life.output.wait_for_lines(5);
+    life
+}
+
+fn go_on(scene: &Scene) {
+    fs::write(scene.path().join("go-on"), "").expect("a file in the scene");
+}
+
+#[test]
+fn plain_device_memory_comes_back() {
+    survives_twice(&counting(&["plain", "small", "pitched"]));
+}
+
+#[test]
+fn memory_that_the_driver_has_allocated_comes_back() {
+    survives_twice(&counting(&["plain", "small", "pitched"]).variable("CKPT_DEVICE_BACKING", "native"));
+}
+
+#[test]
+fn pools_mapped_memory_and_arrays_come_back() {
+    survives_twice(&counting(&["pooled", "mapped", "array", "fleeting"]));
+}
+
+#[test]
+fn memory_of_the_host_that_devices_write_to_comes_back() {
+    survives_twice(&counting(&["pinned", "registered"]));
+}
+
+#[test]
+fn a_graph_that_was_recorded_runs_on() {
+    survives_twice(&counting(&["graph", "created"]));
+}
+
+#[test]
+fn two_devices_and_access_of_one_to_the_memory_of_the_other_come_back() {
+    let program = counting(&["peer", "plain"]).variable("CKPT_DOUBLE_DEVICES", "2");
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let mut life = at_fifth_step(&scene, &program);
+    checkpoint(&scene, life.pid);
+    life.kill();
+    let restart = Restart::of(life.store()).variable("CKPT_DOUBLE_DEVICES", "2");
+    go_on(&scene);
+    let mut second = restart.begin(&scene, &life.directory, life.pid);
+    assert_eq!(code_of(second.wait()), whole.code, "{}", second.errors());
+    assert_same(&life.output.bytes(), &whole.stdout, "the output of both lives");
+}
+
+#[test]
+fn threads_that_never_stop_calling_the_driver_go_on_right() {
+    let program = counting(&["threads", "plain"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    for (line, trigger) in [(3, Trigger::Command), (20, Trigger::Signal), (45, Trigger::Command)] {
+        survives(&scene, &program, how(trigger, Stdout::File), line, &whole);
+    }
+}
+
+#[test]
+fn it_is_restarted_from_the_checkpoint_of_a_restarted_life() {
+    let program = counting(&["plain", "pooled", "graph", "pinned"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let mut first = at_fifth_step(&scene, &program);
+    checkpoint(&scene, first.pid);
+    first.kill();
+    for lines in [12, 25] {
+        let mut next = Restart::of(first.store()).begin(&scene, &first.directory, first.pid);
+        first.output.wait_for_lines(lines);
+        checkpoint(&scene, first.pid);
+        next.kill();
+    }
+    go_on(&scene);
+    let mut last = Restart::of(first.store()).begin(&scene, &first.directory, first.pid);
+    assert_eq!(code_of(last.wait()), whole.code, "{}", last.errors());
+    assert_same(&first.output.bytes(), &whole.stdout, "the output of four lives");
+}
+
+#[test]
+fn it_goes_on_in_place_through_many_checkpoints() {
+    let program = counting(&["plain", "pooled", "graph", "threads"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let life = at_fifth_step(&scene, &program);
+    for _ in 0..8 {
+        checkpoint(&scene, life.pid);
+    }
+    go_on(&scene);
+    ended_like(life, &whole);
+}
+
+#[test]
+fn one_that_is_ended_by_its_checkpoint_goes_on_where_it_was() {
+    let program = counting(&["plain", "pooled"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    survives(&scene, &program, how(Trigger::Kill, Stdout::File), 20, &whole);
+}
+
+#[test]
+fn several_processes_with_devices_are_one_job() {
+    let counted = counting(&["plain", "pooled"]);
+    let mut script = String::from("for n in 1 2 3; do \"$@\" >of-$n & done; \"$@\"; code=$?; wait; exit $code");
+    script.insert_str(0, "set -u; ");
+    let mut program = Program::installed("sh").argument("-c").argument(script).argument("sh");
+    for word in std::iter::once(counted.executable.clone().into_os_string()).chain(counted.arguments.clone()) {
+        program = program.argument(word);
+    }
+    let library_path =
+        counted.environment.iter().find(|(name, _)| name == "LD_LIBRARY_PATH").expect("it is set").clone();
+    program = program.variable("LD_LIBRARY_PATH", library_path.1).writes("of-1").writes("of-2").writes("of-3");
+    survives_twice(&program);
+}
+
+#[test]
+fn what_the_driver_does_not_checkpoint_is_refused_by_name_and_goes_on() {
+    for (kind, words) in [("managed", "managed memory (cuMemAllocManaged)"), ("exported", "other processes may have")] {
+        let program = counting(&["plain", kind]).variable("CKPT_DEVICE_BACKING", "native");
+        let scene = scene();
+        let whole = reference(&scene, &program);
+        let life = at_fifth_step(&scene, &program);
+        let answer = ask_checkpoint(&scene, life.pid).failed_with(4);
+        assert!(answer.stderr.contains(words), "{kind}: {}", answer.stderr);
+        let row = life.store().rows(&scene).pop().expect("a row");
+        assert!(row.reason.contains(words), "{kind}: {row:?}");
+        go_on(&scene);
+        ended_like(life, &whole);
+    }
+}
+
+#[test]
+fn a_program_that_is_stopped_is_refused_until_it_goes_on() {
+    let program = counting(&["plain"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let life = at_fifth_step(&scene, &program);
+    processes::send(life.pid, Signal::SIGSTOP);
+    processes::wait_until("it is stopped", Duration::from_secs(10), || processes::is_stopped(life.pid));
+    let answer = ask_checkpoint(&scene, life.pid).failed_with(4);
+    assert!(answer.stderr.contains("SIGSTOP"), "{}", answer.stderr);
+    processes::send(life.pid, Signal::SIGCONT);
+    checkpoint(&scene, life.pid);
+    go_on(&scene);
+    ended_like(life, &whole);
+}
+
+#[test]
+fn a_child_that_has_inherited_a_context_is_refused_by_name() {
+    let program = cuda::program("forked");
+    let scene = scene();
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_line("forked");
+    let answer = ask_checkpoint(&scene, life.pid).failed_with(4);
+    assert!(answer.stderr.contains("a CUDA context that its parent had"), "{}", answer.stderr);
+    processes::send(life.pid, Signal::SIGUSR2);
+    life.output.wait_for_line("alone");
+    checkpoint(&scene, life.pid);
+    processes::send(life.pid, Signal::SIGUSR2);
+    assert_eq!(code_of(life.wait()), 0, "{}", life.output.text());
+}
+
+/// The program goes on whatever step of the driver's fails, and the next checkpoint is one.
+#[track_caller]
+fn goes_on_when_the_driver_fails(wanted: &str, is_failed: bool) {
+    let program = counting(&["plain", "pooled", "threads"]);
+    let failing = program.clone().variable("CKPT_DOUBLE_FAIL", wanted);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let mut life = at_fifth_step(&scene, &failing);
+    let answer = ask_checkpoint(&scene, life.pid);
+    assert_eq!(answer.code != 0, is_failed, "{wanted}: {answer:?}");
+    let printed_before = life.output.bytes().len();
+    let id = checkpoint(&scene, life.pid);
+    life.kill();
+    go_on(&scene);
+    let death = ckpt_tests::exact::Death { id, printed_before };
+    ckpt_tests::exact::goes_on(&scene, &program, &How::usual(), &life, death, &whole);
+}
+
+#[test]
+fn a_driver_that_does_not_lock_fails_the_checkpoint_alone() {
+    goes_on_when_the_driver_fails("cuCheckpointProcessLock:1", true);
+}
+
+#[test]
+fn a_driver_that_does_not_checkpoint_fails_the_checkpoint_alone() {
+    goes_on_when_the_driver_fails("cuCheckpointProcessCheckpoint:1", true);
+}
+
+#[test]
+fn a_driver_that_neither_checkpoints_nor_unlocks_at_once_is_unlocked_again() {
+    goes_on_when_the_driver_fails(
+        "cuCheckpointProcessCheckpoint:1,cuCheckpointProcessUnlock:1,cuCheckpointProcessUnlock:2",
+        true,
+    );
+}
+
+#[test]
+fn a_driver_that_does_not_unlock_at_once_is_asked_again() {
+    goes_on_when_the_driver_fails("cuCheckpointProcessUnlock:1,cuCheckpointProcessUnlock:2", false);
+}
+
+#[test]
+fn a_driver_that_cannot_restore_yet_is_asked_again() {
+    goes_on_when_the_driver_fails("cuCheckpointProcessRestore:1:2,cuCheckpointProcessRestore:2:2", false);
+}
+
+#[test]
+fn a_program_whose_devices_are_lost_ends_and_is_restarted() {
+    let program = counting(&["plain", "pooled"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let taker = scene.path().join("memory");
+    let patient = program.clone().variable("CKPT_DOUBLE_TAKEN", &taker);
+    let mut life = at_fifth_step(&scene, &patient);
+    fs::write(&taker, "").expect("a file in the scene");
+    let id = checkpoint(&scene, life.pid);
+    assert_eq!(code_of(life.wait()), 128 + Signal::SIGKILL as i32, "it has nothing to go on with");
+    let said = fs::read_to_string(life.store().path().join("log")).expect("a log");
+    assert!(said.contains("the devices cannot be had again: the program ends"), "{said}");
+    // Nor can it be restarted while others have the memory.
+    let mut refused = Restart::of(life.store()).spawn(&scene, &life.directory);
+    assert_eq!(code_of(refused.wait()), 125, "{}", refused.errors());
+    assert!(refused.errors().contains("no memory left"), "{}", refused.errors());
+    fs::remove_file(&taker).expect("it was there");
+    go_on(&scene);
+    let mut second = Restart::of(life.store()).id(id).begin(&scene, &life.directory, life.pid);
+    assert_eq!(code_of(second.wait()), whole.code, "{}", second.errors());
+    assert_same(&life.output.bytes(), &whole.stdout, "the output of both lives");
+}
+
+#[test]
+fn it_goes_on_when_the_agent_dies_while_the_devices_are_suspended() {
+    let program = counting(&["plain", "pooled", "threads"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let life = at_fifth_step(&scene, &program);
+    let dies_at = |point: &str| {
+        processes::end_agents(life.pid);
+        let answer = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).variable(fault::KILL, point).call();
+        assert_ne!(answer.code, 0, "{point}: {answer:?}");
+    };
+    // The next one finds them suspended, or on their way.
+    for point in ["devices.asked:1", "devices.suspended:1", "ptrace.interrupt:5", "devices.resumed:1"] {
+        dies_at(point);
+    }
+    checkpoint(&scene, life.pid);
+    // And now there is no next one.
+    dies_at("devices.suspended:1");
+    go_on(&scene);
+    ended_like(life, &whole);
+}
+
+/// A machine for the double.
+fn machine(path: &Path, devices: &[(u8, u64)]) {
+    let lines: String = devices.iter().map(|(number, bytes)| format!("{number} {bytes}\n")).collect();
+    fs::write(path, lines).expect("a file in the scene");
+}
+
+const GIB: u64 = 1 << 30;
+
+#[test]
+fn other_devices_stand_for_those_that_are_not_there_and_too_few_or_too_small_ones_are_refused() {
+    let program = counting(&["peer", "plain", "pooled"]);
+    let scene = scene();
+    let there = scene.path().join("machine");
+    let program = program.variable("CKPT_DOUBLE_MACHINE", &there);
+    machine(&there, &[(1, GIB), (2, GIB)]);
+    let whole = reference(&scene, &program);
+    let mut life = at_fifth_step(&scene, &program);
+    let id = checkpoint(&scene, life.pid);
+    life.kill();
+    go_on(&scene);
+    let printed = life.output.bytes();
+    for (devices, words) in [
+        (vec![(2, GIB)], "there is no other of that model"),
+        (vec![(3, 1 << 20), (4, 1 << 20)], "with that much memory"),
+        (vec![(1, 1 << 20), (2, GIB)], "and the device has 1 MiB"),
+    ] {
+        machine(&there, &devices);
+        let restart = Restart::of(life.store()).id(id).variable("CKPT_DOUBLE_MACHINE", &there);
+        let mut refused = restart.spawn(&scene, &life.directory);
+        assert_eq!(code_of(refused.wait()), 125, "{devices:?}: {}", refused.errors());
+        assert!(refused.errors().contains(words), "{devices:?}: {}", refused.errors());
+        assert_same(&life.output.bytes(), &printed, "nothing has run");
+    }
+    for devices in [[(2, GIB), (1, GIB)], [(7, GIB), (2, GIB)], [(8, 2 * GIB), (9, GIB)]] {
+        machine(&there, &devices);
+        let restart = Restart::of(life.store()).id(id).variable("CKPT_DOUBLE_MACHINE", &there);
+        let mut second = restart.begin(&scene, &life.directory, life.pid);
+        assert_eq!(code_of(second.wait()), whole.code, "{devices:?}: {}", second.errors());
+        assert_same(&life.output.bytes(), &whole.stdout, "the output of both lives");
+    }
+}

@@ -1,0 +1,333 @@
+// Counts on a device, in memory of the kinds that it is told, and says what it has counted after each step: a checksum of all of it.
+//
+//   counted STEPS PAUSE_US KERNELS KIND...
+//
+// Each step changes every kind by kernels, copies and fills in two streams with an event between them, or by a graph. What is printed
+// does not depend on time: of any two runs, lines with the same number are the same.
+#include "expect.h"
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#define ok EXPECT_OK
+
+namespace {
+
+constexpr size_t WORDS = 1 << 18;
+constexpr size_t BYTES = WORDS * 4;
+
+// Takes a step, and gives a checksum of what there is then.
+using Counter = std::function<uint64_t(uint32_t step)>;
+
+struct Device {
+    int number;
+    CUcontext context;
+    CUstream first, second;
+    CUevent event;
+    CUmodule module;
+    CUfunction add_one, fill_words;
+};
+
+std::string kernels;
+
+uint64_t mixed(uint64_t sum, const uint32_t *words, size_t count) {
+    for (size_t at = 0; at < count; ++at) sum = sum * 1000003 + words[at];
+    return sum;
+}
+
+Device begin(int number, bool primary) {
+    Device device = {};
+    device.number = number;
+    if (primary) {
+        ok(cuDevicePrimaryCtxRetain(&device.context, number));
+        ok(cuCtxSetCurrent(device.context));
+    } else {
+        ok(cuCtxCreate(&device.context, nullptr, 0, number));
+    }
+    ok(cuStreamCreate(&device.first, CU_STREAM_NON_BLOCKING));
+    ok(cuStreamCreate(&device.second, CU_STREAM_NON_BLOCKING));
+    ok(cuEventCreate(&device.event, CU_EVENT_DISABLE_TIMING));
+    ok(cuModuleLoad(&device.module, kernels.c_str()));
+    ok(cuModuleGetFunction(&device.add_one, device.module, "add_one"));
+    ok(cuModuleGetFunction(&device.fill_words, device.module, "fill_words"));
+    return device;
+}
+
+void launch(const Device &device, CUfunction function, CUstream stream, std::vector<void *> parameters) {
+    (void)device;
+    ok(cuLaunchKernel(function, 4, 1, 1, 32, 1, 1, 0, stream, parameters.data(), nullptr));
+}
+
+// A part that moves on with the steps is filled in one stream; then all is added to in the other.
+Counter of_memory(Device device, CUdeviceptr memory, size_t words) {
+    ok(cuMemsetD32(memory, 7, words));
+    return [=](uint32_t step) {
+        ok(cuCtxSetCurrent(device.context));
+        size_t part = words / 16, from = step % 16 * part;
+        CUdeviceptr place = memory + from * 4;
+        uint64_t count = part, all = words;
+        uint32_t value = step * 2654435761u;
+        launch(device, device.fill_words, device.first, {&place, &count, &value});
+        ok(cuEventRecord(device.event, device.first));
+        ok(cuStreamWaitEvent(device.second, device.event, 0));
+        CUdeviceptr start = memory;
+        launch(device, device.add_one, device.second, {&start, &all});
+        std::vector<uint32_t> words_there(words);
+        ok(cuMemcpyDtoHAsync(words_there.data(), memory, words * 4, device.second));
+        ok(cuStreamSynchronize(device.second));
+        return mixed(0, words_there.data(), words);
+    };
+}
+
+Counter plain(Device device) {
+    CUdeviceptr memory;
+    ok(cuMemAlloc(&memory, BYTES));
+    return of_memory(device, memory, WORDS);
+}
+
+Counter small(Device device) {
+    CUdeviceptr memory;
+    ok(cuMemAlloc(&memory, 3200));
+    return of_memory(device, memory, 800);
+}
+
+Counter pitched(Device device) {
+    CUdeviceptr memory;
+    size_t pitch;
+    ok(cuMemAllocPitch(&memory, &pitch, 1000, 64, 4));
+    return of_memory(device, memory, pitch * 64 / 4);
+}
+
+Counter pooled(Device device) {
+    CUdeviceptr memory;
+    ok(cuMemAllocAsync(&memory, BYTES, device.first));
+    ok(cuStreamSynchronize(device.first));
+    return of_memory(device, memory, WORDS);
+}
+
+Counter mapped(Device device) {
+    CUmemAllocationProp properties = {};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device.number}};
+    CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle memory;
+    CUdeviceptr address;
+    const size_t bytes = 2 << 20;
+    ok(cuMemAddressReserve(&address, 2 * bytes, 0, 0, 0));
+    ok(cuMemCreate(&memory, bytes, &properties, 0));
+    ok(cuMemMap(address, bytes, 0, memory, 0));
+    ok(cuMemSetAccess(address, bytes, &access, 1));
+    return of_memory(device, address, WORDS);
+}
+
+// Allocated and freed in each step; what it holds is made of what was there before.
+Counter fleeting(Device device) {
+    uint32_t *carried = new uint32_t[WORDS / 4]();
+    return [=](uint32_t step) {
+        ok(cuCtxSetCurrent(device.context));
+        CUdeviceptr memory;
+        size_t words = WORDS / 8 + step % 5 * 1000;
+        ok(cuMemAlloc(&memory, words * 4));
+        ok(cuMemcpyHtoD(memory, carried, words * 4));
+        CUdeviceptr start = memory;
+        uint64_t count = words;
+        launch(device, device.add_one, device.first, {&start, &count});
+        ok(cuStreamSynchronize(device.first));
+        ok(cuMemcpyDtoH(carried, memory, words * 4));
+        ok(cuMemFree(memory));
+        return mixed(0, carried, words);
+    };
+}
+
+// Memory of the host, which the device writes to.
+Counter of_host(Device device, uint32_t *memory) {
+    memset(memory, 0, 65536);
+    return [=](uint32_t) {
+        ok(cuCtxSetCurrent(device.context));
+        CUdeviceptr place;
+        ok(cuMemHostGetDevicePointer(&place, memory, 0));
+        uint64_t count = 65536 / 4;
+        launch(device, device.add_one, device.first, {&place, &count});
+        ok(cuStreamSynchronize(device.first));
+        return mixed(0, memory, 65536 / 4);
+    };
+}
+
+Counter pinned(Device device) {
+    void *memory;
+    ok(cuMemHostAlloc(&memory, 65536, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE));
+    return of_host(device, static_cast<uint32_t *>(memory));
+}
+
+Counter registered(Device device) {
+    void *memory = aligned_alloc(4096, 65536);
+    ok(cuMemHostRegister(memory, 65536, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE));
+    return of_host(device, static_cast<uint32_t *>(memory));
+}
+
+Counter array(Device device) {
+    CUDA_ARRAY_DESCRIPTOR shape = {64, 32, CU_AD_FORMAT_UNSIGNED_INT32, 1};
+    CUarray array;
+    ok(cuArrayCreate(&array, &shape));
+    return [=](uint32_t step) {
+        ok(cuCtxSetCurrent(device.context));
+        std::vector<uint32_t> there(64 * 32);
+        CUDA_MEMCPY2D copy = {};
+        copy.WidthInBytes = 64 * 4, copy.Height = 32;
+        if (step > 1) {
+            copy.srcMemoryType = CU_MEMORYTYPE_ARRAY, copy.srcArray = array;
+            copy.dstMemoryType = CU_MEMORYTYPE_HOST, copy.dstHost = there.data(), copy.dstPitch = 64 * 4;
+            ok(cuMemcpy2D(&copy));
+        }
+        for (uint32_t &word : there) word = word * 3 + step;
+        CUDA_MEMCPY2D back = {};
+        back.WidthInBytes = 64 * 4, back.Height = 32;
+        back.srcMemoryType = CU_MEMORYTYPE_HOST, back.srcHost = there.data(), back.srcPitch = 64 * 4;
+        back.dstMemoryType = CU_MEMORYTYPE_ARRAY, back.dstArray = array;
+        ok(cuMemcpy2D(&back));
+        return mixed(0, there.data(), there.size());
+    };
+}
+
+// Recorded once, run in each step.
+Counter graph(Device device) {
+    CUdeviceptr memory;
+    ok(cuMemAlloc(&memory, BYTES));
+    ok(cuMemsetD32(memory, 1, WORDS));
+    CUgraph graph;
+    CUgraphExec runnable;
+    ok(cuStreamBeginCapture(device.first, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CUdeviceptr start = memory;
+    uint64_t count = WORDS;
+    for (int n = 0; n < 3; ++n) launch(device, device.add_one, device.first, {&start, &count});
+    ok(cuStreamEndCapture(device.first, &graph));
+    ok(cuGraphInstantiate(&runnable, graph, 0));
+    return [=](uint32_t) {
+        ok(cuCtxSetCurrent(device.context));
+        ok(cuGraphLaunch(runnable, device.second));
+        std::vector<uint32_t> there(WORDS);
+        ok(cuMemcpyDtoHAsync(there.data(), memory, BYTES, device.second));
+        ok(cuStreamSynchronize(device.second));
+        return mixed(0, there.data(), WORDS);
+    };
+}
+
+// Kernels of a second device write to memory of the first.
+Counter peer(Device device) {
+    Device other = begin(1, true);
+    ok(cuCtxEnablePeerAccess(device.context, 0));
+    ok(cuCtxSetCurrent(device.context));
+    CUdeviceptr memory;
+    ok(cuMemAlloc(&memory, BYTES));
+    ok(cuMemsetD32(memory, 5, WORDS));
+    return [=](uint32_t) {
+        ok(cuCtxSetCurrent(other.context));
+        CUdeviceptr start = memory;
+        uint64_t count = WORDS;
+        launch(other, other.add_one, other.first, {&start, &count});
+        ok(cuStreamSynchronize(other.first));
+        std::vector<uint32_t> there(WORDS);
+        ok(cuMemcpyDtoH(there.data(), memory, BYTES));
+        ok(cuCtxSetCurrent(device.context));
+        return mixed(0, there.data(), WORDS);
+    };
+}
+
+Counter created(Device device) {
+    Device other = begin(device.number, false);
+    Counter counter = plain(other);
+    ok(cuCtxSetCurrent(device.context));
+    return [=](uint32_t step) {
+        uint64_t sum = counter(step);
+        ok(cuCtxSetCurrent(device.context));
+        return sum;
+    };
+}
+
+Counter managed(Device device) {
+    CUdeviceptr memory;
+    ok(cuMemAllocManaged(&memory, BYTES, CU_MEM_ATTACH_GLOBAL));
+    return of_memory(device, memory, WORDS);
+}
+
+Counter exported(Device device) {
+    CUdeviceptr memory;
+    ok(cuMemAlloc(&memory, BYTES));
+    CUipcMemHandle handle;
+    ok(cuIpcGetMemHandle(&handle, memory));
+    return of_memory(device, memory, WORDS);
+}
+
+// Threads that count for themselves as fast as they can, and all have the same to say: one that has not is wrong.
+Counter threads(Device device) {
+    struct Worker {
+        Counter counter;
+        std::thread thread;
+    };
+    for (int number = 0; number < 3; ++number) {
+        std::thread([=] {
+            ok(cuCtxSetCurrent(device.context));
+            Device own = begin(device.number, true);
+            Counter first = plain(own), second = fleeting(own);
+            std::vector<uint32_t> expected(WORDS, 7), carried(WORDS / 4);
+            for (uint32_t step = 1;; ++step) {
+                size_t part = WORDS / 16, from = step % 16 * part;
+                for (size_t at = from; at < from + part; ++at) expected[at] = step * 2654435761u;
+                for (uint32_t &word : expected) ++word;
+                EXPECT(first(step) == mixed(0, expected.data(), WORDS));
+                size_t words = WORDS / 8 + step % 5 * 1000;
+                for (size_t at = 0; at < words; ++at) ++carried[at];
+                EXPECT(second(step) == mixed(0, carried.data(), words));
+            }
+        }).detach();
+    }
+    return plain(device);
+}
+
+const std::map<std::string, Counter (*)(Device)> KINDS = {
+    {"plain", plain},           {"small", small}, {"pitched", pitched}, {"pooled", pooled},   {"mapped", mapped},
+    {"fleeting", fleeting},     {"array", array}, {"pinned", pinned},   {"graph", graph},     {"peer", peer},
+    {"registered", registered}, {"created", created}, {"managed", managed}, {"exported", exported}, {"threads", threads},
+};
+
+// After the step that the harness says, until there is the file that it says.
+void wait_for_the_harness(int step) {
+    const char *place = getenv("CKPT_VICTIM_WAITS_AT"), *sign = getenv("CKPT_VICTIM_WAITS_FOR");
+    if (place == nullptr || sign == nullptr || step != atoi(place)) return;
+    while (access(sign, F_OK) != 0) usleep(1000);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    EXPECT(argc > 4);
+    int steps = atoi(argv[1]), pause_us = atoi(argv[2]);
+    kernels = argv[3];
+    ok(cuInit(0));
+    Device device = begin(0, true);
+    std::vector<Counter> counters;
+    for (int at = 4; at < argc; ++at) {
+        auto found = KINDS.find(argv[at]);
+        EXPECT(found != KINDS.end());
+        counters.push_back(found->second(device));
+    }
+    for (int step = 1; step <= steps; ++step) {
+        uint64_t sum = 0;
+        for (Counter &counter : counters) sum = sum * 31 + counter(uint32_t(step));
+        printf("step %d %016llx\n", step, (unsigned long long)sum);
+        fflush(stdout);
+        wait_for_the_harness(step);
+        usleep(useconds_t(pause_us));
+    }
+    puts("done");
+    fflush(stdout);
+    _exit(7);
+}
