@@ -38,6 +38,17 @@ pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, number: i32) -> Result<OwnedFd> {
         .map_err(|source| Error::io("fetch a descriptor of the program", format!("fd/{number}"), source))
 }
 
+/// Ends the process behind `pidfd`, whoever has its pid by now.
+///
+/// # Errors
+/// The kernel's: ESRCH if it has ended.
+pub fn kill(pidfd: BorrowedFd<'_>) -> nix::Result<()> {
+    let (pidfd, no_info) = (pidfd.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+    // SAFETY: takes numbers and a null pointer.
+    let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd, libc::SIGKILL, no_info, 0) };
+    Errno::result(sent).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;

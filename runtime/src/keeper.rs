@@ -21,13 +21,16 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::descriptor;
 use crate::error::{Error, Result};
+use crate::proc::task;
 
 /// How long the keeper may take for what the driver does at once.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the driver may take to move what devices hold: at its slowest known, 3 GB/s, this is all of the largest.
 pub const MOVING_WITHIN: Duration = Duration::from_secs(600);
+/// How long a process may take from where its descriptors are closed to its end, in ms.
+const ENDING_WITHIN_MS: u16 = 1000;
 /// How many may knock before one is let in: those that only look whether somebody is there come first.
-const KNOCKING: i32 = 16;
+const KNOCKING: i32 = 1024;
 
 /// Bytes in which a driver is told of a device and the one that stands for it.
 pub const PAIR_BYTES: usize = 32;
@@ -39,6 +42,8 @@ pub struct Kept<'a> {
     pub pid: i32,
     /// Readable once it has ended.
     pub pidfd: BorrowedFd<'a>,
+    /// Whether it is waited for as long as it is stopped (SIGSTOP, Ctrl-Z).
+    pub may_be_stopped: bool,
 }
 
 /// A socket that a keeper is told the name of, which goes with this.
@@ -236,7 +241,12 @@ impl Line<'_> {
         }
     }
 
+    /// Why nobody is at the other end: a process that ends closes its descriptors before it is gone.
     fn ended(&self, error: Errno) -> Error {
+        let mut gone = [PollFd::new(self.kept.pidfd, PollFlags::POLLIN)];
+        if matches!(error, Errno::ECONNRESET | Errno::EPIPE) && poll(&mut gone, ENDING_WITHIN_MS) == Ok(1) {
+            return Error::ProgramGone { pid: self.kept.pid };
+        }
         Error::io("talk to the keeper of", format!("process {}", self.kept.pid), error)
     }
 }
@@ -249,12 +259,13 @@ pub fn why(error: i32) -> String {
     }
 }
 
-fn wait_to_read(socket: BorrowedFd<'_>, deadline: Instant, kept: Kept<'_>) -> Result<()> {
+fn wait_to_read(socket: BorrowedFd<'_>, mut deadline: Instant, kept: Kept<'_>) -> Result<()> {
     loop {
         let left_ms = deadline.saturating_duration_since(Instant::now()).as_millis();
         let timeout = PollTimeout::try_from(left_ms.min(i32::MAX as u128) as i32).unwrap_or(PollTimeout::MAX);
         let mut events = [PollFd::new(socket, PollFlags::POLLIN), PollFd::new(kept.pidfd, PollFlags::POLLIN)];
         match poll(&mut events, timeout) {
+            Ok(0) if kept.may_be_stopped && task::is_job_stopped(kept.pid) => deadline = Instant::now() + PATIENCE,
             Ok(0) => break Err(late(kept.pid)),
             Ok(_) if events[0].any() == Some(true) => break Ok(()),
             Ok(_) => break Err(Error::ProgramGone { pid: kept.pid }),

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::io::Read;
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -58,15 +59,20 @@ impl Survey {
         Ok(Survey { devices: devices.collect(), can_checkpoint })
     }
 
-    /// What this driver has, asked in a process of its own, which sees all devices.
+    /// What this driver has, asked in a process of its own, which sees all devices. It is one of this user and group, if they are
+    /// given: whoever has named the driver.
     ///
     /// # Errors
     /// When that cannot be asked, or finds no driver.
-    pub fn apart(driver: &Path) -> Result<Survey> {
+    pub fn apart(driver: &Path, owner: Option<(u32, u32)>) -> Result<Survey> {
         let failed = |source| Error::io("ask", driver, source);
         let mut option = OsString::from("--driver=");
         option.push(driver);
-        let child = Command::new("/proc/self/exe")
+        let mut command = Command::new("/proc/self/exe");
+        if let Some((user, group)) = owner {
+            command.uid(user).gid(group);
+        }
+        let child = command
             .args([OsString::from(COMMAND), option])
             .env_remove("CUDA_VISIBLE_DEVICES")
             .env_remove("LD_PRELOAD")

@@ -7,7 +7,7 @@ use crate::program::Program;
 use crate::scene::Scene;
 use crate::{checkpoint, processes, product};
 
-const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// Restarts a program from a shell, stops it by ^Z, resumes it by `fg`, and lets it end with a code of its own.
 ///

@@ -220,14 +220,20 @@ fn a_child_that_has_inherited_a_context_is_refused_by_name() {
 #[track_caller]
 fn goes_on_when_the_driver_fails(wanted: &str, is_failed: bool) {
     let program = counting(&["plain", "pooled", "threads"]);
-    let failing = program.clone().variable("CKPT_DOUBLE_FAIL", wanted);
     let scene = scene();
+    let failed = scene.path().join("failed");
+    let failing = program.clone().variable("CKPT_DOUBLE_FAIL", wanted).variable("CKPT_DOUBLE_FAILED", &failed);
     let whole = reference(&scene, &program);
     let mut life = at_fifth_step(&scene, &failing);
     let answer = ask_checkpoint(&scene, life.pid);
     assert_eq!(answer.code != 0, is_failed, "{wanted}: {answer:?}");
     let printed_before = life.output.bytes().len();
     let id = checkpoint(&scene, life.pid);
+    let said = fs::read_to_string(&failed).expect("calls that failed");
+    for (call, said) in wanted.split(',').zip(said.lines()) {
+        assert!(call.starts_with(said), "{said} has failed, not {call}");
+    }
+    assert_eq!(said.lines().count(), wanted.split(',').count(), "{said}");
     life.kill();
     go_on(&scene);
     let death = ckpt_tests::exact::Death { id, printed_before };

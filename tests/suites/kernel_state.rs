@@ -83,8 +83,10 @@ fn a_program_that_adopts_orphans_is_refused() {
 fn what_proc_had_of_another_program_leads_to_it_after_a_restart_until_it_is_gone() {
     let scene = Scene::new();
     let mut another = Command::new("sleep").arg("600").spawn().expect("sleep");
+    let taken = scene.path().join("taken");
     let program = Program::victim("of_processes").argument("60").argument(another.id().to_string());
-    let life = Life::until_checkpoint(&scene, "life", &program, 8);
+    let life = Life::until_checkpoint(&scene, "life", &program.waiting(30, &taken), 8);
+    std::fs::write(taken, "").expect("a file in the scene");
     let goes_on = || {
         let mut restarted = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
         assert_eq!(code_of(restarted.wait()), 7, "{}", restarted.output.text());

@@ -45,7 +45,7 @@ pub struct Surveys(HashMap<PathBuf, Option<Survey>>);
 
 impl Surveys {
     fn of(&mut self, driver: PathBuf) -> Option<&Survey> {
-        let asked = self.0.entry(driver).or_insert_with_key(|driver| match Survey::apart(driver) {
+        let asked = self.0.entry(driver).or_insert_with_key(|driver| match Survey::apart(driver, None) {
             Ok(survey) => Some(survey),
             Err(error) => {
                 log::warn!("a restart will not know the model of the devices: {error}");
@@ -67,6 +67,8 @@ pub struct Devices<'a> {
 struct Suspended {
     program: Program,
     hold: u64,
+    /// Random number of the libckpt.so in it: another one after an exec.
+    instance: u64,
     listener: Listener,
     began: Instant,
     image: DevicesImage,
@@ -91,7 +93,7 @@ impl<'a> Devices<'a> {
     }
 
     fn try_to_suspend(&mut self, pids: &[i32], surveys: &mut Surveys) -> Result<()> {
-        let programs = with_devices(pids)?;
+        let programs = with_devices(pids);
         if programs.is_empty() {
             return Ok(());
         }
@@ -121,6 +123,7 @@ impl<'a> Devices<'a> {
                 Ok(()) => self.suspended.push(Suspended {
                     program: program.try_clone()?,
                     hold: control.hold,
+                    instance: control.job,
                     listener,
                     began,
                     image,
@@ -141,9 +144,10 @@ impl<'a> Devices<'a> {
         name.into()
     }
 
-    /// What a restart has to know of a process's devices.
-    pub fn of(&self, pid: i32) -> Option<DevicesImage> {
-        self.suspended.iter().find(|one| one.program.pid == pid).map(|one| one.image.clone())
+    /// What a restart has to know of the devices of a process that executes this instance of libckpt.so.
+    pub fn of(&self, pid: i32, instance: u64) -> Option<DevicesImage> {
+        let mut suspended = self.suspended.iter();
+        suspended.find(|one| (one.program.pid, one.instance) == (pid, instance)).map(|one| one.image.clone())
     }
 
     /// Gives all processes their devices back, which run, and says for how long the longest had none, in ms. What cannot be done
@@ -153,7 +157,8 @@ impl<'a> Devices<'a> {
         let Some(began) = suspended.iter().map(|one| one.began).min() else { return 0.0 };
         // Each takes its own time, and none waits for another.
         let asked: Vec<_> = suspended.iter().map(Suspended::ask).collect();
-        let begun: Vec<_> = suspended.iter().zip(asked).map(|(one, asked)| asked.and_then(|()| one.begin())).collect();
+        let begun: Vec<_> =
+            suspended.iter().zip(asked).map(|(one, asked)| asked.and_then(|comes| one.begin(comes))).collect();
         let back: Vec<_> =
             suspended.iter().zip(begun).map(|(one, begun)| begun.and_then(|line| one.end(line))).collect();
         hit(point::DEVICES_RESUMED);
@@ -174,19 +179,25 @@ struct Resuming<'a> {
 }
 
 impl Suspended {
-    /// Has its keeper come to us.
-    fn ask(&self) -> Result<()> {
+    /// Has its keeper come to us; not if it executes another program by now, which has no devices.
+    fn ask(&self) -> Result<bool> {
         let Suspended { program, hold, listener, .. } = self;
-        let Some(now) = hold::look(program.pid, &*program.control()?)? else { return Ok(()) };
+        let control = program.control()?;
+        let Some(now) = hold::look(program.pid, &control)?.filter(|_| control.job == self.instance) else {
+            return Ok(false);
+        };
         for (offset, bytes) in listener.request(now.request.wrapping_add(1), PATIENCE) {
             write_memory(program.pid, hold + offset as u64, &bytes)?;
         }
-        hold::wake(now.keeper)
+        hold::wake(now.keeper).map(|()| true)
     }
 
-    /// Has it begin; nothing if it wants nothing of us.
-    fn begin(&self) -> Result<Option<Resuming<'_>>> {
-        let kept = Kept { pid: self.program.pid, pidfd: self.program.pidfd.as_fd() };
+    /// Has it begin, if it comes; nothing if it wants nothing of us.
+    fn begin(&self, comes: bool) -> Result<Option<Resuming<'_>>> {
+        if !comes {
+            return Ok(None);
+        }
+        let kept = Kept { pid: self.program.pid, pidfd: self.program.pidfd.as_fd(), may_be_stopped: false };
         let (line, held) = self.listener.accept(kept, MOVING_WITHIN)?;
         match held.outcome {
             HELD => Ok(Some(Resuming { line, has_them: true })),
@@ -213,17 +224,17 @@ impl Suspended {
 }
 
 /// Those among these processes that have a keeper.
-fn with_devices(pids: &[i32]) -> Result<Vec<(Program, Box<Control>)>> {
+fn with_devices(pids: &[i32]) -> Vec<(Program, Box<Control>)> {
     let mut programs = Vec::new();
     for &pid in pids {
-        // One that has ended, or has no libckpt.so, is no business of this.
+        // One that ends, or executes another program, is none: if it is, the stop finds out.
         let Ok(program) = Program::find(pid) else { continue };
-        let control = program.control()?;
-        if hold::look_for_keeper(pid, &control)?.is_some() {
+        let Ok(control) = program.control() else { continue };
+        if hold::look_for_keeper(pid, &control).is_ok_and(|found| found.is_some()) {
             programs.push((program, control));
         }
     }
-    Ok(programs)
+    programs
 }
 
 /// What a restart has to know of the devices that are held.
@@ -352,8 +363,9 @@ fn suspended(line: Line<'_>, pid: i32) -> Result<()> {
 ///
 /// # Errors
 /// When it has one, or is just being asked about it, or about to execute another program, which passes.
-pub fn refuse_awake(pid: i32, control: &Control) -> Result<()> {
+pub fn refuse_awake(pid: i32, control: &Control, is_job_stopped: bool) -> Result<()> {
     match hold::look(pid, control)? {
+        Some(_) if is_job_stopped => Err(hold::is_stopped(pid)),
         None => Ok(()),
         Some(shared) if !hold::has_own_keeper(pid, &shared) => Err(Error::Unsettled {
             what: format!("process {pid}: a CUDA context that its parent had when it was forked"),

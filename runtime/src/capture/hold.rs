@@ -94,11 +94,7 @@ impl<'a> Asked<'a> {
     pub fn ask(program: &'a Program, control: &Control, name: PathBuf) -> Result<Option<Asked<'a>>> {
         let Some(hold) = look_for_keeper(program.pid, control)? else { return Ok(None) };
         if task::is_job_stopped(program.pid) {
-            return Err(Error::unsupported(
-                format!("a checkpoint of process {} while it is stopped (SIGSTOP, Ctrl-Z)", program.pid),
-                "it uses a CUDA device, and a thread of its own has to ask the driver",
-                "let it go on first (SIGCONT)",
-            ));
+            return Err(is_stopped(program.pid));
         }
         let began = Instant::now();
         let listener = Listener::at(name)?;
@@ -107,7 +103,7 @@ impl<'a> Asked<'a> {
             write_memory(program.pid, control.hold + offset as u64, &bytes)?;
         }
         wake(hold.keeper)?;
-        let kept = Kept { pid: program.pid, pidfd: program.pidfd.as_fd() };
+        let kept = Kept { pid: program.pid, pidfd: program.pidfd.as_fd(), may_be_stopped: false };
         Ok(Some(Asked { program, kept, listener, request, driver: hold.driver, began }))
     }
 
@@ -268,6 +264,15 @@ pub fn file_of(pid: i32, address: u64) -> Result<PathBuf> {
                 "the program runs on; report this",
             )
         })
+}
+
+/// Says that a process cannot be captured while it is stopped: its keeper could not give the devices back.
+pub fn is_stopped(pid: i32) -> Error {
+    Error::unsupported(
+        format!("a checkpoint of process {pid} while it is stopped (SIGSTOP, Ctrl-Z)"),
+        "it uses a CUDA device, and a thread of its own has to ask the driver",
+        "let it go on first (SIGCONT)",
+    )
 }
 
 /// Interrupts the keeper's sleep, which it begins again only if there is no new request.

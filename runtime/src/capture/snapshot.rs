@@ -193,7 +193,7 @@ pub fn capture(
         snapshot = capture_once(program, control, lineage, (request, &mut HashMap::new()), id, events)?.0;
     }
     for process in &mut snapshot.processes {
-        process.image.devices = suspended.of(process.image.pid);
+        process.image.devices = suspended.of(process.image.pid, process.image.instance);
     }
     Ok(snapshot)
 }
@@ -276,7 +276,7 @@ fn stop_once(program: &Program, control: &Control, known: &mut ProcessLineages) 
     let mut phases = Phases::begin();
     let descent::StillJob { mut members, lost_leaders } = descent::stop(program, control, known)?;
     phases.end("stopping");
-    let awake = members.iter().try_for_each(|it| devices::refuse_awake(it.program.pid, &it.control));
+    let awake = members.iter().try_for_each(|it| devices::refuse_awake(it.program.pid, &it.control, it.job_stopped));
     let states: Result<Vec<_>> =
         awake.and_then(|()| members.iter_mut().map(|member| threads_of(member, known)).collect());
     phases.end("threads");

@@ -374,7 +374,11 @@ mod tests {
         child.stop_and_let_go(stops, Duration::ZERO);
         let timers = &child.seen.timers[..timers];
         timers.iter().for_each(|timer| timer.behind.store(i64::MAX, Ordering::Relaxed));
-        std::thread::sleep(Duration::from_millis(200));
+        // As soon as each handler has run once without being interrupted between two looks at a clock.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while timers.iter().any(|timer| timer.behind.load(Ordering::Relaxed) >= 50) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         assert_eq!(child.seen.strange.load(Ordering::Relaxed), 0, "signals that came from elsewhere");
         for (number, timer) in timers.iter().enumerate() {
             let behind = timer.behind.load(Ordering::Relaxed);

@@ -44,12 +44,15 @@ pub struct Unseen {
     watched: Watched,
     /// Written by whom no protection keeps from it: never known to be as they were.
     by_devices: PageSet,
+    /// The same of the time before.
+    by_devices_before: PageSet,
 }
 
 impl Unseen {
-    /// Devices may write to these pages at any time, and to no others.
+    /// From now on devices may write to these pages at any time, and to no others. What they have written to others until now is
+    /// told by the looks until this is said again.
     pub fn devices_write_to(&mut self, pages: PageSet) {
-        self.by_devices = pages;
+        self.by_devices_before = std::mem::replace(&mut self.by_devices, pages);
     }
 
     /// Looks at `mapping` for a checkpoint of this depth. From now on it is watched, where the kernel can.
@@ -102,7 +105,8 @@ impl Unseen {
 
     fn add_written_by_devices(&self, mapping: &Mapping, census: &mut Census) {
         let pages = mapping.pages();
-        let by_devices = self.by_devices.part(&pages).intersection(&census.present);
+        let by_devices = self.by_devices.part(&pages).union(&self.by_devices_before.part(&pages));
+        let by_devices = by_devices.intersection(&census.present);
         if let Some(written) = census.written.as_mut().filter(|_| !by_devices.is_empty()) {
             *written = written.union(&by_devices);
         }
@@ -193,6 +197,14 @@ mod tests {
             unseen.add_written_by_devices(&mapping, &mut census);
             assert_eq!(census.written, Some(set(&[1..3, 5..6, 8..9])));
         }
+        unseen.devices_write_to(PageSet::default());
+        let mut behind = census();
+        unseen.add_written_by_devices(&mapping, &mut behind);
+        assert_eq!(behind.written, Some(set(&[1..3, 5..6, 8..9])), "until a moment ago");
+        unseen.devices_write_to(PageSet::default());
+        let mut later = census();
+        unseen.add_written_by_devices(&mapping, &mut later);
+        assert_eq!(later.written, Some(set(&[5..6])));
         let mut unwatched = Census { written: None, ..census() };
         unseen.add_written_by_devices(&mapping, &mut unwatched);
         assert_eq!(unwatched.written, None, "all of it counts as written");

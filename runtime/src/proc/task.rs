@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use crate::error::{Error, Result};
 use crate::image::Capabilities;
 
+/// How often the children of a process are listed again whose threads end.
+const CHILDREN_TRIES: u32 = 50;
+
 /// Ids of the threads of `pid`, ascending.
 pub fn threads(pid: i32) -> Result<Vec<i32>> {
     let path = PathBuf::from(format!("/proc/{pid}/task"));
@@ -24,18 +27,23 @@ pub fn threads(pid: i32) -> Result<Vec<i32>> {
 
 /// Ids of the children of all threads of `pid`, zombies included.
 pub fn children(pid: i32) -> Result<Vec<i32>> {
-    'all: loop {
-        let mut children = Vec::new();
-        for tid in threads(pid)? {
-            match text(pid, &format!("task/{tid}/children")) {
-                Ok(text) => children.extend(text.split_whitespace().filter_map(|word| word.parse::<i32>().ok())),
-                // A thread has ended meanwhile: its children are another one's, which may have been asked already.
-                Err(Error::ProgramGone { .. }) => continue 'all,
-                Err(error) => return Err(error),
-            }
+    let mut tries = CHILDREN_TRIES;
+    loop {
+        match children_once(pid) {
+            // A thread has ended meanwhile: its children are another one's, which may have been asked already.
+            Err(Error::ProgramGone { .. }) if tries > 0 => tries -= 1,
+            outcome => return outcome,
         }
-        return Ok(children);
     }
+}
+
+fn children_once(pid: i32) -> Result<Vec<i32>> {
+    let mut children = Vec::new();
+    for tid in threads(pid)? {
+        let text = text(pid, &format!("task/{tid}/children"))?;
+        children.extend(text.split_whitespace().filter_map(|word| word.parse::<i32>().ok()));
+    }
+    Ok(children)
 }
 
 /// The fields of `/proc/PID/stat` (or of `task/TID/stat` by `file`) from the state on: field 3 is index 0.

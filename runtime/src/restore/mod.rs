@@ -188,7 +188,7 @@ impl Rebuilt {
                 .map_err(|source| Error::io("stop", format!("process {stopped}"), source))?;
         }
         HalfBuilt::release_all(self.processes)?;
-        self.devices.give_back(&self.job)?;
+        self.devices.give_back()?;
         let is_news_for = |process: &&ProcessImage| self.terminal.is_news_for(process);
         for pid in self.job.processes.iter().filter(is_news_for).map(|process| process.pid) {
             // One that has ended meanwhile need not know.

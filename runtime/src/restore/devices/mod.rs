@@ -15,22 +15,26 @@ use std::time::Duration;
 use ckpt_wire::Control;
 use ckpt_wire::device::{HELD_SUSPENDED, Hold, STEP_RESTORE};
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, geteuid};
+use nix::unistd::geteuid;
 
 use super::process::HalfBuilt;
-use crate::descriptor::pidfd_open;
+use crate::descriptor::{self, pidfd_open};
 use crate::error::{Error, Result};
 use crate::fault::{hit, point};
 use crate::image::{DevicesImage, JobImage, ProcessImage};
 use crate::keeper::{self, Kept, Line, Listener, PAIR_BYTES, PATIENCE};
+use crate::proc::task;
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: i32 = 2;
 
 /// Processes whose keepers have been asked, and wait to run.
 #[derive(Debug, Default)]
-pub struct Devices(Vec<Asked>);
+pub struct Devices {
+    asked: Vec<Asked>,
+    /// All processes of the job, and what they are whoever has their pids by then; none if nobody is asked.
+    all: Vec<(i32, OwnedFd)>,
+}
 
 pub use replacements::Replacements;
 
@@ -50,30 +54,31 @@ impl Devices {
     /// # Errors
     /// When they cannot be asked.
     pub fn ask(processes: &[HalfBuilt], job: &JobImage, replacements: &Replacements) -> Result<Devices> {
-        let asked = processes.iter().zip(&job.processes);
-        asked
-            .filter_map(|(process, image)| ask(process, image, replacements).transpose())
-            .collect::<Result<_>>()
-            .map(Devices)
+        let each = processes.iter().zip(&job.processes);
+        let asked: Vec<_> =
+            each.filter_map(|(process, image)| ask(process, image, replacements).transpose()).collect::<Result<_>>()?;
+        let all = if asked.is_empty() { &[] } else { processes };
+        let all = all.iter().map(|process| Ok((process.pid(), pidfd_open(process.pid())?))).collect::<Result<_>>()?;
+        Ok(Devices { asked, all })
     }
 
-    /// Gives the processes of `job`, which run, their devices back.
+    /// Gives the processes, which run, their devices back.
     ///
     /// # Errors
-    /// When one cannot have them; then all processes have been ended.
-    pub fn give_back(self, job: &JobImage) -> Result<()> {
+    /// When one cannot have them; then all processes of the job have been ended.
+    pub fn give_back(self) -> Result<()> {
         let outcome = self.try_to_give_back();
         if outcome.is_err() {
-            end(job);
+            end(self.all);
         }
         outcome
     }
 
     fn try_to_give_back(&self) -> Result<()> {
         // Each takes its own time, and none waits for another.
-        let begun = self.0.iter().map(|one| none_if_ended(one.begin())).collect::<Result<Vec<_>>>()?;
+        let begun = self.asked.iter().map(|one| none_if_ended(one.begin())).collect::<Result<Vec<_>>>()?;
         let mut back = Vec::new();
-        for (one, line) in self.0.iter().zip(begun) {
+        for (one, line) in self.asked.iter().zip(begun) {
             back.extend(line.map(|line| none_if_ended(one.end(line))).transpose()?.flatten());
         }
         hit(point::DEVICES_RESUMED);
@@ -95,8 +100,8 @@ fn ask(process: &HalfBuilt, image: &ProcessImage, replacements: &Replacements) -
     // Not so long, whatever the store is called; no other restart has it.
     let number = RandomState::new().build_hasher().finish();
     let listener = Listener::at(PathBuf::from("/tmp").join(format!("ckpt-{number:016x}.keeper")))?;
-    let [user, ..] = image.uids;
-    let [group, ..] = image.gids;
+    // Those that count where files are concerned.
+    let ([.., user], [.., group]) = (image.uids, image.gids);
     if user != geteuid().as_raw() {
         listener.open_to(user, group)?;
     }
@@ -133,7 +138,7 @@ fn put_pairs(process: &HalfBuilt, image: &ProcessImage, pairs: &[u8]) -> Result<
 impl Asked {
     /// The line to its keeper, which has begun.
     fn begin(&self) -> Result<Line<'_>> {
-        let kept = Kept { pid: self.pid, pidfd: self.pidfd.as_fd() };
+        let kept = Kept { pid: self.pid, pidfd: self.pidfd.as_fd(), may_be_stopped: true };
         let (line, held) = self.listener.accept(kept, PATIENCE)?;
         if held.outcome != HELD_SUSPENDED {
             return Err(Error::environment(
@@ -172,12 +177,20 @@ impl Asked {
     }
 }
 
-/// Ends all processes, of which one lacks its devices.
-fn end(job: &JobImage) {
-    for pid in job.processes.iter().map(|process| process.pid) {
-        match kill(Pid::from_raw(pid), Signal::SIGKILL) {
+/// Ends all processes, of which one lacks its devices, and what they have started since they run.
+fn end(mut all: Vec<(i32, OwnedFd)>) {
+    let mut seen = 0;
+    while let Some((pid, _)) = all.get(seen) {
+        // One that ends meanwhile has no children any more.
+        let children = task::children(*pid).unwrap_or_default();
+        let new: Vec<i32> = children.into_iter().filter(|child| all.iter().all(|(known, _)| known != child)).collect();
+        all.extend(new.into_iter().filter_map(|child| Some((child, pidfd_open(child).ok()?))));
+        seen += 1;
+    }
+    for (pid, pidfd) in all {
+        match descriptor::kill(pidfd.as_fd()) {
             Ok(()) | Err(Errno::ESRCH) => {}
-            Err(error) => log::warn!("ending process {pid}, which lacks its devices: {error}"),
+            Err(error) => log::warn!("ending process {pid}, whose job lacks its devices: {error}"),
         }
     }
 }

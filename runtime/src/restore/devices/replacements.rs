@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use nix::unistd::geteuid;
+
 use crate::error::{Error, Result};
 use crate::image::{DeviceImage, DevicesImage, JobImage};
 use crate::survey::{Device, Survey};
@@ -28,7 +30,10 @@ impl Replacements {
         let driver = Path::new(OsStr::from_bytes(&first.driver));
         // One of the same name where the dynamic linker looks, if the file is not where it was.
         let driver = if driver.exists() { driver } else { Path::new("libcuda.so.1") };
-        let survey = Survey::apart(driver)?;
+        // Root loads no library that somebody else has named.
+        let [_, user, ..] = job.root().uids;
+        let [_, group, ..] = job.root().gids;
+        let survey = Survey::apart(driver, (geteuid().is_root() && user != 0).then_some((user, group)))?;
         if !survey.can_checkpoint {
             return Err(Error::unsupported(
                 "restarting a program with CUDA devices",

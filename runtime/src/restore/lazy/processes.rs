@@ -1,7 +1,7 @@
 //! The two processes, and how they end a program that must not run on.
 
 use std::fs::OpenOptions;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use ckpt_store::Store;
 use nix::errno::Errno;
@@ -12,6 +12,7 @@ use nix::unistd::{ForkResult, Pid, dup2_stdin, dup2_stdout, fork, getpid, setsid
 use super::link::Link;
 use super::plan::Plan;
 use super::{fill, guard};
+use crate::descriptor;
 use crate::error::{Error, Result};
 use crate::image::JobImage;
 use crate::proc::task;
@@ -98,9 +99,8 @@ pub fn end_all(programs: &[Unfinished]) {
         }
     }
     for program in programs {
-        let (pidfd, no_info) = (program.pidfd.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
-        // SAFETY: takes numbers and a null pointer. One that has ended already is what it should be.
-        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd, libc::SIGKILL, no_info, 0) };
+        // One that has ended already is what it should be.
+        let _ = descriptor::kill(program.pidfd.as_fd());
     }
 }
 

@@ -164,12 +164,13 @@ unsafe extern "C" fn run() -> ! {
         }
     }
     open_gate();
-    finish();
     in_thread::exit()
 }
 
-/// Opens it, unless the devices are not there: then it is the keeper's, who gives them back first.
+/// Ends the hold and opens the gate, unless the devices are not there: then it is the keeper's, who gives them back first. In this order,
+/// as the keeper says that they are on their way and then asks whether the hold is over: one of the two sees the other.
 fn open_gate() {
+    finish();
     if !suspend::are_away() {
         gate::open();
     }

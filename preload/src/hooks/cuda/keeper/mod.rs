@@ -151,7 +151,7 @@ fn serve(request: u32) {
 /// Does what the agent says, until the connection ends. Whether it has ended as agreed, with the devices suspended. While they are
 /// not there, nothing is asked of the driver, which would not answer.
 fn obey(mut command: Option<Command>, are_there: bool) -> bool {
-    let is_locked = || !are_there || suspend::are_away();
+    let is_locked = || !are_there || suspend::are_away() || suspend::are_others();
     let mut session = Session::new();
     while let Some(wanted) = command {
         let done = match wanted.what {

@@ -61,15 +61,22 @@ pub fn is_done_by_others() -> bool {
     is_others
 }
 
-/// Suspends them. If that fails, they are the program's as before.
+/// Whether somebody else still has them, as far as is known: the driver may not answer.
+pub fn are_others() -> bool {
+    IS_OTHERS.load(Ordering::Relaxed)
+}
+
+/// Suspends them. If that fails, they are the program's as before, or, if the driver stays locked, to be given back like suspended
+/// ones.
 pub fn suspend(lock_ms: u64) -> Result<(), Failed> {
-    if IS_OTHERS.load(Ordering::Relaxed) {
+    if are_others() {
         become_(DEVICES_SUSPENDED);
         return Ok(());
     }
     become_(DEVICES_ON_THEIR_WAY);
     let outcome = lock_and_checkpoint(lock_ms.min(u64::from(u32::MAX)) as c_uint);
-    become_(if outcome.is_ok() { DEVICES_SUSPENDED } else { DEVICES_THERE });
+    let is_free = outcome.is_err() && state() != Some(LOCKED);
+    become_(if is_free { DEVICES_THERE } else { DEVICES_SUSPENDED });
     outcome
 }
 
@@ -93,7 +100,7 @@ fn lock_and_checkpoint(timeout_ms: c_uint) -> Result<(), Failed> {
 /// # Safety
 /// There must be so many pairs.
 pub unsafe fn resume(pairs: *mut u8, count: u32) -> Result<(), Failed> {
-    if IS_OTHERS.load(Ordering::Relaxed) {
+    if are_others() {
         become_(DEVICES_THERE);
         return Ok(());
     }
@@ -162,7 +169,7 @@ pub fn resume_alone(done: u32) {
             gate::open();
             return;
         };
-        if hold::devices().load(Ordering::SeqCst) == DEVICES_LOST || sys::now_ns() - began > WAITS_NS {
+        if hold::devices().load(Ordering::SeqCst) == DEVICES_LOST || sys::now_ns().saturating_sub(began) > WAITS_NS {
             say(b"the devices cannot be had again: the program ends; ckpt restart brings it back", error, step);
             sys::end_program();
         }
