@@ -31,14 +31,22 @@ fn lazily(life: &Life) -> Restart {
     Restart::of(life.store()).option("--lazy")
 }
 
-/// The program is restarted lazily, looks at its memory this way, and finds it whole, with a part missing at first.
+/// The program is restarted lazily, looks at its memory this way, and finds it whole, with a part missing at first. On a busy machine
+/// all of it may have come before it looks: then it is restarted again.
 fn is_whole_by(way: &str) {
-    let scene = Scene::new();
-    let first = checkpointed(&scene, way);
-    let mut second = lazily(&first).spawn(&scene, &first.directory);
-    let code = code_of(second.wait());
-    assert_eq!(code, 7, "{}; {}", second.errors(), first.output.text());
-    assert_eq!(first.output.text(), "ready\nearly\nwhole\nwhole\n");
+    const TRIES: usize = 6;
+    for _ in 0..TRIES {
+        let scene = Scene::new();
+        let first = checkpointed(&scene, way);
+        let mut second = lazily(&first).spawn(&scene, &first.directory);
+        let code = code_of(second.wait());
+        assert_eq!(code, 7, "{}; {}", second.errors(), first.output.text());
+        match first.output.text().as_str() {
+            "ready\nearly\nwhole\nwhole\n" => return,
+            text => assert_eq!(text, "ready\nlate\nwhole\nwhole\n"),
+        }
+    }
+    panic!("no memory has come later, {TRIES} times");
 }
 
 #[test]
