@@ -101,7 +101,9 @@ fn programs_are_checkpointed_and_restarted_while_their_store_is_pruned() {
     let scene = Scene::of_at_most(Duration::from_secs(180));
     let program = Program::victim("rewrites").argument("200").variable("CKPT_INTERVAL", "1s");
     let reference = reference(&scene, &program);
-    let mut life = Life::preloaded(&scene, "life", &program);
+    // However busy the machine is, it does not end before.
+    let sign = scene.path().join("may-end");
+    let mut life = Life::preloaded(&scene, "life", &program.waiting(190, &sign));
     let store = life.store();
     let dir = text(store.path()).to_owned();
     store.wait_for_sealed(&scene, 1);
@@ -117,8 +119,8 @@ fn programs_are_checkpointed_and_restarted_while_their_store_is_pruned() {
         // It would kill whoever has its pid.
         drop(life);
         life = Restart::of(&store).begin(&scene, &directory, pid);
-        life.output.wait_for_more_lines(1);
     }
+    std::fs::write(sign, "").expect("a file in the scene");
     assert_eq!(code_of(life.wait()), reference.code, "{}", life.errors());
     assert_same(&life.output.bytes(), &reference.stdout, "the output of five lives");
 }
@@ -132,12 +134,15 @@ fn a_program_keeps_as_many_checkpoints_as_it_was_told() {
         [("variable", of_the_variable, Launch::Preload, 2), ("option", program(), Launch::Run(options), 1)]
     {
         let reference = reference(&scene, &program);
-        let mut life = Life::start(&scene, name, &program, &launch, Stdout::File);
+        // However busy the machine is, it does not end before.
+        let sign = scene.path().join(format!("{name}-may-end"));
+        let mut life = Life::start(&scene, name, &program.clone().waiting(50, &sign), &launch, Stdout::File);
+        life.output.wait_for_lines(1);
         let mut last = 0;
         for _ in 0..5 {
-            life.output.wait_for_more_lines(1);
             last = checkpoint(&scene, life.pid);
         }
+        std::fs::write(sign, "").expect("a file in the scene");
         // The agent drops them after it has answered, and ends when that is done.
         let pid = life.pid;
         life.kill();
