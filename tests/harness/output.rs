@@ -84,6 +84,11 @@ impl Output {
         self.wait_for_lines(self.lines() + count);
     }
 
+    /// The same, but for no more than `most` in all: a program that waits for a sign there prints no more.
+    pub fn wait_for_more_lines_to(&self, count: usize, most: usize) {
+        self.wait_for_lines((self.lines() + count).min(most));
+    }
+
     /// Waits until no process can write any more. For pipes and terminals only.
     pub fn wait_for_the_end(&self, limit: Duration) {
         let Output::Stream(stream) = self else { return };

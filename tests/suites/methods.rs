@@ -76,23 +76,27 @@ fn a_program_goes_on_exactly_from_a_checkpoint_by_each_method() {
 /// One program by all methods in turn, each checkpoint after steps of its own; older ones are dropped meanwhile.
 #[test]
 fn a_running_program_is_moved_from_method_to_method_and_restarts_exactly_from_each_checkpoint() {
+    const LAST: usize = 290;
     let scene = Scene::of_at_most(Duration::from_secs(240));
     let program = Program::victim("scattered").argument("300").argument("regions").variable("CKPT_TREE_MIN", "1M");
     let reference = exact::reference(&scene, &program);
-    let mut life = Life::preloaded(&scene, "life", &program);
+    // However busy the machine is, it does not end before.
+    let sign = scene.path().join("may-end");
+    let mut life = Life::preloaded(&scene, "life", &program.waiting(LAST, &sign));
     let pid = life.pid.to_string();
     let methods =
         ["pages", "full-dump", "pages", "inc-tracking", "", "tree", "local-dedup", "tree", "full-dump", "inc-tracking"];
     let ids = methods.map(|method| {
-        life.output.wait_for_more_lines(2);
+        life.output.wait_for_more_lines_to(2, LAST);
         let mut arguments = vec!["checkpoint", pid.as_str()];
         if !method.is_empty() {
             arguments.extend(["--method", method]);
         }
         Ckpt::new(&scene, arguments).call().succeeded().number()
     });
-    life.output.wait_for_more_lines(2);
+    life.output.wait_for_more_lines_to(2, LAST);
     life.kill();
+    std::fs::write(sign, "").expect("a file in the scene");
     let (store, dir) = (life.store(), life.store().path().to_string_lossy().into_owned());
     let goes_on = |id| {
         let mut second = Restart::of(store.path()).id(id).begin(&scene, &life.directory, life.pid);

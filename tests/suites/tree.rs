@@ -314,16 +314,19 @@ fn the_agent_holds_no_region_whole() {
 
 #[test]
 fn a_running_program_is_moved_to_the_other_method_and_back() {
+    const LAST: usize = 290;
     let scene = scene();
     let program = scattered("300", "plain");
     let reference = reference(&scene, &program);
-    let mut life = Life::preloaded(&scene, "life", &program);
+    // However busy the machine is, it does not end before.
+    let sign = scene.path().join("may-end");
+    let mut life = Life::preloaded(&scene, "life", &program.waiting(LAST, &sign));
     let pid = life.pid.to_string();
     let mut taken = Vec::new();
     for (option, finer, differences) in
         [("pages", 0, 0), ("tree", 1, 1), ("", 1, 2), ("pages", 0, 0), ("", 0, 0), ("tree", 1, 1), ("tree", 1, 2)]
     {
-        life.output.wait_for_more_lines(4);
+        life.output.wait_for_more_lines_to(4, LAST);
         let mut arguments = vec!["checkpoint", &pid];
         if !option.is_empty() {
             arguments.extend(["--method", option]);
@@ -333,6 +336,7 @@ fn a_running_program_is_moved_to_the_other_method_and_back() {
         taken.push(id);
     }
     life.kill();
+    std::fs::write(sign, "").expect("a file in the scene");
     all_are_whole(&scene, &life.store());
     for id in [taken[6], taken[4], taken[2]] {
         goes_on_exactly(&scene, life.store().path(), id, (&life.directory, life.pid), &reference);
