@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use ckpt_runtime::commands::{
-    agent, checkpoint, copy, devices, diff, doctor, extract, fault_points, flatten, list, prune, restart, run, show,
+    agent, checkpoint, copy, devices, diff, doctor, extract, fault_points, flatten, keep_memory, list, prune, restart, run, show,
     status_beside_program, verify,
 };
 use ckpt_runtime::error::{Result, exit_code};
@@ -60,6 +60,8 @@ enum Command {
     #[command(hide = true)]
     Devices(devices::Arguments),
     #[command(hide = true)]
+    KeepMemory,
+    #[command(hide = true)]
     FaultPoints,
 }
 
@@ -85,6 +87,7 @@ impl Command {
             Command::Doctor(arguments) => doctor::execute(arguments),
             Command::Agent(arguments) => agent::execute(arguments),
             Command::Devices(arguments) => devices::execute(arguments),
+            Command::KeepMemory => keep_memory::execute(),
             Command::FaultPoints => fault_points::execute(),
         }
     }

@@ -19,7 +19,7 @@ use super::restart_script::write_restart_script;
 use super::retention::Retention;
 use super::store_options::{copies_bytes, digest_warning, options_of, tree_options, wanted_digest, wanted_method};
 use super::{AgentOptions, CheckpointRequest, Method, Trigger, client};
-use crate::capture::{self, DataOptions, Event, Lineage, Program, TreeOptions, WaitingCalls, find_or_adopt};
+use crate::capture::{self, Event, Lineage, Program, Settings, TreeOptions, WaitingCalls, find_or_adopt};
 use crate::error::{Error, Result};
 use crate::proc::task;
 use crate::{location, logging, units};
@@ -340,13 +340,11 @@ impl Agent {
     ) -> Result<AttemptRow> {
         self.follow_exec()?;
         let Agent { program, store, lineage, tree, keeper_socket, .. } = self;
-        match depth {
-            Depth::Full => capture::checkpoint(program, store, lineage, (request, keeper_socket), events),
-            Depth::Data => {
-                let options = DataOptions { tree, socket: keeper_socket };
-                capture::data_checkpoint(program, store, lineage, &options, request, events)
-            }
-        }
+        let take = match depth {
+            Depth::Full => capture::checkpoint,
+            Depth::Data => capture::data_checkpoint,
+        };
+        take(program, store, lineage, &Settings { tree, socket: keeper_socket }, request, events)
     }
 
     /// Takes a checkpoint and reports; `reply` gets each message and whether it must not be left out.

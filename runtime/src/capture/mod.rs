@@ -14,6 +14,8 @@ mod clocks;
 mod data;
 mod descent;
 mod descriptors;
+mod device_pieces;
+mod device_series;
 mod devices;
 mod files;
 mod guest;
@@ -70,7 +72,7 @@ use crate::image;
 use crate::proc::task;
 use crate::ptrace::{Stopped, wait_until_gone};
 use ahead::Costs;
-use devices::{Devices, Surveys};
+use devices::{Devices, Known};
 use guest::Guest;
 use plan::Base;
 use snapshot::Still;
@@ -81,7 +83,7 @@ use unseen::Unseen;
 
 pub use adoption::{find_or_adopt, wait_until_ready};
 pub use allocations::{Allocations, allocations};
-pub use data::{Options as DataOptions, checkpoint as data_checkpoint};
+pub use data::checkpoint as data_checkpoint;
 pub use descent::root_of;
 pub use kin::{all_with, first};
 pub use program::Program;
@@ -106,8 +108,8 @@ pub struct Lineage {
     reuse: Reuse,
     /// Memory that comes after a restart has come.
     memory_is_there: bool,
-    /// What is known of the drivers of devices.
-    surveys: Surveys,
+    /// What is known of devices.
+    devices: Known,
 }
 
 /// What is remembered of each process.
@@ -168,6 +170,7 @@ impl Lineage {
         if let Some(series) = &mut self.series {
             series.sealed();
         }
+        self.devices.sealed();
     }
 
     /// From the next checkpoint on, large memory is stored finer than a page, or not.
@@ -193,6 +196,7 @@ impl Lineage {
         if !self.reuse.keeps_unchanged {
             self.processes.all().for_each(|known| known.base = Base::default());
             self.files = files::Known::default();
+            self.devices.forget();
         }
     }
 }
@@ -271,6 +275,14 @@ pub struct Request {
     pub with_dirs: Vec<PathBuf>,
 }
 
+/// What a checkpoint is taken with.
+pub struct Settings<'a> {
+    /// How memory is stored that is stored finer than a page: that of devices is always.
+    pub tree: &'a TreeOptions,
+    /// Name of a socket at which the program's keepers of devices can reach us, or at one that is a little longer.
+    pub socket: &'a Path,
+}
+
 /// What happens while a checkpoint is taken.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
@@ -290,7 +302,7 @@ pub enum Event {
     },
 }
 
-/// Takes a checkpoint of `program` into `store`; keepers of devices can reach us at a socket named `socket`, or a little longer.
+/// Takes a checkpoint of `program` into `store`.
 ///
 /// It runs on a thread of its own: ptrace belongs to a thread, and whatever that thread has not let go when it
 /// ends, for whatever reason, the kernel lets go.
@@ -298,10 +310,11 @@ pub fn checkpoint(
     program: &Program,
     store: &Store,
     lineage: &mut Lineage,
-    (request, socket): (&Request, &Path),
+    settings: &Settings<'_>,
+    request: &Request,
     events: &mut (dyn FnMut(Event) + Send),
 ) -> Result<AttemptRow> {
-    on_thread_of_its_own(|| attempt(program, store, lineage, (request, socket), events))
+    on_thread_of_its_own(|| attempt(program, store, lineage, settings, request, events))
 }
 
 fn on_thread_of_its_own<T: Send>(take: impl FnOnce() -> T + Send) -> T {
@@ -313,7 +326,8 @@ fn attempt(
     program: &Program,
     store: &Store,
     lineage: &mut Lineage,
-    (request, socket): (&Request, &Path),
+    settings: &Settings<'_>,
+    request: &Request,
     events: &mut (dyn FnMut(Event) + Send),
 ) -> Result<AttemptRow> {
     let control = program.control()?;
@@ -330,7 +344,7 @@ fn attempt(
         events(event);
     };
     let id = attempt.id();
-    let mut devices = Devices::new(socket);
+    let mut devices = Devices::new(settings);
     let mut held_ms = 0.0;
     let outcome = snapshot::capture(program, &control, lineage, (request, &mut devices), &mut attempt, &mut events)
         .and_then(|snapshot| {

@@ -183,7 +183,7 @@ pub fn capture(
     let pids = descent::prepare(program.pid, control.mark, &mut lineage.processes)?;
     // Who does not run on again has no use for a short stop.
     let mut ahead = if request.kill { HashMap::new() } else { ahead::look(&pids, program.pid, lineage, attempt)? };
-    suspended.suspend(&pids, &mut lineage.surveys)?;
+    suspended.suspend(&pids, &mut lineage.devices, attempt)?;
     let (mut snapshot, flags) = capture_once(program, control, lineage, (request, &mut ahead), id, events)?;
     if !flags.iter().all(Flags::still_hold) {
         log::info!(

@@ -12,6 +12,7 @@ pub mod doctor;
 pub mod extract;
 pub mod fault_points;
 pub mod flatten;
+pub mod keep_memory;
 pub mod list;
 pub mod prune;
 pub mod restart;

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a restart has to know of them. What they held is in the memory of the process, where the driver has put it.
+use super::StoredDifference;
+
+/// What a restart has to know of them. What they held is in the memory of the process, where the driver has put it, but for that
+/// of pieces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DevicesImage {
     /// Address of what libckpt.so and ckpt share about them (`ckpt_wire::device::Hold`).
@@ -12,6 +15,30 @@ pub struct DevicesImage {
     pub driver: Vec<u8>,
     /// All that the process saw, by their numbers in it.
     pub devices: Vec<DeviceImage>,
+    /// Memory of ours on each, which the driver has not had.
+    pub pieces: Vec<StoredPieces>,
+}
+
+/// Physical memory on a device that libckpt.so has mapped, and its content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredPieces {
+    /// The device's number in the process.
+    pub device: i32,
+    /// Each is a region of the differences by its id.
+    pub pieces: Vec<PieceImage>,
+    /// Their content.
+    pub differences: Vec<StoredDifference>,
+}
+
+/// A piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PieceImage {
+    /// Its number, which no other piece of the process ever has.
+    pub id: u64,
+    /// First address.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: u64,
 }
 
 /// A device.

@@ -75,6 +75,12 @@ impl ProcessMemory {
         Ok(ProcessMemory { pid, file })
     }
 
+    /// Another one of the same memory.
+    pub fn try_clone(&self) -> Result<ProcessMemory> {
+        let file = self.file.try_clone().map_err(|source| Error::io("duplicate", place(self.pid, 0), source))?;
+        Ok(ProcessMemory { pid: self.pid, file })
+    }
+
     /// Reads `into.len()` bytes at `address`, whatever the protection.
     pub fn read(&self, address: u64, into: &mut [u8]) -> Result<()> {
         self.file

@@ -296,7 +296,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     if let Some(lazy) = lazy {
         lazy.complete()?;
     }
-    let devices = Devices::ask(&processes, &job, &replacements)?;
+    let devices = Devices::ask(&processes, &job, &replacements, store)?;
     Ok(Rebuilt { processes, devices, job, terminal: outside.regained })
 }
 

@@ -21,6 +21,11 @@
 //! it back to the agent, or, in its next life, to whoever restarts it; that one's [`COMMAND_RESUME`] gives the devices back. If
 //! nobody is there who could ask for it, the keeper does it by itself.
 //!
+//! What is in pieces does not take that way. The agent reads it while the devices are held, hands descriptors of the physical
+//! memory to a process that does nothing but keep them ([`Hold::kept_by`], [`Piece::kept`]), and the keeper takes the pieces
+//! from behind their addresses before the driver's checkpoint, and puts them back afterwards. In the next life it makes new
+//! memory for them, which whoever restarts the program fills ([`COMMAND_FILLED`]).
+//!
 //! Device code brings variables that the program need not ever ask for. libckpt.so says what code is loaded ([`CodeBlock`]);
 //! the agent reads the variables' names there, and has the keeper record them ([`COMMAND_VARIABLE`]).
 
@@ -53,6 +58,11 @@ pub struct Hold {
     pub code: u64,
     /// How many contexts have come so far: a library is loaded into each anew, and with it its variables.
     pub contexts: u64,
+    /// Pid of the process that keeps the memory of pieces while the devices are suspended, written by the agent; 0 for none,
+    /// also in the next life: then there is new memory for them.
+    pub kept_by: i32,
+    /// 0.
+    pub unused: u32,
 }
 
 /// [`Hold::devices`]: they are the program's.
@@ -63,6 +73,9 @@ pub const DEVICES_ON_THEIR_WAY: u32 = 1;
 pub const DEVICES_SUSPENDED: u32 = 2;
 /// [`Hold::devices`]: the driver could not give them back, and never can. The program ends.
 pub const DEVICES_LOST: u32 = 3;
+/// [`Hold::devices`]: they are there again, with new memory in pieces, which is still to be filled. If nobody does, the program
+/// ends.
+pub const DEVICES_EMPTY: u32 = 4;
 
 /// Physical memory that libckpt.so has mapped, in no order.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -90,8 +103,9 @@ pub struct Piece {
     pub bytes: u64,
     /// The device's number.
     pub device: i32,
-    /// 0.
-    pub unused: u32,
+    /// While the devices are suspended, or about to be: the number of its descriptor in [`Hold::kept_by`], written by the agent;
+    /// 0 if it stays the driver's.
+    pub kept: u32,
 }
 
 /// Device code that the program has loaded, in no order.
@@ -224,13 +238,19 @@ pub const COMMAND_COPY: u32 = 6;
 pub const COMMAND_VARIABLE: u32 = 7;
 /// Suspends the devices: the driver's Lock, which may wait `bytes` milliseconds, and Checkpoint. What the keeper has made for the
 /// agent it has taken away before. If there is no error the answer is the last, and the gate stays closed. If there is one, the
-/// driver is as it was, and the hold goes on; `values[0]` is the [`STEP_LOCK`] or [`STEP_CHECKPOINT`] that failed.
+/// driver is as it was, and the hold goes on; `values[0]` is the [`STEP_MEMORY`], [`STEP_LOCK`] or [`STEP_CHECKPOINT`] that
+/// failed.
 pub const COMMAND_SUSPEND: u32 = 8;
 /// Gives suspended devices back: the driver's Restore and Unlock. At `address` in the program are `bytes` / 32 pairs of 16 bytes
 /// each, which say what device (as in [`COMMAND_IDENTIFY`]) is to stand for which; none if each stands for itself. The gate
-/// stays closed: what follows is a hold like any other. If there is an error, `values[0]` is the [`STEP_RESTORE`] or [`STEP_UNLOCK`]
-/// that failed, and the keeper is suspended still, or the devices are lost ([`DEVICES_LOST`]).
+/// stays closed: what follows is a hold like any other. If there is an error, `values[0]` is the [`STEP_RESTORE`], [`STEP_UNLOCK`]
+/// or [`STEP_MEMORY`] that failed, and the keeper is suspended still, or the devices are lost ([`DEVICES_LOST`]). If pieces
+/// have new memory ([`DEVICES_EMPTY`]), `values[0]` of a good answer is how many.
 pub const COMMAND_RESUME: u32 = 9;
+/// Memory of the host, zeros, of `bytes`, for as long as the hold lasts: its address.
+pub const COMMAND_BUFFER: u32 = 10;
+/// The new memory of pieces has its content ([`DEVICES_EMPTY`]).
+pub const COMMAND_FILLED: u32 = 11;
 
 /// A step of the driver's: its process is locked.
 pub const STEP_LOCK: u64 = 1;
@@ -240,9 +260,23 @@ pub const STEP_CHECKPOINT: u64 = 2;
 pub const STEP_RESTORE: u64 = 3;
 /// It is unlocked.
 pub const STEP_UNLOCK: u64 = 4;
+/// Memory is taken from behind the addresses of pieces, or put back there: first of all, or last.
+pub const STEP_MEMORY: u64 = 5;
+
+/// What a step is called.
+pub fn step_name(step: u64) -> &'static str {
+    match step {
+        STEP_LOCK => "lock",
+        STEP_CHECKPOINT => "checkpoint",
+        STEP_RESTORE => "restore",
+        STEP_UNLOCK => "unlock",
+        STEP_MEMORY => "memory",
+        _ => "none",
+    }
+}
 
 const _: () = {
-    assert!(size_of::<Hold>() == 160 && size_of::<Piece>() == 32 && size_of::<PieceBlock>() == 1 << 12);
+    assert!(size_of::<Hold>() == 168 && size_of::<Piece>() == 32 && size_of::<PieceBlock>() == 1 << 12);
     assert!(size_of::<LoadedCode>() == 64 && size_of::<CodeBlock>() == 1 << 12);
     assert!(size_of::<Held>() == 24 && size_of::<Command>() == 32 && size_of::<Answer>() == 24);
 };

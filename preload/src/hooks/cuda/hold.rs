@@ -52,6 +52,12 @@ pub fn code() -> &'static AtomicU64 {
     unsafe { AtomicU64::from_ptr(&raw mut (*HOLD.get()).code) }
 }
 
+/// [`Hold::kept_by`].
+pub fn kept_by() -> &'static AtomicI32 {
+    // SAFETY: as in `request`.
+    unsafe { AtomicI32::from_ptr(&raw mut (*HOLD.get()).kept_by) }
+}
+
 /// What the agent has written before its newest request: how many milliseconds there are, and its socket.
 pub fn wishes() -> (u32, [u8; SOCKET_BYTES]) {
     let hold = HOLD.get();

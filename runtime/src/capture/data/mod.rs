@@ -20,7 +20,6 @@ use std::ffi::OsStr;
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
@@ -28,7 +27,7 @@ use ckpt_store::{Attempt, AttemptEnd, AttemptRow, Depth, Store};
 use ckpt_wire::Control;
 
 use super::hold::Hold;
-use super::{Event, Lineage, Program, Request, TreeOptions, begin, failed, on_thread_of_its_own};
+use super::{Event, Lineage, Program, Request, Settings, begin, failed, on_thread_of_its_own};
 use crate::error::{Error, Result};
 use crate::image::{self, CodeMapping, DataImage, Moved};
 use crate::proc::maps::Mapping;
@@ -48,14 +47,6 @@ pub struct Data {
     variables: Variables,
 }
 
-/// How checkpoints of data are taken.
-pub struct Options<'a> {
-    /// How memory is stored.
-    pub tree: &'a TreeOptions,
-    /// Name of a socket at which the program's keeper can reach us.
-    pub socket: &'a Path,
-}
-
 /// Takes a checkpoint of the data of `program` into `store`.
 ///
 /// # Errors
@@ -64,18 +55,18 @@ pub fn checkpoint(
     program: &Program,
     store: &Store,
     lineage: &mut Lineage,
-    options: &Options<'_>,
+    settings: &Settings<'_>,
     request: &Request,
     events: &mut (dyn FnMut(Event) + Send),
 ) -> Result<AttemptRow> {
-    on_thread_of_its_own(|| attempt(program, store, lineage, options, request, events))
+    on_thread_of_its_own(|| attempt(program, store, lineage, settings, request, events))
 }
 
 fn attempt(
     program: &Program,
     store: &Store,
     lineage: &mut Lineage,
-    options: &Options<'_>,
+    settings: &Settings<'_>,
     request: &Request,
     events: &mut (dyn FnMut(Event) + Send),
 ) -> Result<AttemptRow> {
@@ -99,7 +90,7 @@ fn attempt(
         events(event);
     };
     let id = attempt.id();
-    let taken = take(program, &control, lineage, options, store, &mut attempt, &mut events);
+    let taken = take(program, &control, lineage, settings, store, &mut attempt, &mut events);
     let (image, frozen, device_bytes, held_ms) = match taken {
         Ok(taken) => taken,
         Err(error) => {
@@ -134,7 +125,7 @@ fn take(
     program: &Program,
     control: &Control,
     lineage: &mut Lineage,
-    options: &Options<'_>,
+    settings: &Settings<'_>,
     store: &Store,
     attempt: &mut Attempt,
     events: &mut dyn FnMut(Event),
@@ -142,11 +133,11 @@ fn take(
     let id = attempt.id();
     // Nothing stands still meanwhile; behind it there is little left to read.
     lineage.data.variables.read(program, control)?;
-    let hold = Hold::begin(program, control, options.socket)?;
+    let hold = Hold::begin(program, control, settings.socket)?;
     if let Some(hold) = &hold {
         lineage.data.variables.record(hold, program, control)?;
     }
-    let mut frozen = freeze::freeze(program, control, lineage, options.tree, id, events)?;
+    let mut frozen = freeze::freeze(program, control, lineage, settings.tree, id, events)?;
     let known = std::mem::take(&mut frozen.allocations.known);
     if known.is_empty() {
         return Err(nothing_recorded(program.pid));
@@ -157,17 +148,17 @@ fn take(
     let is_stopped = frozen.still.is_stopped();
     if is_stopped {
         // It could not be cloned. Its keeper, who shows the devices, is to go on.
-        of_host = host.store(&frozen, &host_bytes, options.tree, store, attempt, &mut progress(events))?;
+        of_host = host.store(&frozen, &host_bytes, settings.tree, store, attempt, &mut progress(events))?;
         frozen.still.resume(id, events)?;
     }
     let (mut on_devices, mut held_ms) = (StoredDevices::default(), 0.0);
     if let Some(hold) = hold {
         let program = (&hold, program.pid, control.hold);
-        on_devices = devices.store(program, &known, options.tree, attempt, &mut progress(events))?;
+        on_devices = devices.store(program, &known, settings.tree, attempt, &mut progress(events))?;
         held_ms = hold.open()?.as_secs_f64() * 1e3;
     }
     if !is_stopped {
-        of_host = host.store(&frozen, &host_bytes, options.tree, store, attempt, &mut progress(events))?;
+        of_host = host.store(&frozen, &host_bytes, settings.tree, store, attempt, &mut progress(events))?;
     }
     let mut left_out = std::mem::take(&mut frozen.left_out);
     left_out.append(&mut on_devices.left_out);
@@ -202,7 +193,7 @@ fn nothing_recorded(pid: i32) -> Error {
 }
 
 /// The shortest chunks, of these lengths, whose digests find room: `bytes` of memory are cut into them.
-fn chunk_bytes(bytes: u64, lengths: RangeInclusive<u32>, room: u64) -> u32 {
+pub fn chunk_bytes(bytes: u64, lengths: RangeInclusive<u32>, room: u64) -> u32 {
     let finds_room = |chunk: &u32| bytes / u64::from(*chunk) * DIGEST_BYTES <= room;
     let doubled = std::iter::successors(Some(*lengths.start()), |chunk| chunk.checked_mul(2));
     doubled.take_while(|chunk| chunk <= lengths.end()).find(finds_room).unwrap_or(*lengths.end())

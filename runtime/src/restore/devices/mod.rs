@@ -4,17 +4,21 @@
 //! A keeper is asked before its process runs: one that finds nobody who has asked would begin by itself. All processes have
 //! their devices again before the first of them can use any; if one cannot have them, all are ended.
 
+mod content;
 mod replacements;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
+use ckpt_store::Store;
 use ckpt_wire::Control;
 use ckpt_wire::device::{HELD_SUSPENDED, Hold, STEP_RESTORE};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::geteuid;
 
 use super::process::HalfBuilt;
@@ -24,14 +28,18 @@ use crate::fault::{hit, point};
 use crate::image::{DevicesImage, JobImage, ProcessImage};
 use crate::keeper::{self, Kept, Line, Listener, PAIR_BYTES, PATIENCE};
 use crate::proc::task;
+use crate::ptrace::ProcessMemory;
+use content::Content;
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: i32 = 2;
 
 /// Processes whose keepers have been asked, and wait to run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Devices {
     asked: Vec<Asked>,
+    /// What was in pieces is there.
+    store: Store,
     /// All processes of the job, and what they are whoever has their pids by then; none if nobody is asked.
     all: Vec<(i32, OwnedFd)>,
 }
@@ -44,6 +52,7 @@ struct Asked {
     pidfd: OwnedFd,
     listener: Listener,
     image: DevicesImage,
+    memory: ProcessMemory,
     /// Where what the driver is to be told of other devices is in the program, and how many there are.
     pairs: (u64, usize),
 }
@@ -53,13 +62,18 @@ impl Devices {
     ///
     /// # Errors
     /// When they cannot be asked.
-    pub fn ask(processes: &[HalfBuilt], job: &JobImage, replacements: &Replacements) -> Result<Devices> {
+    pub fn ask(
+        processes: &[HalfBuilt],
+        job: &JobImage,
+        replacements: &Replacements,
+        store: &Store,
+    ) -> Result<Devices> {
         let each = processes.iter().zip(&job.processes);
         let asked: Vec<_> =
             each.filter_map(|(process, image)| ask(process, image, replacements).transpose()).collect::<Result<_>>()?;
         let all = if asked.is_empty() { &[] } else { processes };
         let all = all.iter().map(|process| Ok((process.pid(), pidfd_open(process.pid())?))).collect::<Result<_>>()?;
-        Ok(Devices { asked, all })
+        Ok(Devices { asked, store: store.clone(), all })
     }
 
     /// Gives the processes, which run, their devices back.
@@ -75,13 +89,23 @@ impl Devices {
     }
 
     fn try_to_give_back(&self) -> Result<()> {
-        // Each takes its own time, and none waits for another.
-        let begun = self.asked.iter().map(|one| none_if_ended(one.begin())).collect::<Result<Vec<_>>>()?;
         let mut back = Vec::new();
-        for (one, line) in self.asked.iter().zip(begun) {
-            back.extend(line.map(|line| none_if_ended(one.end(line))).transpose()?.flatten());
-        }
-        hit(point::DEVICES_RESUMED);
+        thread::scope(|scope| {
+            // Each takes its own time, and none waits for another.
+            let begun = self.asked.iter().map(|one| none_if_ended(one.begin())).collect::<Result<Vec<_>>>()?;
+            let contents: Vec<_> =
+                self.asked.iter().map(|one| Content::read(scope, &self.store, &one.image.pieces)).collect();
+            for ((one, line), content) in self.asked.iter().zip(begun).zip(contents) {
+                let Some(line) = line.map(|line| none_if_ended(one.end(line))).transpose()?.flatten() else { continue };
+                hit(point::DEVICES_RESUMED);
+                match content.map_or(Ok(()), |content| content.put(&line, &one.memory)) {
+                    Ok(()) => back.push(line),
+                    Err(_) if one.has_ended() => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        })?;
         back.into_iter().try_for_each(|line| none_if_ended(line.open()).map(drop))
     }
 }
@@ -111,8 +135,10 @@ fn ask(process: &HalfBuilt, image: &ProcessImage, replacements: &Replacements) -
     for (offset, bytes) in listener.request(u32::from_ne_bytes(request).wrapping_add(1), Duration::ZERO) {
         memory.write(devices.hold + offset as u64, &bytes)?;
     }
+    // Whoever kept memory of its pieces has not kept it for this life.
+    memory.write(devices.hold + offset_of!(Hold, kept_by) as u64, &0_i32.to_ne_bytes())?;
     let pairs = put_pairs(process, image, &replacements.pairs(devices))?;
-    Ok(Some(Asked { pid, pidfd: pidfd_open(pid)?, listener, image: devices.clone(), pairs }))
+    Ok(Some(Asked { pid, pidfd: pidfd_open(pid)?, listener, image: devices.clone(), memory: memory.try_clone()?, pairs }))
 }
 
 /// Puts what the driver is to be told where nothing else of the program's is.
@@ -136,6 +162,10 @@ fn put_pairs(process: &HalfBuilt, image: &ProcessImage, pairs: &[u8]) -> Result<
 }
 
 impl Asked {
+    fn has_ended(&self) -> bool {
+        poll(&mut [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(1)
+    }
+
     /// The line to its keeper, which has begun.
     fn begin(&self) -> Result<Line<'_>> {
         let kept = Kept { pid: self.pid, pidfd: self.pidfd.as_fd(), may_be_stopped: true };

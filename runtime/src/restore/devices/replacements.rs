@@ -138,7 +138,7 @@ mod tests {
     }
 
     fn image(devices: Vec<DeviceImage>) -> DevicesImage {
-        DevicesImage { hold: 1, driver: Vec::new(), devices }
+        DevicesImage { hold: 1, driver: Vec::new(), devices, pieces: Vec::new() }
     }
 
     #[test]

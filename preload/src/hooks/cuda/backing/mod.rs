@@ -14,6 +14,7 @@
 pub mod answers;
 pub mod calls;
 pub mod ipc;
+pub mod kept;
 mod nodes;
 pub mod peers;
 pub mod pieces;

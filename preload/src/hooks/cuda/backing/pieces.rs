@@ -23,6 +23,8 @@ pub struct Piece {
     pub descriptor: c_int,
     /// Its context is about to end: nothing new is put there.
     pub is_ending: bool,
+    /// Its memory has been taken from behind its addresses, while the devices are suspended (`kept`).
+    pub is_away: bool,
     /// Of a slab, what is taken of it; otherwise null.
     pub places: *mut Places,
     /// The next slab.
@@ -39,6 +41,7 @@ impl Piece {
             entry: core::ptr::null_mut(),
             descriptor: -1,
             is_ending: false,
+            is_away: false,
             places: core::ptr::null_mut(),
             next: core::ptr::null_mut(),
         }
@@ -81,17 +84,15 @@ fn map(memory: u64, bytes: usize, place: &Place) -> Result<Piece, CuResult> {
 /// Maps physical memory where nothing else is, for its device to read and write.
 pub fn map_at_new_addresses(memory: u64, bytes: usize, device: c_int) -> Result<u64, CuResult> {
     let address = calls::reserve(bytes)?;
-    if let Err(error) = calls::map(address, bytes, memory) {
-        calls::free_addresses(address, bytes);
-        return Err(error);
-    }
-    match calls::set_access(address, bytes, device, READ_AND_WRITE) {
-        Ok(()) => Ok(address),
-        Err(error) => {
-            let _ = unmap(address, bytes);
-            Err(error)
-        }
-    }
+    map_at(address, memory, bytes, device).map(|()| address).inspect_err(|_| calls::free_addresses(address, bytes))
+}
+
+/// Maps physical memory at addresses that are reserved, for its device to read and write.
+pub fn map_at(address: u64, memory: u64, bytes: usize, device: c_int) -> Result<(), CuResult> {
+    calls::map(address, bytes, memory)?;
+    calls::set_access(address, bytes, device, READ_AND_WRITE).inspect_err(|_| {
+        let _ = calls::unmap(address, bytes);
+    })
 }
 
 /// Undoes that, where nothing uses it any more. What cannot be unmapped stays as it is.

@@ -29,7 +29,7 @@ impl Shown {
         // SAFETY: a free entry, which is ours. A reader believes it from when it has an id.
         unsafe {
             self.free = (*entry).bytes as *mut Piece;
-            entry.write(Piece { id: 0, address, bytes, device, unused: 0 });
+            entry.write(Piece { id: 0, address, bytes, device, kept: 0 });
         }
         id_of(entry).store(recorded::next_id(), Ordering::Release);
         Some(entry)
@@ -61,6 +61,20 @@ impl Shown {
         // SAFETY: complete; blocks stay for ever.
         unsafe { recorded::link(head, block as u64, &raw mut (*block).next) };
         Some(())
+    }
+}
+
+/// [`Piece::kept`] of an entry that is shown; 0 for none.
+pub fn kept(entry: *const Piece) -> u32 {
+    // SAFETY: blocks stay for ever. The agent writes the number, and nobody here but through `forget_kept`.
+    if entry.is_null() { 0 } else { unsafe { (&raw const (*entry).kept).read_volatile() } }
+}
+
+/// Makes it 0.
+pub fn forget_kept(entry: *mut Piece) {
+    if !entry.is_null() {
+        // SAFETY: as above.
+        unsafe { (&raw mut (*entry).kept).write_volatile(0) };
     }
 }
 

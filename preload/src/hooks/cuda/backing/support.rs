@@ -46,6 +46,13 @@ pub fn here() -> Option<Place> {
     (state & USABLE != 0 && !context.is_null()).then_some(place)
 }
 
+/// What memory of a device is like on which something has been backed.
+pub fn properties(device: c_int) -> Properties {
+    let known = usize::try_from(device).ok().and_then(|device| DEVICES.get(device));
+    let state = known.map_or(0, |known| known.load(Ordering::Relaxed));
+    Properties::of(device, state & RDMA != 0)
+}
+
 fn ask(device: c_int) -> u64 {
     let has = |attribute| calls::device_attribute(attribute, device) != 0;
     if !has(HAS_VIRTUAL_MEMORY) || !has(HAS_DESCRIPTORS) {

@@ -287,6 +287,13 @@ impl Table {
         None
     }
 
+    /// The first piece from `address` on, in whatever context.
+    pub fn any_piece_from(&mut self, address: u64) -> Option<&mut Piece> {
+        let (_, node) = self.pieces.first_from(address)?;
+        // SAFETY: what is in the index is live.
+        Some(unsafe { &mut *node })
+    }
+
     /// The piece that an address lies in.
     pub fn piece_at(&mut self, address: u64) -> Option<&mut Piece> {
         let (_, node) = self.pieces.last_to(address)?;

@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 
 use ckpt_wire::device::{
-    Answer, COMMAND_CLOSE, COMMAND_COPY, COMMAND_EXPORT, COMMAND_IDENTIFY, COMMAND_STAGE, COMMAND_UNSTAGE,
+    Answer, COMMAND_BUFFER, COMMAND_CLOSE, COMMAND_COPY, COMMAND_EXPORT, COMMAND_IDENTIFY, COMMAND_STAGE, COMMAND_UNSTAGE,
     COMMAND_VARIABLE, Command,
 };
 
@@ -31,11 +31,13 @@ pub struct Session {
     stages: Stages,
     /// The stream that copies go through, and its context.
     stream: Option<(Handle, Handle)>,
+    /// Memory of the host, for what is to be copied.
+    buffer: Option<(*mut u8, usize)>,
 }
 
 impl Session {
     pub const fn new() -> Self {
-        Self { exported: None, stages: Stages::new(), stream: None }
+        Self { exported: None, stages: Stages::new(), stream: None, buffer: None }
     }
 
     /// Does what is wanted. The error is the driver's, or a negative number of the kernel's.
@@ -57,6 +59,10 @@ impl Session {
                 self.stages.give_back(command.address).map(|()| NO_ANSWER)
             }
             COMMAND_COPY => self.copy(&command).map(|()| NO_ANSWER),
+            COMMAND_BUFFER => {
+                let address = self.make_buffer(command.bytes as usize)?;
+                Ok(Answer { values: [address as u64, 0], ..NO_ANSWER })
+            }
             COMMAND_VARIABLE => {
                 // SAFETY: the agent has written a zero-terminated name there.
                 let (found, new) = unsafe { variables::record(command.to, command.address as *const _) }?;
@@ -77,6 +83,20 @@ impl Session {
     fn close(&mut self) {
         if let Some((descriptor, file)) = self.exported.take() {
             sys::close_adopted(descriptor, file);
+        }
+    }
+
+    fn make_buffer(&mut self, bytes: usize) -> Result<*mut u8, i32> {
+        self.give_buffer_back();
+        let address = sys::map_zeros(bytes).map_err(|errno| -errno.0)?;
+        self.buffer = Some((address, bytes));
+        Ok(address)
+    }
+
+    fn give_buffer_back(&mut self) {
+        if let Some((address, bytes)) = self.buffer.take() {
+            // SAFETY: ours; every copy from there has been waited for.
+            unsafe { sys::unmap(address, bytes) };
         }
     }
 
@@ -116,6 +136,7 @@ impl Session {
         self.close();
         self.end_stream();
         self.stages.end();
+        self.give_buffer_back();
         // SAFETY: no context is as good as any.
         unsafe { functions::set_current(core::ptr::null_mut()) };
     }

@@ -20,7 +20,7 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use ckpt_wire::device::{
-    Answer, COMMAND_RESUME, COMMAND_SUSPEND, Command, DEVICES_THERE, HELD, HELD_CALL_GOES_ON, HELD_CAPTURE,
+    Answer, COMMAND_FILLED, COMMAND_RESUME, COMMAND_SUSPEND, Command, DEVICES_THERE, HELD, HELD_CALL_GOES_ON, HELD_CAPTURE,
     HELD_DRIVER, HELD_ELSEWHERE, HELD_SUSPENDED, HELD_WORK_GOES_ON, Held,
 };
 
@@ -151,7 +151,7 @@ fn serve(request: u32) {
 /// Does what the agent says, until the connection ends. Whether it has ended as agreed, with the devices suspended. While they are
 /// not there, nothing is asked of the driver, which would not answer.
 fn obey(mut command: Option<Command>, are_there: bool) -> bool {
-    let is_locked = || !are_there || suspend::are_away() || suspend::are_others();
+    let is_locked = || !are_there || suspend::are_away() && !suspend::are_empty() || suspend::are_others();
     let mut session = Session::new();
     while let Some(wanted) = command {
         let done = match wanted.what {
@@ -165,20 +165,26 @@ fn obey(mut command: Option<Command>, are_there: bool) -> bool {
                     line::end();
                     return true;
                 }
-                outcome
+                outcome.map(|()| 0)
             }
             // SAFETY: the agent has written them there.
             COMMAND_RESUME if suspend::are_away() => unsafe {
                 suspend::resume(wanted.address as *mut u8, (wanted.bytes / suspend::PAIR_BYTES) as u32)
             },
+            COMMAND_FILLED if suspend::are_empty() => {
+                suspend::filled();
+                Ok(0)
+            }
             _ if is_locked() => Err((commands::INVALID, 0)),
             _ => {
                 command = line::answer(session.carry_out(wanted).unwrap_or_else(|error| Answer { error, ..NO_ANSWER }));
                 continue;
             }
         };
-        let failed = |(error, step): suspend::Failed| Answer { error, values: [step, 0], ..NO_ANSWER };
-        command = line::answer(done.err().map_or(NO_ANSWER, failed));
+        command = line::answer(match done {
+            Ok(new) => Answer { values: [new, 0], ..NO_ANSWER },
+            Err((error, step)) => Answer { error, values: [step, 0], ..NO_ANSWER },
+        });
     }
     if !is_locked() {
         session.end();

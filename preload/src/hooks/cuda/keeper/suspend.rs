@@ -1,5 +1,8 @@
 //! Having the driver let the devices go, and give them back: its Lock, Checkpoint, Restore and Unlock.
 //!
+//! Before the first, the memory of pieces is taken from behind their addresses, if somebody keeps it ([`kept`]); behind the last
+//! it is put back. In the next life nobody has kept it: there is new memory, and whoever restarts the program fills it.
+//!
 //! From the first of them to the last the gate is closed, and it is the keeper's to open: nobody else may say that the devices
 //! are there ([`Hold::devices`](ckpt_wire::device::Hold::devices)). Nothing here allocates, or waits for what a thread in front of the gate may hold.
 
@@ -7,14 +10,15 @@ use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use ckpt_wire::device::{
-    DEVICES_LOST, DEVICES_ON_THEIR_WAY, DEVICES_SUSPENDED, DEVICES_THERE, STEP_CHECKPOINT, STEP_LOCK, STEP_RESTORE,
-    STEP_UNLOCK,
+    DEVICES_EMPTY, DEVICES_LOST, DEVICES_ON_THEIR_WAY, DEVICES_SUSPENDED, DEVICES_THERE, STEP_CHECKPOINT, STEP_LOCK,
+    STEP_MEMORY, STEP_RESTORE, STEP_UNLOCK, step_name,
 };
 
+use super::super::backing::kept;
 use super::super::driver::{CuResult, SUCCESS};
 use super::super::{gate, hold};
 use super::functions::{self, CheckpointArguments, LockArguments, RestoreArguments};
-use super::line;
+use super::{commands, line};
 use crate::log;
 use crate::section::Section;
 use crate::sys;
@@ -46,6 +50,16 @@ pub fn are_away() -> bool {
     hold::devices().load(Ordering::SeqCst) != DEVICES_THERE
 }
 
+/// Whether they are there, and the new memory of pieces is still to be filled.
+pub fn are_empty() -> bool {
+    hold::devices().load(Ordering::SeqCst) == DEVICES_EMPTY
+}
+
+/// It has been filled.
+pub fn filled() {
+    become_(DEVICES_THERE);
+}
+
 fn become_(devices: u32) {
     hold::devices().store(devices, Ordering::SeqCst);
 }
@@ -74,8 +88,10 @@ pub fn suspend(lock_ms: u64) -> Result<(), Failed> {
         return Ok(());
     }
     become_(DEVICES_ON_THEIR_WAY);
-    let outcome = lock_and_checkpoint(lock_ms.min(u64::from(u32::MAX)) as c_uint);
-    let is_free = outcome.is_err() && state() != Some(LOCKED);
+    let keeper = hold::kept_by().load(Ordering::SeqCst);
+    let let_go = if keeper == 0 { Ok(()) } else { kept::let_go(keeper).map_err(|error| (error, STEP_MEMORY)) };
+    let outcome = let_go.and_then(|()| lock_and_checkpoint(lock_ms.min(u64::from(u32::MAX)) as c_uint));
+    let is_free = outcome.is_err() && state() != Some(LOCKED) && take_memory_back().is_ok();
     become_(if is_free { DEVICES_THERE } else { DEVICES_SUSPENDED });
     outcome
 }
@@ -95,31 +111,49 @@ fn lock_and_checkpoint(timeout_ms: c_uint) -> Result<(), Failed> {
     taken
 }
 
-/// Gives them back, the devices that these pairs name for others. If that fails, they are suspended still, or lost.
+/// Gives them back, the devices that these pairs name for others. If that fails, they are suspended still, or lost. How many pieces
+/// have new memory, which is to be filled.
 ///
 /// # Safety
 /// There must be so many pairs.
-pub unsafe fn resume(pairs: *mut u8, count: u32) -> Result<(), Failed> {
+pub unsafe fn resume(pairs: *mut u8, count: u32) -> Result<u64, Failed> {
     if are_others() {
         become_(DEVICES_THERE);
-        return Ok(());
+        return Ok(0);
+    }
+    if are_empty() {
+        return Err((commands::INVALID, STEP_MEMORY));
     }
     become_(DEVICES_ON_THEIR_WAY);
     // SAFETY: the caller's word.
-    let outcome = unsafe { restore(pairs, count) };
+    let restored = unsafe { restore(pairs, count) };
+    let outcome = restored.and_then(|()| take_memory_back());
     become_(match outcome {
-        Ok(()) => DEVICES_THERE,
+        Ok(0) => DEVICES_THERE,
+        Ok(_) => DEVICES_EMPTY,
         Err(_) if state() == Some(FAILED) => DEVICES_LOST,
         Err(_) => DEVICES_SUSPENDED,
     });
     outcome
 }
 
+/// How many pieces have new memory.
+fn take_memory_back() -> Result<u64, Failed> {
+    let new = kept::take_back(hold::kept_by().load(Ordering::SeqCst)).map_err(|error| (error, STEP_MEMORY))?;
+    // Another process may have that pid some day.
+    hold::kept_by().store(0, Ordering::SeqCst);
+    Ok(new)
+}
+
 /// # Safety
 /// As of [`resume`].
 unsafe fn restore(pairs: *mut u8, count: u32) -> Result<(), Failed> {
-    // One that could not be unlocked the last time has been restored.
-    if state() != Some(LOCKED) {
+    // One that could not be unlocked the last time has been restored; one that has lacked memory since then, also unlocked.
+    let state = state();
+    if state == Some(RUNNING) {
+        return Ok(());
+    }
+    if state != Some(LOCKED) {
         let mut how = RestoreArguments { pairs, count, unused: [0; 52], unused_too: 0 };
         // SAFETY: live arguments, as long as the driver reads, and the caller's word.
         step(unsafe { functions::restore(sys::getpid(), &raw mut how) }, STEP_RESTORE)?;
@@ -164,12 +198,20 @@ pub fn resume_alone(done: u32) {
     let began = sys::now_ns();
     let mut is_said = false;
     loop {
+        // What nobody has kept, nobody can bring back who does not restart the program.
+        if are_empty() || kept::are_away() && hold::kept_by().load(Ordering::SeqCst) == 0 {
+            say(b"what device memory held has not been put back: the program ends; ckpt restart brings it back", 0, STEP_MEMORY);
+            sys::end_program();
+        }
         // SAFETY: none.
         let Err((error, step)) = (unsafe { resume(core::ptr::null_mut(), 0) }) else {
             gate::open();
             return;
         };
-        if hold::devices().load(Ordering::SeqCst) == DEVICES_LOST || sys::now_ns().saturating_sub(began) > WAITS_NS {
+        // Whoever kept the memory is gone.
+        let is_gone = step == STEP_MEMORY && matches!(-error, libc::ESRCH | libc::EBADF);
+        let is_lost = is_gone || hold::devices().load(Ordering::SeqCst) == DEVICES_LOST;
+        if is_lost || sys::now_ns().saturating_sub(began) > WAITS_NS {
             say(b"the devices cannot be had again: the program ends; ckpt restart brings it back", error, step);
             sys::end_program();
         }
@@ -187,7 +229,11 @@ pub fn resume_alone(done: u32) {
 fn say(what: &[u8], error: CuResult, step: u64) {
     let Some(mut section) = Section::enter() else { return };
     log::append(&mut section, |line| {
-        line.push(what).push(b" (error ").push_decimal(u64::from(error.unsigned_abs()), 1);
-        line.push(b" of the CUDA driver, step ").push_decimal(step, 1).push(b" of 4)");
+        let whose: &[u8] = if error < 0 { b": errno " } else { b": error of the CUDA driver " };
+        line.push(what).push(b" (").push(step_name(step).as_bytes());
+        if error != SUCCESS {
+            line.push(whose).push_decimal(u64::from(error.unsigned_abs()), 1);
+        }
+        line.push(b")");
     });
 }

@@ -13,31 +13,20 @@ mod variables;
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::os::fd::AsFd;
-use std::path::Path;
-use std::sync::Arc;
 
-use ckpt_kernels::device::{Context, Engine, Region, SLOT_BYTES, SharedMemory, bound_from_environment};
-use ckpt_kernels::merkle::Method;
 use ckpt_store::Attempt;
 
-use super::chunk_bytes;
 use crate::capture::TreeOptions;
+use crate::capture::device_pieces::{self, Piece};
+use crate::capture::device_series::{DeviceSeries, Mapped, Uuid};
 use crate::capture::hold::Hold;
-use crate::capture::stored_series::{PageSink, StoredSeries};
 use crate::error::Result;
 use crate::image::{Allocation, LeftOut, Moved, StoredDifference};
-use places::{Piece, Place};
+use places::Place;
 pub use variables::Variables;
 
-/// Digests of an engine take at most so many bytes, if the user says nothing.
-const DIGEST_BYTES: u64 = 4 << 30;
-/// The longest chunk.
-const CHUNK_BYTES_MAX: u32 = 64 << 10;
 /// Where allocations begin in memory for copies.
 const ALIGNMENT: u64 = 512;
-
-/// How the driver names a device in every process.
-type Uuid = [u8; 16];
 
 /// What is remembered of the devices from one checkpoint of data to the next.
 #[derive(Default)]
@@ -47,8 +36,7 @@ pub struct Devices {
 
 /// A device, as the agent uses it.
 struct Device {
-    context: Arc<Context>,
-    series: Option<StoredSeries<Engine>>,
+    series: DeviceSeries,
     /// Whether it had anything to store the last time.
     is_used: bool,
 }
@@ -69,10 +57,8 @@ pub struct StoredDevices {
 /// Memory of the program that can be read here.
 #[derive(Default)]
 struct Shown {
-    regions: Vec<Region>,
+    mapped: Mapped,
     left_out: Vec<LeftOut>,
-    /// Kept mapped for as long as it is read.
-    mapped: Vec<SharedMemory>,
     /// Pieces that are mapped, by their addresses in the program, and where they are here.
     places: BTreeMap<u64, u64>,
     /// Memory for copies, which is to be given back.
@@ -94,7 +80,7 @@ impl Devices {
         attempt: &mut Attempt,
         written: &mut dyn FnMut(u64, u64),
     ) -> Result<StoredDevices> {
-        let pieces = places::pieces(pid, hold_address)?;
+        let pieces = device_pieces::pieces(pid, hold_address)?;
         let mut stored = StoredDevices::default();
         let mut wanted: BTreeMap<i32, Vec<(Allocation, Place)>> = BTreeMap::new();
         for allocation in allocations.iter().filter(|allocation| allocation.bytes > 0) {
@@ -109,25 +95,25 @@ impl Devices {
             let device = self.device(hold, number)?;
             device.is_used = true;
             let mut shown = device.show(hold, number, &wanted)?;
-            let taken = device.take(&shown, options, attempt, written);
+            let taken = device.series.take(&shown.mapped, options, attempt, written);
             let given_back = shown.end(hold);
             let (differences, moved) = taken?;
             given_back?;
             stored.series.push(differences);
-            stored.bytes += shown.regions.iter().map(|region| region.bytes).sum::<u64>();
+            stored.bytes += shown.mapped.bytes();
             stored.left_out.append(&mut shown.left_out);
             stored.moved.device_to_host_bytes += moved.device_to_host_bytes;
             stored.moved.host_to_device_bytes += moved.host_to_device_bytes;
             stored.moved.within_device_bytes += shown.copied_bytes;
         }
         // What nothing is left of is forgotten, with the memory that it took.
-        self.known.values_mut().filter(|device| !device.is_used).for_each(|device| device.series = None);
+        self.known.values_mut().filter(|device| !device.is_used).for_each(|device| device.series.forget());
         Ok(stored)
     }
 
     /// The attempt has become a checkpoint.
     pub fn sealed(&mut self) {
-        self.known.values_mut().filter_map(|device| device.series.as_mut()).for_each(StoredSeries::sealed);
+        self.known.values_mut().for_each(|device| device.series.sealed());
     }
 
     /// The device that has this number in the program.
@@ -135,83 +121,32 @@ impl Devices {
         Ok(match self.known.entry(hold.identify(number)?) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                let context = open(&hold.driver()?, *new.key())?;
-                new.insert(Device { context, series: None, is_used: false })
+                let series = DeviceSeries::open(&hold.driver()?, *new.key())?;
+                new.insert(Device { series, is_used: false })
             }
         })
     }
 }
 
-fn open(driver: &Path, uuid: Uuid) -> Result<Arc<Context>> {
-    let context = Context::of(driver, uuid, bound_from_environment()?)?;
-    let (name, version) = context.description()?;
-    log::info!("device memory is looked at on {name}, driver {version}");
-    Ok(context)
-}
-
 impl Device {
     /// Makes memory of the program's readable here.
     fn show(&self, hold: &Hold<'_>, number: i32, wanted: &[(Allocation, Place)]) -> Result<Shown> {
-        let _entered = self.context.enter()?;
+        let _entered = self.series.enter()?;
         let mut shown = Shown::default();
         let mut others = Vec::new();
         for (allocation, place) in wanted {
             match place {
-                Place::In(piece) => shown.add_in(&self.context, hold, allocation, piece)?,
+                Place::In(piece) => shown.add_in(&self.series, hold, allocation, piece)?,
                 Place::Perhaps(piece) => {
-                    if shown.add_in(&self.context, hold, allocation, piece).is_err() {
+                    if shown.add_in(&self.series, hold, allocation, piece).is_err() {
                         others.push(*allocation);
                     }
                 }
                 Place::Program => others.push(*allocation),
             }
         }
-        shown.add_copies(&self.context, hold, number, &others)?;
+        shown.add_copies(&self.series, hold, number, &others)?;
         Ok(shown)
-    }
-
-    /// Finds the difference of what is shown, and writes it.
-    fn take(
-        &mut self,
-        shown: &Shown,
-        options: &TreeOptions,
-        attempt: &mut Attempt,
-        written: &mut dyn FnMut(u64, u64),
-    ) -> Result<(Vec<StoredDifference>, Moved)> {
-        let context = self.context.clone();
-        let (out, into) = (context.copied_out_bytes(), context.copied_in_bytes());
-        let bytes = shown.regions.iter().map(|region| region.bytes).sum();
-        // Whoever fears that two chunks have one digest has everything stored: then nothing depends on digests.
-        let method = if options.verify_matches { Method::Full } else { Method::Tree };
-        let series = self.begin(bytes, options)?;
-        series.take(attempt, written, |engine, number, sink: &mut PageSink<'_>| {
-            // SAFETY: the regions are mapped here as long as `shown` is, and the program that could write them is held.
-            unsafe { engine.difference(number, method, &shown.regions, sink) }
-        })?;
-        let differences = series.write_lists(attempt)?;
-        let moved = Moved {
-            device_to_host_bytes: context.copied_out_bytes() - out,
-            host_to_device_bytes: context.copied_in_bytes() - into,
-            ..Moved::default()
-        };
-        Ok((differences, moved))
-    }
-
-    /// The series that the next difference belongs to.
-    fn begin(&mut self, bytes: u64, options: &TreeOptions) -> Result<&mut StoredSeries<Engine>> {
-        let goes_on = self.series.take().filter(|series| !series.is_long(bytes));
-        let mut series = match goes_on {
-            Some(series) => series,
-            None => {
-                let room = self.context.bytes_max().map_or(DIGEST_BYTES, |max| max / 2);
-                let chunk_bytes = chunk_bytes(bytes, options.chunk_bytes..=CHUNK_BYTES_MAX, room);
-                StoredSeries::new(Engine::new(&self.context, chunk_bytes, SLOT_BYTES)?, false)
-            }
-        };
-        series.forget_unsealed(Engine::abandon)?;
-        let series = self.series.insert(series);
-        series.begin();
-        Ok(series)
     }
 }
 
@@ -219,7 +154,7 @@ impl Shown {
     /// An allocation in a piece, which is mapped if it is not yet.
     fn add_in(
         &mut self,
-        context: &Arc<Context>,
+        series: &DeviceSeries,
         hold: &Hold<'_>,
         allocation: &Allocation,
         piece: &Piece,
@@ -228,25 +163,19 @@ impl Shown {
             Some(address) => *address,
             None => {
                 let descriptor = hold.export(piece.address)?;
-                let mapped = SharedMemory::map(context, descriptor.as_fd(), piece.bytes)?;
-                let address = mapped.address();
+                let address = self.mapped.map(series.context(), descriptor.as_fd(), piece.bytes)?;
                 self.places.insert(piece.address, address);
-                self.mapped.push(mapped);
                 address
             }
         };
-        self.add(allocation, address + (allocation.address - piece.address));
+        self.mapped.add(allocation.id, address + (allocation.address - piece.address), allocation.bytes);
         Ok(())
-    }
-
-    fn add(&mut self, allocation: &Allocation, address: u64) {
-        self.regions.push(Region { id: allocation.id, address, bytes: allocation.bytes });
     }
 
     /// Allocations that only the program can read: as copies, if the device has room for them.
     fn add_copies(
         &mut self,
-        context: &Arc<Context>,
+        series: &DeviceSeries,
         hold: &Hold<'_>,
         number: i32,
         others: &[Allocation],
@@ -262,21 +191,20 @@ impl Shown {
         };
         self.staged = Some(staged);
         let descriptor = hold.export(staged)?;
-        let mapped = SharedMemory::map(context, descriptor.as_fd(), staged_bytes)?;
+        let address = self.mapped.map(series.context(), descriptor.as_fd(), staged_bytes)?;
         let mut offset = 0;
         for allocation in others {
             hold.copy(number, allocation.address, staged + offset, allocation.bytes)?;
             self.copied_bytes += allocation.bytes;
-            self.add(allocation, mapped.address() + offset);
+            self.mapped.add(allocation.id, address + offset, allocation.bytes);
             offset += allocation.bytes.next_multiple_of(ALIGNMENT);
         }
-        self.mapped.push(mapped);
         Ok(())
     }
 
     /// Gives back what is mapped here, and what was made for copies.
     fn end(&mut self, hold: &Hold<'_>) -> Result<()> {
-        self.mapped.clear();
+        self.mapped.unmap();
         self.staged.take().map_or(Ok(()), |staged| hold.unstage(staged))
     }
 }

@@ -4,26 +4,9 @@ use ckpt_wire::allocations::{
     CUDA_ARRAY, CUDA_DEVICE, CUDA_GLOBAL, CUDA_GRAPH, CUDA_IMPORTED, CUDA_MANAGED, CUDA_MANAGED_GLOBAL, CUDA_MAPPED,
     CUDA_PHYSICAL,
 };
-use ckpt_wire::device::{self as wire, PieceBlock};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::error::Result;
+use crate::capture::device_pieces::Piece;
 use crate::image::{Allocation, AllocationKind, LeftOut};
-use crate::ptrace::read_memory;
-
-/// More blocks than a program has: the list of one that has overwritten it ends somewhere.
-const BLOCKS_MAX: usize = 1 << 16;
-
-/// Physical memory at addresses of the program's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// First address.
-    pub address: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// The device's number.
-    pub device: i32,
-}
 
 /// Where an allocation is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,30 +19,6 @@ pub enum Place {
     Program,
 }
 
-/// The pieces that libckpt.so has made, by address. The program is held.
-///
-/// # Errors
-/// When its memory cannot be read.
-pub fn pieces(pid: i32, hold: u64) -> Result<Vec<Piece>> {
-    let mut head = wire::Hold::new_zeroed();
-    read_memory(pid, hold, head.as_mut_bytes())?;
-    let (mut pieces, mut next) = (Vec::new(), head.pieces);
-    for _ in 0..BLOCKS_MAX {
-        if next == 0 {
-            break;
-        }
-        let mut block = vec![0_u64; size_of::<PieceBlock>() / 8];
-        read_memory(pid, next, block.as_mut_bytes())?;
-        // Its length and its alignment are the type's: it always fits.
-        let Ok(block) = PieceBlock::ref_from_bytes(block.as_bytes()) else { break };
-        let used = block.pieces.iter().filter(|piece| piece.id != 0);
-        pieces.extend(used.map(|&wire::Piece { address, bytes, device, .. }| Piece { address, bytes, device }));
-        next = block.next;
-    }
-    pieces.sort_unstable_by_key(|piece| piece.address);
-    Ok(pieces)
-}
-
 /// Where `allocation` is read: of memory on devices alone. Of what cannot be, why not.
 pub fn place(allocation: &Allocation, pieces: &[Piece]) -> Option<Result<Place, LeftOut>> {
     let AllocationKind::Cuda(kind, device) = allocation.kind else { return None };
@@ -69,7 +28,7 @@ pub fn place(allocation: &Allocation, pieces: &[Piece]) -> Option<Result<Place, 
             Some(Ok(piece_of(allocation, pieces).map_or(Place::Program, Place::In)))
         }
         CUDA_MAPPED => {
-            let piece = Piece { address: allocation.address, bytes: allocation.bytes, device };
+            let piece = Piece { address: allocation.address, bytes: allocation.bytes, device, id: 0, entry: 0 };
             Some(Ok(Place::Perhaps(piece)))
         }
         CUDA_PHYSICAL => left_out("it is what other allocations are mapped from"),
@@ -97,7 +56,7 @@ mod tests {
 
     #[test]
     fn memory_is_read_in_its_piece_if_it_has_one_and_else_by_the_program() {
-        let piece = |address| Piece { address, bytes: 100, device: 1 };
+        let piece = |address| Piece { address, bytes: 100, device: 1, id: 5, entry: 64 };
         let pieces = [piece(1000), piece(1100), piece(2000)];
         let of = |address, bytes, kind| place(&allocation(address, bytes, kind), &pieces).unwrap().unwrap();
         assert_eq!(of(1000, 100, CUDA_DEVICE), Place::In(piece(1000)));
@@ -105,7 +64,7 @@ mod tests {
         assert_eq!(of(1050, 100, CUDA_DEVICE), Place::Program, "no piece has all of it");
         assert_eq!(of(999, 1, CUDA_GLOBAL), Place::Program);
         assert_eq!(of(5000, 10, CUDA_MANAGED), Place::Program);
-        assert_eq!(of(64, 10, CUDA_MAPPED), Place::Perhaps(Piece { address: 64, bytes: 10, device: 1 }));
+        assert_eq!(of(64, 10, CUDA_MAPPED), Place::Perhaps(Piece { address: 64, bytes: 10, device: 1, id: 0, entry: 0 }));
     }
 
     #[test]

@@ -1,36 +1,46 @@
 //! The devices of a job, suspended for as long as its host side is captured.
 //!
-//! The driver moves what a process has on its devices to the memory of the host, where it is captured like all other memory, and
-//! lets the devices go ([`ckpt_wire::device`]). All processes hold their devices still before the first one is suspended: what
+//! What libckpt.so has backed is stored first, found on the device ([`content`]), and kept by a process of its own meanwhile
+//! ([`memory_keeper`]). The driver moves the rest of what a process has on its devices to the memory of the host, where it is captured
+//! like all other memory, and lets the devices go ([`ckpt_wire::device`]). All processes hold their devices still before the first one is suspended: what
 //! one of them waits for on a device may be the work of another one.
 //!
 //! From when a process is suspended, its keeper gives the devices back by itself if nobody listens at the name that it
 //! knows any more: so whatever becomes of the agent, the program goes on.
 
+mod content;
+mod memory_keeper;
+mod refusals;
+
 use std::collections::HashMap;
+use std::mem::offset_of;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use ckpt_store::Attempt;
 use ckpt_wire::Control;
 use ckpt_wire::allocations::{
-    CUDA_ARRAY, CUDA_DEVICE, CUDA_GLOBAL, CUDA_IMPORTED, CUDA_MANAGED, CUDA_MANAGED_GLOBAL, CUDA_MAPPED, CUDA_PINNED,
-    CUDA_REGISTERED,
+    CUDA_ARRAY, CUDA_DEVICE, CUDA_GLOBAL, CUDA_MANAGED, CUDA_MANAGED_GLOBAL, CUDA_MAPPED, CUDA_PINNED, CUDA_REGISTERED,
 };
 use ckpt_wire::device::{
-    COMMAND_SUSPEND, Command, DEVICES_SUSPENDED, HELD, HELD_SUSPENDED, Hold as Shared, STEP_CHECKPOINT,
+    COMMAND_SUSPEND, Command, HELD, HELD_SUSPENDED, Hold as Shared, Piece as ShownPiece, STEP_CHECKPOINT, step_name,
 };
 
 use super::hold::{self, Asked, Hold};
 use super::page_set::PageSet;
-use super::{Program, allocations};
+use super::{Program, Settings, allocations};
 use crate::error::{Error, Result};
 use crate::fault::{hit, point};
 use crate::image::{Allocation, AllocationKind, DeviceImage, DevicesImage};
 use crate::keeper::{self, Kept, Line, Listener, MOVING_WITHIN, PATIENCE, command};
-use crate::proc::{memory, task};
 use crate::ptrace::write_memory;
 use crate::survey::Survey;
+use content::{Content, Contents};
+use memory_keeper::MemoryKeeper;
+use refusals::{refuse, refuse_driver, refuse_without_room, too_old};
+
+pub use refusals::refuse_awake;
 
 /// How long the driver may wait for what the program has its devices do, behind the gate that is closed: for nothing.
 const LOCK_WITHIN: Duration = Duration::from_secs(10);
@@ -56,10 +66,30 @@ impl Surveys {
     }
 }
 
+/// What is remembered of devices between two checkpoints of a job.
+#[derive(Default)]
+pub struct Known {
+    surveys: Surveys,
+    contents: Contents,
+    /// Instances of libckpt.so whose content is in the attempt that is going on.
+    stored: Vec<u64>,
+}
+
+impl Known {
+    /// The attempt has become a checkpoint.
+    pub fn sealed(&mut self) {
+        self.contents.sealed(&std::mem::take(&mut self.stored));
+    }
+
+    /// Forgets what the checkpoints before had.
+    pub fn forget(&mut self) {
+        self.contents.forget();
+    }
+}
+
 /// The processes of a job that have devices.
 pub struct Devices<'a> {
-    /// Name of a socket at which the keeper of the first one can reach us; those of the others begin with it.
-    socket: &'a Path,
+    settings: &'a Settings<'a>,
     suspended: Vec<Suspended>,
 }
 
@@ -72,53 +102,77 @@ struct Suspended {
     listener: Listener,
     began: Instant,
     image: DevicesImage,
+    memory: Option<MemoryKeeper>,
+}
+
+/// A process whose devices are held, and what of it is stored by now.
+struct Stored<'a> {
+    line: Line<'a>,
+    listener: Listener,
+    began: Instant,
+    image: DevicesImage,
+    /// Bytes that the driver has to move to the host.
+    to_move_bytes: u64,
+    /// Addresses of what shows a piece, and who keeps their memory.
+    kept: Option<(Vec<u64>, MemoryKeeper)>,
 }
 
 impl<'a> Devices<'a> {
     /// None is suspended.
-    pub fn new(socket: &'a Path) -> Devices<'a> {
-        Devices { socket, suspended: Vec::new() }
+    pub fn new(settings: &'a Settings<'a>) -> Devices<'a> {
+        Devices { settings, suspended: Vec::new() }
     }
 
-    /// Suspends the devices of these processes, which run, where they have any.
+    /// Suspends the devices of these processes, which run, where they have any, and writes what is in pieces.
     ///
     /// # Errors
-    /// When the driver cannot do it; then all have their devices again.
-    pub fn suspend(&mut self, pids: &[i32], surveys: &mut Surveys) -> Result<()> {
-        let outcome = self.try_to_suspend(pids, surveys);
+    /// When the driver or the store cannot do it; then all have their devices again.
+    pub fn suspend(&mut self, pids: &[i32], known: &mut Known, attempt: &mut Attempt) -> Result<()> {
+        let outcome = self.try_to_suspend(pids, known, attempt);
         if outcome.is_err() {
             self.resume();
         }
         outcome
     }
 
-    fn try_to_suspend(&mut self, pids: &[i32], surveys: &mut Surveys) -> Result<()> {
+    fn try_to_suspend(&mut self, pids: &[i32], known: &mut Known, attempt: &mut Attempt) -> Result<()> {
+        known.stored.clear();
         let programs = with_devices(pids);
         if programs.is_empty() {
             return Ok(());
         }
         for (program, control) in &programs {
             refuse(program.pid, control)?;
-            refuse_driver(program.pid, control, surveys)?;
+            refuse_driver(program.pid, control, &mut known.surveys)?;
         }
         let mut asked = Vec::new();
         for (number, (program, control)) in programs.iter().enumerate() {
             asked.extend(Asked::ask(program, control, self.name(number))?);
         }
         let held: Vec<(Hold<'_>, Listener)> = asked.into_iter().map(Asked::wait).collect::<Result<_>>()?;
-        let mut lines = Vec::new();
-        for ((hold, listener), (_, control)) in held.into_iter().zip(&programs) {
-            let image = describe(&hold, control, surveys)?;
-            lines.push((hold.into_line(), listener, image));
+        let mut stored: Vec<Stored<'_>> = held
+            .into_iter()
+            .zip(&programs)
+            .map(|((hold, listener), (program, control))| {
+                self.store(hold, listener, (program, control), known, attempt)
+            })
+            .collect::<Result<_>>()?;
+        refuse_without_room(stored.iter().map(|one| one.to_move_bytes).sum())?;
+        for (one, (program, control)) in stored.iter().zip(&programs) {
+            tell_who_keeps(program.pid, control.hold, one.kept.as_ref())?;
         }
-        refuse_without_room(lines.iter().map(|(_, _, image)| image))?;
+        hit(point::DEVICES_KEPT);
         // From here on it may take its time, and each takes its own.
-        for ((line, _), ..) in &lines {
-            line.send(Command { bytes: LOCK_WITHIN.as_millis() as u64, ..command(COMMAND_SUSPEND) })?;
+        for one in &mut stored {
+            if let Some((_, memory)) = &mut one.kept {
+                memory.is_needed();
+            }
+            one.line.send(Command { bytes: LOCK_WITHIN.as_millis() as u64, ..command(COMMAND_SUSPEND) })?;
         }
         hit(point::DEVICES_ASKED);
         let mut outcome = Ok(());
-        for (((line, began), listener, image), (program, control)) in lines.into_iter().zip(&programs) {
+        for (Stored { line, listener, began, image, kept, .. }, (program, control)) in stored.into_iter().zip(&programs)
+        {
             match suspended(line, program.pid) {
                 Ok(()) => self.suspended.push(Suspended {
                     program: program.try_clone()?,
@@ -127,6 +181,7 @@ impl<'a> Devices<'a> {
                     listener,
                     began,
                     image,
+                    memory: kept.map(|(_, memory)| memory),
                 }),
                 Err(error) => outcome = outcome.and(Err(error)),
             }
@@ -135,11 +190,37 @@ impl<'a> Devices<'a> {
         outcome
     }
 
+    /// Stores what is in pieces, and has their memory kept.
+    fn store<'b>(
+        &self,
+        hold: Hold<'b>,
+        listener: Listener,
+        (program, control): (&Program, &Control),
+        known: &mut Known,
+        attempt: &mut Attempt,
+    ) -> Result<Stored<'b>> {
+        // Where somebody else has suspended them, nobody can look.
+        let mut content = match hold.devices() {
+            0 => Content::default(),
+            _ => known.contents.store(&hold, control, self.settings.tree, attempt)?,
+        };
+        known.stored.push(control.job);
+        let (mut image, to_move_bytes) = describe(&hold, control, &content, &mut known.surveys)?;
+        image.pieces = std::mem::take(&mut content.image);
+        let (shown, memory): (Vec<u64>, Vec<_>) = content.memory.into_iter().unzip();
+        let kept = match memory.is_empty() {
+            true => None,
+            false => Some((shown, MemoryKeeper::start(program.pidfd.as_fd(), memory)?)),
+        };
+        let (line, began) = hold.into_line();
+        Ok(Stored { line, listener, began, image, to_move_bytes, kept })
+    }
+
     fn name(&self, number: usize) -> PathBuf {
         if number == 0 {
-            return self.socket.to_owned();
+            return self.settings.socket.to_owned();
         }
-        let mut name = self.socket.as_os_str().to_owned();
+        let mut name = self.settings.socket.as_os_str().to_owned();
         name.push(format!(".{number}"));
         name.into()
     }
@@ -153,22 +234,34 @@ impl<'a> Devices<'a> {
     /// Gives all processes their devices back, which run, and says for how long the longest had none, in ms. What cannot be done
     /// is left to their keepers.
     pub fn resume(&mut self) -> f64 {
-        let suspended = std::mem::take(&mut self.suspended);
+        let mut suspended = std::mem::take(&mut self.suspended);
         let Some(began) = suspended.iter().map(|one| one.began).min() else { return 0.0 };
         // Each takes its own time, and none waits for another.
-        let asked: Vec<_> = suspended.iter().map(Suspended::ask).collect();
+        let asked: Vec<_> = suspended.iter_mut().map(Suspended::ask).collect();
         let begun: Vec<_> =
             suspended.iter().zip(asked).map(|(one, asked)| asked.and_then(|comes| one.begin(comes))).collect();
         let back: Vec<_> =
             suspended.iter().zip(begun).map(|(one, begun)| begun.and_then(|line| one.end(line))).collect();
         hit(point::DEVICES_RESUMED);
-        for line in back {
-            match line.and_then(|line| line.map_or(Ok(()), Line::open)) {
-                Ok(()) | Err(Error::ProgramGone { .. } | Error::ThreadGone { .. }) => {}
-                Err(error) => log::error!("{error}"),
+        let opened: Vec<bool> = back.into_iter().map(open).collect();
+        for (one, is_open) in suspended.into_iter().zip(opened) {
+            // Whoever has no memory yet fetches it by himself.
+            if let Some(memory) = one.memory.filter(|_| is_open) {
+                memory.end();
             }
         }
         began.elapsed().as_secs_f64() * 1e3
+    }
+}
+
+/// Lets the devices go on that are back; whether they are, or not needed any more.
+fn open(line: Result<Option<Line<'_>>>) -> bool {
+    match line.and_then(|line| line.map_or(Ok(()), Line::open)) {
+        Ok(()) | Err(Error::ProgramGone { .. } | Error::ThreadGone { .. }) => true,
+        Err(error) => {
+            log::error!("{error}");
+            false
+        }
     }
 }
 
@@ -180,14 +273,20 @@ struct Resuming<'a> {
 
 impl Suspended {
     /// Has its keeper come to us; not if it executes another program by now, which has no devices.
-    fn ask(&self) -> Result<bool> {
-        let Suspended { program, hold, listener, .. } = self;
+    fn ask(&mut self) -> Result<bool> {
+        let Suspended { program, hold, listener, memory, .. } = self;
         let control = program.control()?;
         let Some(now) = hold::look(program.pid, &control)?.filter(|_| control.job == self.instance) else {
             return Ok(false);
         };
+        if let Some(memory) = memory
+            && memory.revive(program.pidfd.as_fd())?
+        {
+            log::warn!("the process that kept device memory of process {} was dead: another one does", program.pid);
+            write_memory(program.pid, *hold + offset_of!(Shared, kept_by) as u64, &memory.pid().to_ne_bytes())?;
+        }
         for (offset, bytes) in listener.request(now.request.wrapping_add(1), PATIENCE) {
-            write_memory(program.pid, hold + offset as u64, &bytes)?;
+            write_memory(program.pid, *hold + offset as u64, &bytes)?;
         }
         hold::wake(now.keeper).map(|()| true)
     }
@@ -214,7 +313,7 @@ impl Suspended {
         let Some(Resuming { line, has_them }) = resuming else { return Ok(None) };
         if !has_them && let Err((error, step)) = line.resumed()? {
             return Err(Error::environment(
-                format!("giving process {} its devices back (step {step} of 4)", self.program.pid),
+                format!("giving process {} its devices back ({})", self.program.pid, step_name(step)),
                 keeper::why(error),
                 "it tries again by itself; if it ends, `ckpt restart` brings it back",
             ));
@@ -237,20 +336,41 @@ fn with_devices(pids: &[i32]) -> Vec<(Program, Box<Control>)> {
     programs
 }
 
-/// What a restart has to know of the devices that are held.
-fn describe(hold: &Hold<'_>, control: &Control, surveys: &mut Surveys) -> Result<DevicesImage> {
+/// What a restart has to know of the devices that are held, and how many bytes the driver has to move to the host.
+fn describe(
+    hold: &Hold<'_>,
+    control: &Control,
+    content: &Content,
+    surveys: &mut Surveys,
+) -> Result<(DevicesImage, u64)> {
     let known = allocations::allocations(hold.pid(), control)?.known;
     let driver = hold.driver()?;
     let there: &[_] = surveys.of(driver.clone()).map_or(&[], |survey| &survey.devices);
+    let mut to_move_bytes = 0;
     let describe = |number: i32| {
         let uuid = hold.identify(number)?;
-        let used_bytes = known.iter().filter(|one| one.device() == number).map(bytes_there).sum();
+        let of_driver = known.iter().filter(|one| one.device() == number && !content.has(one));
+        let bytes: u64 = of_driver.map(bytes_there).sum();
+        to_move_bytes += bytes;
+        let used_bytes = bytes + content.bytes_on(number);
         let found = there.iter().find(|one| one.uuid == uuid);
         let (model, capability) = found.map(|one| (one.model.clone(), one.capability)).unwrap_or_default();
         Ok(DeviceImage { uuid, model, capability, used_bytes })
     };
     let devices = (0..hold.devices() as i32).map(describe).collect::<Result<_>>()?;
-    Ok(DevicesImage { hold: control.hold, driver: driver.into_os_string().into_encoded_bytes(), devices })
+    let driver = driver.into_os_string().into_encoded_bytes();
+    Ok((DevicesImage { hold: control.hold, driver, devices, pieces: Vec::new() }, to_move_bytes))
+}
+
+/// Tells a keeper who has the memory of its pieces while the devices are suspended, which is taken from it then.
+fn tell_who_keeps(pid: i32, hold: u64, kept: Option<&(Vec<u64>, MemoryKeeper)>) -> Result<()> {
+    let by = kept.map_or(0, |(_, memory)| memory.pid());
+    if let Some((shown, memory)) = kept {
+        for (entry, number) in shown.iter().zip(memory.numbers()) {
+            write_memory(pid, entry + offset_of!(ShownPiece, kept) as u64, &number.to_ne_bytes())?;
+        }
+    }
+    write_memory(pid, hold + offset_of!(Shared, kept_by) as u64, &by.to_ne_bytes())
 }
 
 /// Bytes of an allocation that the driver has to move to the host.
@@ -259,81 +379,6 @@ fn bytes_there(allocation: &Allocation) -> u64 {
         AllocationKind::Cuda(CUDA_DEVICE | CUDA_MAPPED | CUDA_ARRAY | CUDA_GLOBAL, _) => allocation.bytes,
         _ => 0,
     }
-}
-
-/// Refuses what the driver cannot suspend, before anything has been asked of it.
-fn refuse(pid: i32, control: &Control) -> Result<()> {
-    let unsupported = |what: String, why: &str, advice: &str| {
-        Err(Error::unsupported(format!("process {pid}: {what}"), why.to_owned(), advice.to_owned()))
-    };
-    for allocation in allocations::allocations(pid, control)?.known {
-        let (address, bytes) = (allocation.address, allocation.bytes);
-        match allocation.kind {
-            AllocationKind::Cuda(CUDA_MANAGED, _) => {
-                return unsupported(
-                    format!("managed memory (cuMemAllocManaged), {bytes} bytes at {address:#x}"),
-                    "the CUDA driver does not checkpoint it",
-                    "use cuMemAlloc, or take checkpoints of data (ckpt checkpoint --data)",
-                );
-            }
-            AllocationKind::Cuda(CUDA_MANAGED_GLOBAL, _) => {
-                return unsupported(
-                    format!("a __managed__ variable, {bytes} bytes at {address:#x}"),
-                    "the CUDA driver does not checkpoint it",
-                    "use a __device__ variable, or take checkpoints of data (ckpt checkpoint --data)",
-                );
-            }
-            AllocationKind::Cuda(CUDA_IMPORTED, _) => {
-                return unsupported(
-                    format!("device memory of another process or API, {bytes} bytes at {address:#x}"),
-                    "the CUDA driver does not checkpoint it",
-                    "close it before the checkpoint, or take checkpoints of data (ckpt checkpoint --data)",
-                );
-            }
-            _ => {}
-        }
-    }
-    let environment = task::bytes(pid, "environ")?;
-    let visible = environment.split(|&byte| byte == 0).find_map(|line| line.strip_prefix(b"CUDA_VISIBLE_DEVICES="));
-    if visible.is_some_and(|devices| devices.windows(4).any(|part| part == b"MIG-")) {
-        return unsupported(
-            "a part of a device (MIG, as CUDA_VISIBLE_DEVICES says)".to_owned(),
-            "the CUDA driver does not checkpoint what runs there",
-            "use a whole device",
-        );
-    }
-    Ok(())
-}
-
-/// Refuses a driver that has no calls for it, which is said for each checkpoint that is asked for.
-fn refuse_driver(pid: i32, control: &Control, surveys: &mut Surveys) -> Result<()> {
-    let Some(there) = hold::look(pid, control)? else { return Ok(()) };
-    match surveys.of(hold::file_of(pid, there.driver)?) {
-        Some(Survey { can_checkpoint: false, .. }) => Err(too_old(pid)),
-        _ => Ok(()),
-    }
-}
-
-fn too_old(pid: i32) -> Error {
-    Error::unsupported(
-        format!("a checkpoint of what process {pid} has on devices"),
-        "its CUDA driver has no calls for it, which are there from version 570 on",
-        "take checkpoints of data (ckpt checkpoint --data)",
-    )
-}
-
-/// Refuses if the host has no room for what is on the devices. (The kernel would end the program for it.)
-fn refuse_without_room<'b>(images: impl Iterator<Item = &'b DevicesImage>) -> Result<()> {
-    let bytes: u64 = images.flat_map(|image| &image.devices).map(|device| device.used_bytes).sum();
-    let available = memory::available_bytes()?;
-    if bytes <= available {
-        return Ok(());
-    }
-    Err(Error::environment(
-        "moving what is on the devices to the memory of the host",
-        format!("it is {} MiB, and {} MiB are available", bytes >> 20, available >> 20),
-        "free memory, or take checkpoints of data (ckpt checkpoint --data)",
-    ))
 }
 
 /// Waits until the devices are suspended, and nobody in the process has a connection to us.
@@ -352,38 +397,11 @@ fn suspended(line: Line<'_>, pid: i32) -> Result<()> {
             "do without these, or take checkpoints of data (ckpt checkpoint --data)",
         ),
         (error, step) => Error::environment(
-            format!("suspending the devices of process {pid} (step {step} of 4)"),
+            format!("suspending the devices of process {pid} ({})", step_name(step)),
             keeper::why(error),
             "it goes on with its devices; try again",
         ),
     })
-}
-
-/// Refuses a process that stands still and has a device, its own or the one of the process that it was forked from.
-///
-/// # Errors
-/// When it has one, or is just being asked about it, or about to execute another program, which passes.
-pub fn refuse_awake(pid: i32, control: &Control, is_job_stopped: bool) -> Result<()> {
-    match hold::look(pid, control)? {
-        Some(_) if is_job_stopped => Err(hold::is_stopped(pid)),
-        None => Ok(()),
-        Some(shared) if !hold::has_own_keeper(pid, &shared) => Err(Error::Unsettled {
-            what: format!("process {pid}: a CUDA context that its parent had when it was forked"),
-            why: "the CUDA driver does not checkpoint what two processes have".to_owned(),
-            advice: "fork before a device is used for the first time, or let the child execute a program".to_owned(),
-        }),
-        Some(Shared { devices: DEVICES_SUSPENDED, line: 0, .. }) => Ok(()),
-        Some(Shared { line: 0, .. }) => Err(Error::environment(
-            format!("capturing process {pid}"),
-            "it has begun to use a CUDA device meanwhile",
-            "it goes on; try again",
-        )),
-        Some(_) => Err(Error::Unsettled {
-            what: format!("process {pid}: a connection of its keeper's"),
-            why: "it is just looking whether we are there".to_owned(),
-            advice: "try again".to_owned(),
-        }),
-    }
 }
 
 /// Pages of the host, counted from address 0, that a device may write to at any time, which no protection of pages shows.

@@ -1,0 +1,125 @@
+//! The content of pieces, which does not take the way of the driver's own copy: what has changed of it is found on the device.
+
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+
+use ckpt_store::Attempt;
+use ckpt_wire::Control;
+
+use crate::capture::TreeOptions;
+use crate::capture::device_pieces::{self, Piece};
+use crate::capture::device_series::{DeviceSeries, Mapped, Uuid};
+use crate::capture::hold::Hold;
+use crate::error::Result;
+use crate::image::{Allocation, PieceImage, StoredPieces};
+
+/// What is remembered of the device memory of the processes of a job, by the instances of libckpt.so in them.
+#[derive(Default)]
+pub struct Contents {
+    of: BTreeMap<u64, BTreeMap<Uuid, DeviceSeries>>,
+}
+
+/// Pieces whose content is stored.
+#[derive(Default)]
+pub struct Content {
+    /// What a restart has to know of them.
+    pub image: Vec<StoredPieces>,
+    /// Addresses of what libckpt.so shows of each, and a descriptor of its memory.
+    pub memory: Vec<(u64, OwnedFd)>,
+}
+
+impl Content {
+    fn pieces(&self) -> impl Iterator<Item = (i32, &PieceImage)> {
+        self.image.iter().flat_map(|stored| stored.pieces.iter().map(|piece| (stored.device, piece)))
+    }
+
+    /// Bytes of pieces on a device.
+    pub fn bytes_on(&self, device: i32) -> u64 {
+        self.pieces().filter(|(on, _)| *on == device).map(|(_, piece)| piece.bytes).sum()
+    }
+
+    /// Whether an allocation lies in one of them.
+    pub fn has(&self, allocation: &Allocation) -> bool {
+        let Range { start, end } = allocation.addresses();
+        self.pieces().any(|(_, piece)| piece.address <= start && end <= piece.address + piece.bytes)
+    }
+}
+
+impl Contents {
+    /// Stores what pieces of a process add to the checkpoints before.
+    ///
+    /// # Errors
+    /// When its devices cannot be looked at, or the store refuses.
+    pub fn store(
+        &mut self,
+        hold: &Hold<'_>,
+        control: &Control,
+        options: &TreeOptions,
+        attempt: &mut Attempt,
+    ) -> Result<Content> {
+        let mut on_devices: BTreeMap<i32, Vec<Piece>> = BTreeMap::new();
+        for piece in device_pieces::pieces(hold.pid(), control.hold)? {
+            on_devices.entry(piece.device).or_default().push(piece);
+        }
+        let known = self.of.entry(control.job).or_default();
+        let mut uuids = Vec::new();
+        for &number in on_devices.keys() {
+            let uuid = hold.identify(number)?;
+            if let Entry::Vacant(new) = known.entry(uuid) {
+                match DeviceSeries::open(&hold.driver()?, uuid) {
+                    Ok(series) => drop(new.insert(series)),
+                    Err(error) => {
+                        log::warn!("the CUDA driver moves all device memory to the host, for it cannot be looked at: {error}");
+                        return Ok(Content::default());
+                    }
+                }
+            }
+            uuids.push(uuid);
+        }
+        let mut content = Content::default();
+        for ((number, pieces), uuid) in on_devices.into_iter().zip(uuids) {
+            if let Some(series) = known.get_mut(&uuid) {
+                content.add(hold, series, (number, &pieces), options, attempt)?;
+            }
+        }
+        Ok(content)
+    }
+
+    /// The attempt has become a checkpoint of these instances. Of others nothing is remembered.
+    pub fn sealed(&mut self, instances: &[u64]) {
+        self.of.retain(|instance, _| instances.contains(instance));
+        self.of.values_mut().flat_map(BTreeMap::values_mut).for_each(DeviceSeries::sealed);
+    }
+
+    /// Forgets the checkpoints before.
+    pub fn forget(&mut self) {
+        self.of.values_mut().flat_map(BTreeMap::values_mut).for_each(DeviceSeries::forget);
+    }
+}
+
+impl Content {
+    fn add(
+        &mut self,
+        hold: &Hold<'_>,
+        series: &mut DeviceSeries,
+        (device, pieces): (i32, &[Piece]),
+        options: &TreeOptions,
+        attempt: &mut Attempt,
+    ) -> Result<()> {
+        let mut mapped = Mapped::default();
+        {
+            let _entered = series.enter()?;
+            for piece in pieces {
+                let descriptor = hold.export(piece.address)?;
+                let address = mapped.map(series.context(), descriptor.as_fd(), piece.bytes)?;
+                mapped.add(piece.id, address, piece.bytes);
+                self.memory.push((piece.entry, descriptor));
+            }
+        }
+        let (differences, _) = series.take(&mapped, options, attempt, &mut |_, _| {})?;
+        let images = pieces.iter().map(|&Piece { id, address, bytes, .. }| PieceImage { id, address, bytes });
+        self.image.push(StoredPieces { device, pieces: images.collect(), differences });
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! Starting and ending the process that does nothing but have descriptors of device memory (`ckpt keep-memory`), while nobody
+//! else has that memory: whatever becomes of the agent meanwhile, the program's own keeper fetches it from there.
+
+use std::io::Read;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+
+use crate::error::{Error, Result};
+
+/// The hidden command.
+const COMMAND: &str = "keep-memory";
+/// What it prints when its descriptors can be fetched.
+const READY: &[u8] = b"ready\n";
+
+/// The process, and descriptors of the same memory for another one, should it die. It ends with this, unless it is needed.
+#[derive(Debug)]
+pub struct MemoryKeeper {
+    child: Child,
+    memory: Vec<OwnedFd>,
+    is_needed: bool,
+}
+
+impl Drop for MemoryKeeper {
+    fn drop(&mut self) {
+        if !self.is_needed {
+            // One that has been asked to end already is as good.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl MemoryKeeper {
+    /// Starts one, which ends with the process behind this pidfd.
+    ///
+    /// # Errors
+    /// When that cannot be.
+    pub fn start(program: BorrowedFd<'_>, memory: Vec<OwnedFd>) -> Result<MemoryKeeper> {
+        Ok(MemoryKeeper { child: spawn(program, &memory)?, memory, is_needed: false })
+    }
+
+    /// Its pid.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// What numbers its descriptors have.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.memory.iter().map(|memory| memory.as_raw_fd() as u32)
+    }
+
+    /// Starts another one if it is dead. Whether it was.
+    ///
+    /// # Errors
+    /// When that cannot be.
+    pub fn revive(&mut self, program: BorrowedFd<'_>) -> Result<bool> {
+        let is_dead = !matches!(self.child.try_wait(), Ok(None));
+        if is_dead {
+            self.child = spawn(program, &self.memory)?;
+        }
+        Ok(is_dead)
+    }
+
+    /// From now on it is not to end but with the program, or when that has its memory again and asks it to.
+    pub fn is_needed(&mut self) {
+        self.is_needed = true;
+    }
+
+    /// The program has its memory.
+    pub fn end(mut self) {
+        self.is_needed = false;
+    }
+}
+
+fn spawn(program: BorrowedFd<'_>, memory: &[OwnedFd]) -> Result<Child> {
+    let failed = |source: std::io::Error| Error::io("start", "a process that keeps device memory", source);
+    let until = program.try_clone_to_owned().map_err(failed)?;
+    let pass_on =
+        |flags: FdFlag| memory.iter().try_for_each(|one| fcntl(one, FcntlArg::F_SETFD(flags)).map(drop));
+    let child = pass_on(FdFlag::empty()).map_err(std::io::Error::from).and_then(|()| {
+        Command::new("/proc/self/exe")
+            .arg(COMMAND)
+            .env_remove("LD_PRELOAD")
+            .process_group(0)
+            .stdin(Stdio::from(until))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+    });
+    let kept_back = pass_on(FdFlag::FD_CLOEXEC);
+    let mut child = child.map_err(failed)?;
+    kept_back.map_err(|error| failed(error.into()))?;
+    let mut said = [0; READY.len()];
+    let is_ready = child.stdout.take().is_some_and(|mut pipe| pipe.read_exact(&mut said).is_ok() && said == READY);
+    if is_ready {
+        return Ok(child);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    Err(failed(std::io::ErrorKind::BrokenPipe.into()))
+}

@@ -1,0 +1,113 @@
+//! What cannot be suspended, and is refused by name before anything has been asked of the driver.
+
+use ckpt_wire::Control;
+use ckpt_wire::allocations::{CUDA_IMPORTED, CUDA_MANAGED, CUDA_MANAGED_GLOBAL};
+use ckpt_wire::device::{DEVICES_SUSPENDED, Hold as Shared};
+
+use super::Surveys;
+use crate::capture::{allocations, hold};
+use crate::error::{Error, Result};
+use crate::image::AllocationKind;
+use crate::proc::{memory, task};
+use crate::survey::Survey;
+
+/// Refuses what the driver cannot suspend, before anything has been asked of it.
+pub fn refuse(pid: i32, control: &Control) -> Result<()> {
+    let unsupported = |what: String, why: &str, advice: &str| {
+        Err(Error::unsupported(format!("process {pid}: {what}"), why.to_owned(), advice.to_owned()))
+    };
+    for allocation in allocations::allocations(pid, control)?.known {
+        let (address, bytes) = (allocation.address, allocation.bytes);
+        match allocation.kind {
+            AllocationKind::Cuda(CUDA_MANAGED, _) => {
+                return unsupported(
+                    format!("managed memory (cuMemAllocManaged), {bytes} bytes at {address:#x}"),
+                    "the CUDA driver does not checkpoint it",
+                    "use cuMemAlloc, or take checkpoints of data (ckpt checkpoint --data)",
+                );
+            }
+            AllocationKind::Cuda(CUDA_MANAGED_GLOBAL, _) => {
+                return unsupported(
+                    format!("a __managed__ variable, {bytes} bytes at {address:#x}"),
+                    "the CUDA driver does not checkpoint it",
+                    "use a __device__ variable, or take checkpoints of data (ckpt checkpoint --data)",
+                );
+            }
+            AllocationKind::Cuda(CUDA_IMPORTED, _) => {
+                return unsupported(
+                    format!("device memory of another process or API, {bytes} bytes at {address:#x}"),
+                    "the CUDA driver does not checkpoint it",
+                    "close it before the checkpoint, or take checkpoints of data (ckpt checkpoint --data)",
+                );
+            }
+            _ => {}
+        }
+    }
+    let environment = task::bytes(pid, "environ")?;
+    let visible = environment.split(|&byte| byte == 0).find_map(|line| line.strip_prefix(b"CUDA_VISIBLE_DEVICES="));
+    if visible.is_some_and(|devices| devices.windows(4).any(|part| part == b"MIG-")) {
+        return unsupported(
+            "a part of a device (MIG, as CUDA_VISIBLE_DEVICES says)".to_owned(),
+            "the CUDA driver does not checkpoint what runs there",
+            "use a whole device",
+        );
+    }
+    Ok(())
+}
+
+/// Refuses a driver that has no calls for it, which is said for each checkpoint that is asked for.
+pub fn refuse_driver(pid: i32, control: &Control, surveys: &mut Surveys) -> Result<()> {
+    let Some(there) = hold::look(pid, control)? else { return Ok(()) };
+    match surveys.of(hold::file_of(pid, there.driver)?) {
+        Some(Survey { can_checkpoint: false, .. }) => Err(too_old(pid)),
+        _ => Ok(()),
+    }
+}
+
+pub fn too_old(pid: i32) -> Error {
+    Error::unsupported(
+        format!("a checkpoint of what process {pid} has on devices"),
+        "its CUDA driver has no calls for it, which are there from version 570 on",
+        "take checkpoints of data (ckpt checkpoint --data)",
+    )
+}
+
+/// Refuses if the host has no room for so many bytes that are on devices. (The kernel would end the program for it.)
+pub fn refuse_without_room(bytes: u64) -> Result<()> {
+    let available = memory::available_bytes()?;
+    if bytes <= available {
+        return Ok(());
+    }
+    Err(Error::environment(
+        "moving what is on the devices to the memory of the host",
+        format!("it is {} MiB, and {} MiB are available", bytes >> 20, available >> 20),
+        "free memory, or take checkpoints of data (ckpt checkpoint --data)",
+    ))
+}
+
+/// Refuses a process that stands still and has a device, its own or the one of the process that it was forked from.
+///
+/// # Errors
+/// When it has one, or is just being asked about it, or about to execute another program, which passes.
+pub fn refuse_awake(pid: i32, control: &Control, is_job_stopped: bool) -> Result<()> {
+    match hold::look(pid, control)? {
+        Some(_) if is_job_stopped => Err(hold::is_stopped(pid)),
+        None => Ok(()),
+        Some(shared) if !hold::has_own_keeper(pid, &shared) => Err(Error::Unsettled {
+            what: format!("process {pid}: a CUDA context that its parent had when it was forked"),
+            why: "the CUDA driver does not checkpoint what two processes have".to_owned(),
+            advice: "fork before a device is used for the first time, or let the child execute a program".to_owned(),
+        }),
+        Some(Shared { devices: DEVICES_SUSPENDED, line: 0, .. }) => Ok(()),
+        Some(Shared { line: 0, .. }) => Err(Error::environment(
+            format!("capturing process {pid}"),
+            "it has begun to use a CUDA device meanwhile",
+            "it goes on; try again",
+        )),
+        Some(_) => Err(Error::Unsettled {
+            what: format!("process {pid}: a connection of its keeper's"),
+            why: "it is just looking whether we are there".to_owned(),
+            advice: "try again".to_owned(),
+        }),
+    }
+}

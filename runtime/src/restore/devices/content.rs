@@ -1,0 +1,87 @@
+//! What was in pieces: it is read from the store while the driver is at work, and copied there by the process's keeper.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Scope, ScopedJoinHandle};
+
+use ckpt_store::Store;
+use ckpt_wire::device::{COMMAND_BUFFER, COMMAND_COPY, COMMAND_FILLED, Command};
+
+use crate::differences::{Differences, WINDOW_BYTES};
+use crate::error::Result;
+use crate::image::{PieceImage, StoredPieces};
+use crate::keeper::{Line, command};
+use crate::ptrace::ProcessMemory;
+
+/// Windows that are read ahead.
+const AHEAD: usize = 4;
+
+/// Content of the pieces of a process, while it is being read.
+pub struct Content<'scope> {
+    windows: Receiver<Window>,
+    reader: ScopedJoinHandle<'scope, Result<()>>,
+}
+
+/// A part of a piece.
+struct Window {
+    device: i32,
+    address: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'scope> Content<'scope> {
+    /// Begins to read what was in these pieces; nothing if there are none.
+    pub fn read<'a: 'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        store: &'a Store,
+        pieces: &'a [StoredPieces],
+    ) -> Option<Content<'scope>> {
+        let (sender, windows) = sync_channel(AHEAD);
+        let read = move || pieces.iter().try_for_each(|stored| read(store, stored, &sender));
+        (!pieces.is_empty()).then(|| Content { windows, reader: scope.spawn(read) })
+    }
+
+    /// Has the keeper put it where it was.
+    ///
+    /// # Errors
+    /// The store's; when the keeper does not do it.
+    pub fn put(self, line: &Line<'_>, memory: &ProcessMemory) -> Result<()> {
+        let outcome = copy_all(&self.windows, line, memory);
+        drop(self.windows);
+        // A panic aborts the process (see Cargo.toml), so a thread that ended has a result.
+        let read = self.reader.join().unwrap_or_else(|_| std::process::abort());
+        outcome.and(read)?;
+        line.exchange(command(COMMAND_FILLED))
+            .and_then(|answer| line.good("letting memory be used", answer))
+            .map(drop)
+    }
+}
+
+fn read(store: &Store, stored: &StoredPieces, windows: &SyncSender<Window>) -> Result<()> {
+    let differences = Differences::read_all(&stored.differences, store)?;
+    for &PieceImage { id, address, bytes } in &stored.pieces {
+        for offset in (0..bytes).step_by(WINDOW_BYTES) {
+            let mut content = vec![0; (bytes - offset).min(WINDOW_BYTES as u64) as usize];
+            differences.read(store, id, offset, &mut content, None)?;
+            let window = Window { device: stored.device, address: address + offset, bytes: content };
+            if windows.send(window).is_err() {
+                // Nobody wants it any more: it is said there why.
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Copies what comes, until no more comes.
+fn copy_all(windows: &Receiver<Window>, line: &Line<'_>, memory: &ProcessMemory) -> Result<()> {
+    let answer = line.exchange(Command { bytes: WINDOW_BYTES as u64, ..command(COMMAND_BUFFER) })?;
+    let buffer = line.good("making room for what comes to a device", answer)?.values[0];
+    for Window { device, address, bytes } in windows {
+        memory.write(buffer, &bytes)?;
+        let copy =
+            Command { device, address: buffer, to: address, bytes: bytes.len() as u64, ..command(COMMAND_COPY) };
+        let answer = line.exchange(copy)?;
+        line.good("copying to a device", answer)?;
+    }
+    Ok(())
+}
