@@ -279,12 +279,6 @@ pub fn end_program() -> ! {
     exit(128 + libc::SIGKILL)
 }
 
-/// Asks a process to end (SIGTERM), if there is one that we may ask.
-pub fn ask_to_end(pid: i32) {
-    // SAFETY: two numbers; whoever calls this knows whose process it is.
-    let _ = unsafe { call(libc::SYS_kill, [pid as usize, libc::SIGTERM as usize, 0, 0, 0, 0]) };
-}
-
 /// Descriptors in the program's own table. Only for calls in which the driver itself would open and close some.
 pub mod of_driver {
     use super::*;

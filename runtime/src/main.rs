@@ -60,7 +60,7 @@ enum Command {
     #[command(hide = true)]
     Devices(devices::Arguments),
     #[command(hide = true)]
-    KeepMemory,
+    KeepMemory(keep_memory::Arguments),
     #[command(hide = true)]
     FaultPoints,
 }
@@ -87,7 +87,7 @@ impl Command {
             Command::Doctor(arguments) => doctor::execute(arguments),
             Command::Agent(arguments) => agent::execute(arguments),
             Command::Devices(arguments) => devices::execute(arguments),
-            Command::KeepMemory => keep_memory::execute(),
+            Command::KeepMemory(arguments) => keep_memory::execute(arguments),
             Command::FaultPoints => fault_points::execute(),
         }
     }

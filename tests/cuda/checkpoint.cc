@@ -1,6 +1,7 @@
 // Entry points of the driver's checkpoint, for the process that calls them. While it is locked every other call waits; while it
 // is checkpointed no device has anything of it: no descriptor, no shared mapping, only addresses that are kept, and the content
 // in ordinary memory of the host.
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <thread>
@@ -56,6 +57,12 @@ bool has_unsupported_memory() {
     return !allocations_that(is_exchanged).empty() || Physical::any_is(is_unsupported);
 }
 
+// Whether the host has room for what has to be moved there.
+bool finds_room() {
+    static const char *room = getenv("CKPT_DOUBLE_HOST_BYTES");
+    return room == nullptr || Physical::bytes_of_all() <= strtoull(room, nullptr, 10);
+}
+
 } // namespace
 
 CUresult cuCheckpointProcessGetState(int pid, CUprocessState *answer) {
@@ -94,6 +101,7 @@ CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *) {
     std::lock_guard<std::mutex> step(steps());
     if (state != CU_PROCESS_STATE_LOCKED) return CUDA_ERROR_ILLEGAL_STATE;
     if (has_unsupported_memory()) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!finds_room()) return CUDA_ERROR_OUT_OF_MEMORY;
     Physical::evict_all();
     state = CU_PROCESS_STATE_CHECKPOINTED;
     return CUDA_SUCCESS;

@@ -61,9 +61,9 @@ void write_all(int descriptor, const char *from, size_t bytes) {
 
 } // namespace
 
-Physical::Physical(size_t bytes, int device, bool is_foreign, int descriptor)
-    : bytes(bytes), device(device), is_foreign(is_foreign), descriptor(descriptor) {
+Physical::Physical(size_t bytes, int device, int descriptor) : bytes(bytes), device(device), descriptor(descriptor) {
     all().insert(this);
+    if (device != NO_DEVICE) devices()[size_t(device)].used += bytes;
 }
 
 std::shared_ptr<Physical> Physical::create(size_t bytes, int device) {
@@ -72,8 +72,7 @@ std::shared_ptr<Physical> Physical::create(size_t bytes, int device) {
     if (counts && bytes > devices()[size_t(device)].left()) return nullptr;
     int descriptor = new_file(bytes, device);
     if (descriptor < 0) return nullptr;
-    if (counts) devices()[size_t(device)].used += bytes;
-    return std::shared_ptr<Physical>(new Physical(bytes, device, false, descriptor));
+    return std::shared_ptr<Physical>(new Physical(bytes, device, descriptor));
 }
 
 std::shared_ptr<Physical> Physical::of_descriptor(int descriptor) {
@@ -89,7 +88,8 @@ std::shared_ptr<Physical> Physical::of_descriptor(int descriptor) {
             return physical->weak_from_this().lock();
     int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 3), device = atoi(target + prefix.size());
     if (own < 0) return nullptr;
-    return std::shared_ptr<Physical>(new Physical(size_t(file.st_size), device, true, own));
+    if (!is_device(device)) return close(own), nullptr;
+    return std::shared_ptr<Physical>(new Physical(size_t(file.st_size), device, own));
 }
 
 Physical::~Physical() {
@@ -98,7 +98,7 @@ Physical::~Physical() {
     while (!mappings.empty()) unmap(mappings.begin()->first);
     if (descriptor >= 0) close(descriptor);
     if (saved != nullptr) munmap(saved, bytes);
-    if (device != NO_DEVICE && !is_foreign && saved == nullptr) devices()[size_t(device)].used -= bytes;
+    if (device != NO_DEVICE && saved == nullptr) devices()[size_t(device)].used -= bytes;
 }
 
 void Physical::place(uint64_t address, const Mapping &mapping) {
@@ -174,6 +174,13 @@ bool Physical::any_is(bool (*so)(const Physical &)) {
     for (Physical *physical : all())
         if (so(*physical)) return true;
     return false;
+}
+
+size_t Physical::bytes_of_all() {
+    Locked locked;
+    size_t bytes = 0;
+    for (Physical *physical : all()) bytes += physical->bytes;
+    return bytes;
 }
 
 } // namespace test_double

@@ -34,8 +34,7 @@ class Physical : public std::enable_shared_from_this<Physical> {
 
     const size_t bytes;
     const int device;
-    const bool is_foreign; // another process's, which has taken it from the device
-    int descriptor;
+        int descriptor;
     // Whether another process may have all of it.
     bool is_shared = false;
 
@@ -43,6 +42,7 @@ class Physical : public std::enable_shared_from_this<Physical> {
     static void evict_all();
     static bool bring_back_all();
     static bool any_is(bool (*so)(const Physical &));
+    static size_t bytes_of_all();
 
   private:
     struct Mapping {
@@ -52,7 +52,7 @@ class Physical : public std::enable_shared_from_this<Physical> {
     std::map<uint64_t, Mapping> mappings; // by address
     void *saved = nullptr;
 
-    Physical(size_t bytes, int device, bool is_foreign, int descriptor);
+    Physical(size_t bytes, int device, int descriptor);
     void place(uint64_t address, const Mapping &mapping);
     void evict();
     void bring_back();

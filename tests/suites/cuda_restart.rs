@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use ckpt_tests::exact::{How, Reference, Trigger, assert_same, reference, survives};
@@ -304,14 +305,142 @@ fn it_goes_on_when_the_agent_dies_while_the_devices_are_suspended() {
         assert_ne!(answer.code, 0, "{point}: {answer:?}");
     };
     // The next one finds them suspended, or on their way.
-    for point in ["devices.asked:1", "devices.suspended:1", "ptrace.interrupt:5", "devices.resumed:1"] {
+    for point in ["devices.kept:1", "devices.asked:1", "devices.suspended:1", "ptrace.interrupt:5", "devices.resumed:1"] {
         dies_at(point);
     }
     checkpoint(&scene, life.pid);
+    nobody_keeps_memory_of(life.pid);
     // And now there is no next one.
     dies_at("devices.suspended:1");
     go_on(&scene);
     ended_like(life, &whole);
+}
+
+/// Processes that keep device memory of process `pid`, while it has none.
+fn keepers_of(pid: i32) -> Vec<i32> {
+    let is_its = |keeper: &i32| {
+        let about = fs::read_to_string(format!("/proc/{keeper}/fdinfo/0")).unwrap_or_default();
+        processes::arguments(*keeper).get(1).is_some_and(|command| command == "keep-memory")
+            && about.lines().any(|line| line.split_whitespace().eq(["Pid:", &pid.to_string()]))
+    };
+    processes::all().into_iter().filter(is_its).collect()
+}
+
+#[track_caller]
+fn nobody_keeps_memory_of(pid: i32) {
+    processes::wait_until("nobody keeps its memory", Duration::from_secs(10), || keepers_of(pid).is_empty());
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn memory_of_ours_takes_no_room_on_the_host_and_only_what_has_changed_of_it_is_stored() {
+    let program = counting(&["large", "small", "pooled"]).variable("CKPT_DOUBLE_HOST_BYTES", (48 * MIB).to_string());
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let mut life = at_fifth_step(&scene, &program);
+    checkpoint(&scene, life.pid);
+    life.output.wait_for_lines(20);
+    let id = checkpoint(&scene, life.pid);
+    nobody_keeps_memory_of(life.pid);
+    let rows = life.store().rows(&scene);
+    assert!(rows[0].new_bytes > 64 * MIB && rows[1].new_bytes < 8 * MIB, "{rows:?}");
+    assert!(rows[1].memory_bytes > 64 * MIB, "{rows:?}");
+    life.kill();
+    go_on(&scene);
+    let mut second = Restart::of(life.store()).id(id).begin(&scene, &life.directory, life.pid);
+    assert_eq!(code_of(second.wait()), whole.code, "{}", second.errors());
+    assert_same(&life.output.bytes(), &whole.stdout, "the output of both lives");
+}
+
+#[test]
+fn what_the_driver_finds_no_room_for_on_the_host_stays_where_it_is_and_the_program_goes_on() {
+    let program = counting(&["large"])
+        .variable("CKPT_DOUBLE_HOST_BYTES", (48 * MIB).to_string())
+        .variable("CKPT_DEVICE_BACKING", "native");
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let life = at_fifth_step(&scene, &program);
+    let answer = ask_checkpoint(&scene, life.pid).failed_with(5);
+    assert!(answer.stderr.contains("suspending the devices"), "{}", answer.stderr);
+    go_on(&scene);
+    ended_like(life, &whole);
+}
+
+#[test]
+fn full_checkpoints_and_those_of_data_take_turns() {
+    let program = counting(&["plain", "small", "pooled", "graph"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let mut life = at_fifth_step(&scene, &program);
+    let data = || Ckpt::new(&scene, ["checkpoint", "--data", &life.pid.to_string()]).call().succeeded();
+    data();
+    checkpoint(&scene, life.pid);
+    data();
+    let id = checkpoint(&scene, life.pid);
+    data();
+    life.kill();
+    go_on(&scene);
+    let mut second = Restart::of(life.store()).id(id).begin(&scene, &life.directory, life.pid);
+    assert_eq!(code_of(second.wait()), whole.code, "{}", second.errors());
+    assert_same(&life.output.bytes(), &whole.stdout, "the output of both lives");
+}
+
+#[test]
+fn it_goes_on_when_the_process_dies_that_keeps_its_device_memory() {
+    let program = counting(&["plain", "small", "threads"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let life = at_fifth_step(&scene, &program);
+    let log = life.store().path().join("log");
+    let said = || fs::read_to_string(&log).unwrap_or_default().contains("device memory of process");
+    // Its moment is short: the agent is stopped in it.
+    for attempt in 0..20 {
+        processes::end_agents(life.pid);
+        let trace = scene.path().join(format!("trace-{attempt}"));
+        let take = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).variable(fault::TRACE, &trace);
+        let taken = thread::spawn(move || take.call());
+        processes::wait_until("they are suspended", Duration::from_secs(20), || {
+            fault::passages(&trace).contains_key("devices.suspended")
+        });
+        let agents = processes::agents_of(life.pid);
+        agents.iter().for_each(|&agent| processes::send(agent, Signal::SIGSTOP));
+        for keeper in keepers_of(life.pid) {
+            processes::send(keeper, Signal::SIGKILL);
+        }
+        agents.iter().for_each(|&agent| processes::send(agent, Signal::SIGCONT));
+        taken.join().expect("it does not panic").succeeded();
+        if said() {
+            break;
+        }
+    }
+    assert!(said(), "{:?}", fs::read_to_string(&log));
+    nobody_keeps_memory_of(life.pid);
+    go_on(&scene);
+    ended_like(life, &whole);
+}
+
+#[test]
+fn a_restart_that_is_killed_before_device_memory_is_filled_leaves_nobody_that_computes_with_nothing() {
+    let program = counting(&["plain", "small"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let mut life = at_fifth_step(&scene, &program);
+    checkpoint(&scene, life.pid);
+    life.kill();
+    go_on(&scene);
+    let printed = life.output.bytes();
+    let restart = Restart::of(life.store());
+    let mut dies = restart.clone().variable(fault::KILL, "devices.resumed:1").spawn(&scene, &life.directory);
+    assert_eq!(code_of(dies.wait()), 128 + Signal::SIGKILL as i32, "{}", dies.errors());
+    processes::wait_until("it has ended", Duration::from_secs(20), || !processes::is_alive(life.pid));
+    // A restart cuts back what was printed behind the checkpoint.
+    assert!(printed.starts_with(&life.output.bytes()), "it has printed nothing");
+    let said = fs::read_to_string(life.store().path().join("log")).expect("a log");
+    assert!(said.contains("what device memory held has not been put back: the program ends"), "{said}");
+    let mut second = restart.begin(&scene, &life.directory, life.pid);
+    assert_eq!(code_of(second.wait()), whole.code, "{}", second.errors());
+    assert_same(&life.output.bytes(), &whole.stdout, "the output of both lives");
 }
 
 /// A machine for the double.

@@ -68,7 +68,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
-use crate::image;
+use crate::image::{self, DevicesImage};
 use crate::proc::task;
 use crate::ptrace::{Stopped, wait_until_gone};
 use ahead::Costs;
@@ -362,8 +362,9 @@ fn attempt(
             if held_ms > 0.0 {
                 log::debug!("checkpoint {id}: devices were held for {held_ms:.1} ms");
             }
+            let in_pieces = written.image.processes.iter().filter_map(|process| process.devices.as_ref());
             let end = AttemptEnd {
-                memory_bytes: written.memory_bytes,
+                memory_bytes: written.memory_bytes + in_pieces.map(DevicesImage::piece_bytes).sum::<u64>(),
                 stop_ms: stop_ms.get().max(held_ms),
                 stop_phases_ms: written.stop_phases_ms,
                 total_ms: started.elapsed().as_secs_f64() * 1e3,

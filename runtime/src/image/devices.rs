@@ -19,6 +19,13 @@ pub struct DevicesImage {
     pub pieces: Vec<StoredPieces>,
 }
 
+impl DevicesImage {
+    /// Bytes of all pieces.
+    pub fn piece_bytes(&self) -> u64 {
+        self.pieces.iter().flat_map(|stored| &stored.pieces).map(|piece| piece.bytes).sum()
+    }
+}
+
 /// Physical memory on a device that libckpt.so has mapped, and its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredPieces {

@@ -93,6 +93,27 @@ Counter plain(Device device) {
     return of_memory(device, memory, WORDS);
 }
 
+// Much memory, of which each step changes a little. Hardly two words of it are equal.
+Counter large(Device device) {
+    constexpr size_t MANY = 16 << 20, PART = 1 << 12;
+    CUdeviceptr memory;
+    ok(cuMemAlloc(&memory, MANY * 4));
+    std::vector<uint32_t> words(MANY);
+    uint32_t state = 1;
+    for (uint32_t &word : words) word = state = state * 1664525 + 1013904223;
+    ok(cuMemcpyHtoD(memory, words.data(), MANY * 4));
+    return [=](uint32_t step) {
+        ok(cuCtxSetCurrent(device.context));
+        CUdeviceptr place = memory + size_t(step % 64) * PART * 16;
+        uint64_t count = PART;
+        launch(device, device.add_one, device.first, {&place, &count});
+        std::vector<uint32_t> there(MANY / 16);
+        ok(cuStreamSynchronize(device.first));
+        ok(cuMemcpyDtoH(there.data(), memory + size_t(step % 16) * MANY / 16 * 4, MANY / 16 * 4));
+        return mixed(0, there.data(), there.size());
+    };
+}
+
 Counter small(Device device) {
     CUdeviceptr memory;
     ok(cuMemAlloc(&memory, 3200));
@@ -293,7 +314,7 @@ Counter threads(Device device) {
 }
 
 const std::map<std::string, Counter (*)(Device)> KINDS = {
-    {"plain", plain},           {"small", small}, {"pitched", pitched}, {"pooled", pooled},   {"mapped", mapped},
+    {"plain", plain},           {"small", small}, {"large", large}, {"pitched", pitched}, {"pooled", pooled},   {"mapped", mapped},
     {"fleeting", fleeting},     {"array", array}, {"pinned", pinned},   {"graph", graph},     {"peer", peer},
     {"registered", registered}, {"created", created}, {"managed", managed}, {"exported", exported}, {"threads", threads},
 };

@@ -2,12 +2,13 @@
 //! else has that memory: whatever becomes of the agent meanwhile, the program's own keeper fetches it from there.
 
 use std::io::Read;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
+use crate::capture::Program;
 use crate::error::{Error, Result};
 
 /// The hidden command.
@@ -20,6 +21,8 @@ const READY: &[u8] = b"ready\n";
 pub struct MemoryKeeper {
     child: Child,
     memory: Vec<OwnedFd>,
+    /// Address of the program's [`ckpt_wire::device::Hold`].
+    hold: u64,
     is_needed: bool,
 }
 
@@ -34,12 +37,12 @@ impl Drop for MemoryKeeper {
 }
 
 impl MemoryKeeper {
-    /// Starts one, which ends with the process behind this pidfd.
+    /// Starts one for a program that shares with us at this address what it has on devices.
     ///
     /// # Errors
     /// When that cannot be.
-    pub fn start(program: BorrowedFd<'_>, memory: Vec<OwnedFd>) -> Result<MemoryKeeper> {
-        Ok(MemoryKeeper { child: spawn(program, &memory)?, memory, is_needed: false })
+    pub fn start(program: &Program, hold: u64, memory: Vec<OwnedFd>) -> Result<MemoryKeeper> {
+        Ok(MemoryKeeper { child: spawn(program, hold, &memory)?, memory, hold, is_needed: false })
     }
 
     /// Its pid.
@@ -56,15 +59,15 @@ impl MemoryKeeper {
     ///
     /// # Errors
     /// When that cannot be.
-    pub fn revive(&mut self, program: BorrowedFd<'_>) -> Result<bool> {
+    pub fn revive(&mut self, program: &Program) -> Result<bool> {
         let is_dead = !matches!(self.child.try_wait(), Ok(None));
         if is_dead {
-            self.child = spawn(program, &self.memory)?;
+            self.child = spawn(program, self.hold, &self.memory)?;
         }
         Ok(is_dead)
     }
 
-    /// From now on it is not to end but with the program, or when that has its memory again and asks it to.
+    /// From now on it is not to end before the program, or before that has its memory again.
     pub fn is_needed(&mut self) {
         self.is_needed = true;
     }
@@ -75,14 +78,14 @@ impl MemoryKeeper {
     }
 }
 
-fn spawn(program: BorrowedFd<'_>, memory: &[OwnedFd]) -> Result<Child> {
+fn spawn(program: &Program, hold: u64, memory: &[OwnedFd]) -> Result<Child> {
     let failed = |source: std::io::Error| Error::io("start", "a process that keeps device memory", source);
-    let until = program.try_clone_to_owned().map_err(failed)?;
+    let until = program.pidfd.try_clone().map_err(failed)?;
     let pass_on =
         |flags: FdFlag| memory.iter().try_for_each(|one| fcntl(one, FcntlArg::F_SETFD(flags)).map(drop));
     let child = pass_on(FdFlag::empty()).map_err(std::io::Error::from).and_then(|()| {
         Command::new("/proc/self/exe")
-            .arg(COMMAND)
+            .args([COMMAND.to_owned(), format!("--pid={}", program.pid), format!("--hold={hold}")])
             .env_remove("LD_PRELOAD")
             .process_group(0)
             .stdin(Stdio::from(until))
@@ -94,7 +97,8 @@ fn spawn(program: BorrowedFd<'_>, memory: &[OwnedFd]) -> Result<Child> {
     let mut child = child.map_err(failed)?;
     kept_back.map_err(|error| failed(error.into()))?;
     let mut said = [0; READY.len()];
-    let is_ready = child.stdout.take().is_some_and(|mut pipe| pipe.read_exact(&mut said).is_ok() && said == READY);
+    // The pipe stays open: as long as it is, we are there.
+    let is_ready = child.stdout.as_mut().is_some_and(|pipe| pipe.read_exact(&mut said).is_ok() && said == READY);
     if is_ready {
         return Ok(child);
     }

@@ -210,7 +210,7 @@ impl<'a> Devices<'a> {
         let (shown, memory): (Vec<u64>, Vec<_>) = content.memory.into_iter().unzip();
         let kept = match memory.is_empty() {
             true => None,
-            false => Some((shown, MemoryKeeper::start(program.pidfd.as_fd(), memory)?)),
+            false => Some((shown, MemoryKeeper::start(program, control.hold, memory)?)),
         };
         let (line, began) = hold.into_line();
         Ok(Stored { line, listener, began, image, to_move_bytes, kept })
@@ -280,7 +280,7 @@ impl Suspended {
             return Ok(false);
         };
         if let Some(memory) = memory
-            && memory.revive(program.pidfd.as_fd())?
+            && memory.revive(program)?
         {
             log::warn!("the process that kept device memory of process {} was dead: another one does", program.pid);
             write_memory(program.pid, *hold + offset_of!(Shared, kept_by) as u64, &memory.pid().to_ne_bytes())?;

@@ -34,8 +34,8 @@ pub fn are_away() -> bool {
     next(0, |piece| piece.is_away).is_some()
 }
 
-/// Puts memory back behind all pieces that have none: what the process `keeper` has kept of each, which may end then; or new
-/// memory, whose content is nothing, if that is 0. How many pieces have new memory.
+/// Puts memory back behind all pieces that have none: what the process `keeper` has kept of each; or new memory, whose content is
+/// nothing, if that is 0. How many pieces have new memory.
 ///
 /// # Errors
 /// The driver's, or a negative number of the kernel's. What is back stays; the rest can be tried again.
@@ -62,18 +62,13 @@ pub fn take_back(keeper: c_int) -> Result<u64, CuResult> {
         },
     )?;
     // Only now: a second try needs what the first has left.
-    let mut was_kept = false;
     for_each(
         |piece| shown::kept(piece.entry) != 0,
         |piece| {
             shown::forget_kept(piece.entry);
-            was_kept = true;
             Ok(())
         },
     )?;
-    if keeper != 0 && was_kept {
-        sys::ask_to_end(keeper);
-    }
     Ok(new)
 }
 
