@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use ckpt_runtime::commands::{
-    agent, checkpoint, copy, devices, diff, doctor, extract, fault_points, flatten, keep_memory, list, prune, restart, run, show,
-    status_beside_program, verify,
+    agent, checkpoint, copy, devices, diff, doctor, extract, fault_points, flatten, keep_memory, list, prune, restart,
+    run, show, status_beside_program, verify,
 };
 use ckpt_runtime::error::{Result, exit_code};
 use ckpt_runtime::{fault, logging, parent};

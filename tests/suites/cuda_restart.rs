@@ -187,6 +187,20 @@ fn what_the_driver_does_not_checkpoint_is_refused_by_name_and_goes_on() {
 }
 
 #[test]
+fn a_managed_variable_that_the_program_never_asks_for_is_refused_by_name() {
+    let kernels = cuda::kernels();
+    let program =
+        cuda::program("counted").argument(STEPS.to_string()).argument(PAUSE_US).argument(kernels).argument("plain");
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let life = at_fifth_step(&scene, &program);
+    let answer = ask_checkpoint(&scene, life.pid).failed_with(4);
+    assert!(answer.stderr.contains("a __managed__ variable, 16 bytes at"), "{}", answer.stderr);
+    go_on(&scene);
+    ended_like(life, &whole);
+}
+
+#[test]
 fn a_program_that_is_stopped_is_refused_until_it_goes_on() {
     let program = counting(&["plain"]);
     let scene = scene();
@@ -305,7 +319,8 @@ fn it_goes_on_when_the_agent_dies_while_the_devices_are_suspended() {
         assert_ne!(answer.code, 0, "{point}: {answer:?}");
     };
     // The next one finds them suspended, or on their way.
-    for point in ["devices.kept:1", "devices.asked:1", "devices.suspended:1", "ptrace.interrupt:5", "devices.resumed:1"] {
+    for point in ["devices.kept:1", "devices.asked:1", "devices.suspended:1", "ptrace.interrupt:5", "devices.resumed:1"]
+    {
         dies_at(point);
     }
     checkpoint(&scene, life.pid);

@@ -16,6 +16,7 @@ mod descent;
 mod descriptors;
 mod device_pieces;
 mod device_series;
+mod device_variables;
 mod devices;
 mod files;
 mod guest;

@@ -26,13 +26,14 @@ use std::time::Instant;
 use ckpt_store::{Attempt, AttemptEnd, AttemptRow, Depth, Store};
 use ckpt_wire::Control;
 
+use super::device_variables::Variables;
 use super::hold::Hold;
 use super::{Event, Lineage, Program, Request, Settings, begin, failed, on_thread_of_its_own};
 use crate::error::{Error, Result};
 use crate::image::{self, CodeMapping, DataImage, Moved};
 use crate::proc::maps::Mapping;
 use crate::proc::task;
-use device::{Devices, StoredDevices, Variables};
+use device::{Devices, StoredDevices};
 use freeze::Frozen;
 use host::Host;
 

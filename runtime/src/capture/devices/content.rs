@@ -70,7 +70,9 @@ impl Contents {
                 match DeviceSeries::open(&hold.driver()?, uuid) {
                     Ok(series) => drop(new.insert(series)),
                     Err(error) => {
-                        log::warn!("the CUDA driver moves all device memory to the host, for it cannot be looked at: {error}");
+                        log::warn!(
+                            "the CUDA driver moves all device memory to the host, for it cannot be looked at: {error}"
+                        );
                         return Ok(Content::default());
                     }
                 }

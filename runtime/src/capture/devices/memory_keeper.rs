@@ -81,8 +81,7 @@ impl MemoryKeeper {
 fn spawn(program: &Program, hold: u64, memory: &[OwnedFd]) -> Result<Child> {
     let failed = |source: std::io::Error| Error::io("start", "a process that keeps device memory", source);
     let until = program.pidfd.try_clone().map_err(failed)?;
-    let pass_on =
-        |flags: FdFlag| memory.iter().try_for_each(|one| fcntl(one, FcntlArg::F_SETFD(flags)).map(drop));
+    let pass_on = |flags: FdFlag| memory.iter().try_for_each(|one| fcntl(one, FcntlArg::F_SETFD(flags)).map(drop));
     let child = pass_on(FdFlag::empty()).map_err(std::io::Error::from).and_then(|()| {
         Command::new("/proc/self/exe")
             .args([COMMAND.to_owned(), format!("--pid={}", program.pid), format!("--hold={hold}")])

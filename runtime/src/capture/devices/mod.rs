@@ -27,6 +27,7 @@ use ckpt_wire::device::{
     COMMAND_SUSPEND, Command, HELD, HELD_SUSPENDED, Hold as Shared, Piece as ShownPiece, STEP_CHECKPOINT, step_name,
 };
 
+use super::device_variables::Variables;
 use super::hold::{self, Asked, Hold};
 use super::page_set::PageSet;
 use super::{Program, Settings, allocations};
@@ -70,6 +71,8 @@ impl Surveys {
 #[derive(Default)]
 pub struct Known {
     surveys: Surveys,
+    /// Of device code that processes have loaded, by the instances of libckpt.so in them.
+    variables: HashMap<u64, Variables>,
     contents: Contents,
     /// Instances of libckpt.so whose content is in the attempt that is going on.
     stored: Vec<u64>,
@@ -141,9 +144,11 @@ impl<'a> Devices<'a> {
         if programs.is_empty() {
             return Ok(());
         }
+        known.variables.retain(|instance, _| programs.iter().any(|(_, control)| control.job == *instance));
         for (program, control) in &programs {
             refuse(program.pid, control)?;
             refuse_driver(program.pid, control, &mut known.surveys)?;
+            known.variables.entry(control.job).or_default().read(program, control)?;
         }
         let mut asked = Vec::new();
         for (number, (program, control)) in programs.iter().enumerate() {
@@ -200,10 +205,13 @@ impl<'a> Devices<'a> {
         attempt: &mut Attempt,
     ) -> Result<Stored<'b>> {
         // Where somebody else has suspended them, nobody can look.
-        let mut content = match hold.devices() {
-            0 => Content::default(),
-            _ => known.contents.store(&hold, control, self.settings.tree, attempt)?,
-        };
+        let mut content = Content::default();
+        if hold.devices() > 0 {
+            // Also a variable that the program has never asked for may be one that is refused.
+            known.variables.entry(control.job).or_default().record(&hold, program, control)?;
+            refuse(program.pid, control)?;
+            content = known.contents.store(&hold, control, self.settings.tree, attempt)?;
+        }
         known.stored.push(control.job);
         let (mut image, to_move_bytes) = describe(&hold, control, &content, &mut known.surveys)?;
         image.pieces = std::mem::take(&mut content.image);

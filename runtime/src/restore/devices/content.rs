@@ -50,9 +50,7 @@ impl<'scope> Content<'scope> {
         // A panic aborts the process (see Cargo.toml), so a thread that ended has a result.
         let read = self.reader.join().unwrap_or_else(|_| std::process::abort());
         outcome.and(read)?;
-        line.exchange(command(COMMAND_FILLED))
-            .and_then(|answer| line.good("letting memory be used", answer))
-            .map(drop)
+        line.exchange(command(COMMAND_FILLED)).and_then(|answer| line.good("letting memory be used", answer)).map(drop)
     }
 }
 
@@ -78,8 +76,7 @@ fn copy_all(windows: &Receiver<Window>, line: &Line<'_>, memory: &ProcessMemory)
     let buffer = line.good("making room for what comes to a device", answer)?.values[0];
     for Window { device, address, bytes } in windows {
         memory.write(buffer, &bytes)?;
-        let copy =
-            Command { device, address: buffer, to: address, bytes: bytes.len() as u64, ..command(COMMAND_COPY) };
+        let copy = Command { device, address: buffer, to: address, bytes: bytes.len() as u64, ..command(COMMAND_COPY) };
         let answer = line.exchange(copy)?;
         line.good("copying to a device", answer)?;
     }

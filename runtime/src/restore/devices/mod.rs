@@ -62,12 +62,7 @@ impl Devices {
     ///
     /// # Errors
     /// When they cannot be asked.
-    pub fn ask(
-        processes: &[HalfBuilt],
-        job: &JobImage,
-        replacements: &Replacements,
-        store: &Store,
-    ) -> Result<Devices> {
+    pub fn ask(processes: &[HalfBuilt], job: &JobImage, replacements: &Replacements, store: &Store) -> Result<Devices> {
         let each = processes.iter().zip(&job.processes);
         let asked: Vec<_> =
             each.filter_map(|(process, image)| ask(process, image, replacements).transpose()).collect::<Result<_>>()?;
@@ -138,7 +133,14 @@ fn ask(process: &HalfBuilt, image: &ProcessImage, replacements: &Replacements) -
     // Whoever kept memory of its pieces has not kept it for this life.
     memory.write(devices.hold + offset_of!(Hold, kept_by) as u64, &0_i32.to_ne_bytes())?;
     let pairs = put_pairs(process, image, &replacements.pairs(devices))?;
-    Ok(Some(Asked { pid, pidfd: pidfd_open(pid)?, listener, image: devices.clone(), memory: memory.try_clone()?, pairs }))
+    Ok(Some(Asked {
+        pid,
+        pidfd: pidfd_open(pid)?,
+        listener,
+        image: devices.clone(),
+        memory: memory.try_clone()?,
+        pairs,
+    }))
 }
 
 /// Puts what the driver is to be told where nothing else of the program's is.

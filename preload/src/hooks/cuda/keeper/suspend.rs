@@ -200,7 +200,11 @@ pub fn resume_alone(done: u32) {
     loop {
         // What nobody has kept, nobody can bring back who does not restart the program.
         if are_empty() || kept::are_away() && hold::kept_by().load(Ordering::SeqCst) == 0 {
-            say(b"what device memory held has not been put back: the program ends; ckpt restart brings it back", 0, STEP_MEMORY);
+            say(
+                b"what device memory held has not been put back: the program ends; ckpt restart brings it back",
+                0,
+                STEP_MEMORY,
+            );
             sys::end_program();
         }
         // SAFETY: none.

@@ -4,12 +4,11 @@
 //! libckpt.so has backed by exportable memory is mapped here as it is ([`places`]), and of other kinds the program's keeper
 //! makes a copy on the device. So a fault of ours is never the program's, and nothing but what is new crosses the bus.
 //!
-//! Before anything is read, the program records those variables of its device code that it has never asked for ([`variables`]).
+//! Before anything is read, the program records those variables of its device code that it has never asked for ([`super::super::device_variables`]).
 //!
 //! What is mapped here is given back before the program goes on: as long as anybody maps memory, its device has it less.
 
 mod places;
-mod variables;
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::os::fd::AsFd;
@@ -23,7 +22,6 @@ use crate::capture::hold::Hold;
 use crate::error::Result;
 use crate::image::{Allocation, LeftOut, Moved, StoredDifference};
 use places::Place;
-pub use variables::Variables;
 
 /// Where allocations begin in memory for copies.
 const ALIGNMENT: u64 = 512;
@@ -152,13 +150,7 @@ impl Device {
 
 impl Shown {
     /// An allocation in a piece, which is mapped if it is not yet.
-    fn add_in(
-        &mut self,
-        series: &DeviceSeries,
-        hold: &Hold<'_>,
-        allocation: &Allocation,
-        piece: &Piece,
-    ) -> Result<()> {
+    fn add_in(&mut self, series: &DeviceSeries, hold: &Hold<'_>, allocation: &Allocation, piece: &Piece) -> Result<()> {
         let address = match self.places.get(&piece.address) {
             Some(address) => *address,
             None => {
@@ -173,13 +165,7 @@ impl Shown {
     }
 
     /// Allocations that only the program can read: as copies, if the device has room for them.
-    fn add_copies(
-        &mut self,
-        series: &DeviceSeries,
-        hold: &Hold<'_>,
-        number: i32,
-        others: &[Allocation],
-    ) -> Result<()> {
+    fn add_copies(&mut self, series: &DeviceSeries, hold: &Hold<'_>, number: i32, others: &[Allocation]) -> Result<()> {
         let bytes: u64 = others.iter().map(|allocation| allocation.bytes.next_multiple_of(ALIGNMENT)).sum();
         if bytes == 0 {
             return Ok(());

@@ -64,7 +64,10 @@ mod tests {
         assert_eq!(of(1050, 100, CUDA_DEVICE), Place::Program, "no piece has all of it");
         assert_eq!(of(999, 1, CUDA_GLOBAL), Place::Program);
         assert_eq!(of(5000, 10, CUDA_MANAGED), Place::Program);
-        assert_eq!(of(64, 10, CUDA_MAPPED), Place::Perhaps(Piece { address: 64, bytes: 10, device: 1, id: 0, entry: 0 }));
+        assert_eq!(
+            of(64, 10, CUDA_MAPPED),
+            Place::Perhaps(Piece { address: 64, bytes: 10, device: 1, id: 0, entry: 0 })
+        );
     }
 
     #[test]

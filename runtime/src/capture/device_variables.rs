@@ -18,8 +18,8 @@ use ckpt_wire::device::{self as wire, CODE_FILE, CODE_MODULE, CodeBlock, LoadedC
 use ckpt_wire::{Control, SCRATCH_BYTES};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::Hold;
-use crate::capture::Program;
+use super::Program;
+use super::hold::Hold;
 use crate::device_code;
 use crate::error::{Error, Result};
 use crate::ptrace::{read_memory, write_memory};
