@@ -134,6 +134,55 @@ fn it_is_restarted_from_the_checkpoint_of_a_restarted_life() {
     assert_same(&first.output.bytes(), &whole.stdout, "the output of four lives");
 }
 
+/// Restarted in this way, checkpointed there, and restarted in this way once more.
+#[track_caller]
+fn is_restarted_twice(options: &[&str]) {
+    let program = counting(&["plain", "small", "pooled", "graph", "pinned"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let mut first = at_fifth_step(&scene, &program);
+    checkpoint(&scene, first.pid);
+    first.kill();
+    let restart = || options.iter().fold(Restart::of(first.store()), |restart, option| restart.option(option));
+    let mut second = restart().begin(&scene, &first.directory, first.pid);
+    first.output.wait_for_lines(20);
+    checkpoint(&scene, second.pid);
+    second.kill();
+    go_on(&scene);
+    let mut third = restart().begin(&scene, &first.directory, first.pid);
+    assert_eq!(code_of(third.wait()), whole.code, "{}", third.errors());
+    assert_same(&first.output.bytes(), &whole.stdout, "the output of three lives");
+}
+
+#[test]
+fn it_is_restarted_in_a_namespace() {
+    is_restarted_twice(&["--namespace=always"]);
+}
+
+#[test]
+fn it_is_restarted_with_memory_of_the_host_that_comes_later() {
+    is_restarted_twice(&["--lazy"]);
+    is_restarted_twice(&["--lazy", "--namespace=always"]);
+}
+
+#[test]
+fn it_is_restarted_detached() {
+    let program = counting(&["plain", "pooled"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let mut first = at_fifth_step(&scene, &program);
+    checkpoint(&scene, first.pid);
+    first.kill();
+    let mut restart = Restart::of(first.store()).option("--detach").spawn(&scene, &first.directory);
+    assert_eq!(code_of(restart.wait()), 0, "{}", restart.errors());
+    first.output.wait_for_lines(20);
+    checkpoint(&scene, first.pid);
+    go_on(&scene);
+    first.output.wait_for_lines(whole.lines());
+    processes::wait_until("it ends", Duration::from_secs(10), || !processes::is_alive(first.pid));
+    assert_same(&first.output.bytes(), &whole.stdout, "the output of both lives");
+}
+
 #[test]
 fn it_goes_on_in_place_through_many_checkpoints() {
     let program = counting(&["plain", "pooled", "graph", "threads"]);
