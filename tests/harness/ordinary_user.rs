@@ -11,9 +11,9 @@ use std::process::Command;
 
 use nix::unistd::geteuid;
 
-use crate::product;
 use crate::program::{Program, source, victims_folder};
 use crate::scene::{skip, test_name};
+use crate::{cuda, product};
 
 /// The user, who is his own group and in no other: "nobody", whom every machine has.
 pub const USER: u32 = 65534;
@@ -21,7 +21,7 @@ pub const USER: u32 = 65534;
 /// Environment variable by which the test knows that it is the second execution.
 const IS_HE: &str = "CKPT_TESTS_ORDINARY_USER";
 
-/// Runs `test` as an ordinary user. It may use these victims in C and these scripts.
+/// Runs `test` as an ordinary user. It may use these victims in C, or programs that use CUDA (`cuda/NAME`), and these scripts.
 ///
 /// # Panics
 /// If it fails, or if this is not root, who alone can become somebody else.
@@ -66,6 +66,12 @@ fn furnish(home: &Path, victims: &[&str], scripts: &[&str]) {
         copy(&source(script), "repository/tests/victims");
     }
     for victim in victims {
+        if let Some(name) = victim.strip_prefix("cuda/") {
+            copy(&cuda::program(name).executable, "target/victims/cuda");
+            copy(&cuda::library().join("libcuda.so.1"), "target/victims/cuda");
+            copy(&cuda::kernels_without_variables(), "repository/tests/cuda/built");
+            continue;
+        }
         // Sources first: a victim older than its source would be compiled again.
         copy(&source(&format!("{victim}.c")), "repository/tests/victims");
         copy(&source("victim.h"), "repository/tests/victims");

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use ckpt_tests::exact::{How, Reference, Trigger, assert_same, reference, survives};
+use ckpt_tests::ordinary_user::as_ordinary_user;
 use ckpt_tests::{Answer, Ckpt, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, cuda, fault, processes};
 use nix::sys::signal::Signal;
 
@@ -163,6 +164,11 @@ fn it_is_restarted_in_a_namespace() {
 fn it_is_restarted_with_memory_of_the_host_that_comes_later() {
     is_restarted_twice(&["--lazy"]);
     is_restarted_twice(&["--lazy", "--namespace=always"]);
+}
+
+#[test]
+fn that_of_an_ordinary_user_is_restarted() {
+    as_ordinary_user(&["cuda/counted"], &[], || is_restarted_twice(&[]));
 }
 
 #[test]
