@@ -116,6 +116,32 @@ fn threads_that_never_stop_calling_the_driver_go_on_right() {
 }
 
 #[test]
+fn all_memory_is_right_whatever_several_threads_call_and_whenever_checkpoints_are_taken() {
+    for seed in 1..=4 {
+        let program = cuda::program("interleaved")
+            .argument(STEPS.to_string())
+            .argument(seed.to_string())
+            .argument(cuda::kernels_without_variables());
+        let scene = scene();
+        let whole = reference(&scene, &program);
+        let mut first = at_fifth_step(&scene, &program);
+        for _ in 0..4 {
+            checkpoint(&scene, first.pid);
+        }
+        first.kill();
+        let mut second = Restart::of(first.store()).begin(&scene, &first.directory, first.pid);
+        checkpoint(&scene, first.pid);
+        first.output.wait_for_lines(30);
+        checkpoint(&scene, first.pid);
+        second.kill();
+        go_on(&scene);
+        let mut last = Restart::of(first.store()).begin(&scene, &first.directory, first.pid);
+        assert_eq!(code_of(last.wait()), whole.code, "seed {seed}: {}", last.errors());
+        assert_same(&first.output.bytes(), &whole.stdout, &format!("the output of three lives, seed {seed}"));
+    }
+}
+
+#[test]
 fn it_is_restarted_from_the_checkpoint_of_a_restarted_life() {
     let program = counting(&["plain", "pooled", "graph", "pinned"]);
     let scene = scene();

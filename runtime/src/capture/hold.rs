@@ -28,6 +28,8 @@ const QUIET_WITHIN: Duration = Duration::from_secs(5);
 const LOADING_WITHIN: Duration = Duration::from_secs(60);
 /// How long a keeper may take from the context that it comes with.
 const KEEPER_COMES_WITHIN: Duration = Duration::from_millis(100);
+/// How long to wait before a program is asked again that was capturing a stream.
+const CAPTURES_TAKE: Duration = Duration::from_millis(10);
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: i32 = 2;
 
@@ -82,6 +84,20 @@ pub fn look_for_keeper(pid: i32, control: &Control) -> Result<Option<wire::Hold>
             Some(hold) if has_own_keeper(pid, &hold) => return Ok(Some(hold)),
             Some(_) if Instant::now() >= deadline => return Ok(None),
             Some(_) => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// Holds devices between two captures of streams, which are over in a moment, or fails as the last attempt to.
+///
+/// # Errors
+/// Those of `hold`.
+pub fn between_captures<T>(mut hold: impl FnMut() -> Result<T>) -> Result<T> {
+    let deadline = Instant::now() + QUIET_WITHIN;
+    loop {
+        match hold() {
+            Err(Error::Unsettled { .. }) if Instant::now() < deadline => thread::sleep(CAPTURES_TAKE),
+            outcome => return outcome,
         }
     }
 }
@@ -141,9 +157,13 @@ impl<'a> Hold<'a> {
     /// # Errors
     /// When it cannot be asked; when its work does not end in time, or cannot be waited for.
     pub fn begin(program: &'a Program, control: &Control, name: &Path) -> Result<Option<Hold<'a>>> {
-        let Some(asked) = Asked::ask(program, control, name.to_owned())? else { return Ok(None) };
+        let held = between_captures(|| {
+            let asked = Asked::ask(program, control, name.to_owned())?;
+            asked.map(Asked::wait).transpose()
+        })?;
         let pid = program.pid;
-        match asked.wait()? {
+        let Some(held) = held else { return Ok(None) };
+        match held {
             (Hold { devices: 0, .. }, _) => Err(Error::environment(
                 format!("holding the devices of process {pid}"),
                 "they are not there: the program, or somebody else, has had its CUDA driver checkpoint it",
@@ -283,11 +303,12 @@ pub fn wake(keeper: i32) -> Result<()> {
 }
 
 fn not_held(pid: i32, held: &Held) -> Error {
+    let what = format!("holding the devices of process {pid}");
     let (why, advice) = match held.outcome {
         HELD_CALL_GOES_ON => ("a call of the CUDA driver did not end in time".to_owned(), "try again"),
         HELD_WORK_GOES_ON => ("its work on a device did not end in time".to_owned(), "try again between two kernels"),
-        HELD_CAPTURE => ("it is just capturing a stream".to_owned(), "try again in a moment"),
+        HELD_CAPTURE => return Error::unsettled(what, "it is capturing a stream", "try again when it has ended that"),
         _ => (format!("the CUDA driver says error {}", held.error), "see whether the program's own calls fail, too"),
     };
-    Error::environment(format!("holding the devices of process {pid}"), why, advice)
+    Error::environment(what, why, advice)
 }

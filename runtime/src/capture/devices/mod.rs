@@ -108,8 +108,18 @@ struct Suspended {
     memory: Option<MemoryKeeper>,
 }
 
-/// A process whose devices are held, and what of it is stored by now.
+/// A process whose devices are held.
+struct Held<'a> {
+    program: &'a Program,
+    control: &'a Control,
+    hold: Hold<'a>,
+    listener: Listener,
+}
+
+/// The same, when its pieces are stored.
 struct Stored<'a> {
+    program: &'a Program,
+    control: &'a Control,
     line: Line<'a>,
     listener: Listener,
     began: Instant,
@@ -150,21 +160,12 @@ impl<'a> Devices<'a> {
             refuse_driver(program.pid, control, &mut known.surveys)?;
             known.variables.entry(control.job).or_default().read(program, control)?;
         }
-        let mut asked = Vec::new();
-        for (number, (program, control)) in programs.iter().enumerate() {
-            asked.extend(Asked::ask(program, control, self.name(number))?);
-        }
-        let held: Vec<(Hold<'_>, Listener)> = asked.into_iter().map(Asked::wait).collect::<Result<_>>()?;
-        let mut stored: Vec<Stored<'_>> = held
-            .into_iter()
-            .zip(&programs)
-            .map(|((hold, listener), (program, control))| {
-                self.store(hold, listener, (program, control), known, attempt)
-            })
-            .collect::<Result<_>>()?;
+        let held = hold::between_captures(|| self.hold(&programs))?;
+        let mut stored: Vec<Stored<'_>> =
+            held.into_iter().map(|one| self.store(one, known, attempt)).collect::<Result<_>>()?;
         refuse_without_room(stored.iter().map(|one| one.to_move_bytes).sum())?;
-        for (one, (program, control)) in stored.iter().zip(&programs) {
-            tell_who_keeps(program.pid, control.hold, one.kept.as_ref())?;
+        for one in &stored {
+            tell_who_keeps(one.program.pid, one.control.hold, one.kept.as_ref())?;
         }
         hit(point::DEVICES_KEPT);
         // From here on it may take its time, and each takes its own.
@@ -176,8 +177,7 @@ impl<'a> Devices<'a> {
         }
         hit(point::DEVICES_ASKED);
         let mut outcome = Ok(());
-        for (Stored { line, listener, began, image, kept, .. }, (program, control)) in stored.into_iter().zip(&programs)
-        {
+        for Stored { program, control, line, listener, began, image, kept, .. } in stored {
             match suspended(line, program.pid) {
                 Ok(()) => self.suspended.push(Suspended {
                     program: program.try_clone()?,
@@ -195,15 +195,23 @@ impl<'a> Devices<'a> {
         outcome
     }
 
+    /// Has all hold their devices still.
+    fn hold<'b>(&self, programs: &'b [(Program, Box<Control>)]) -> Result<Vec<Held<'b>>> {
+        let mut asked = Vec::new();
+        for (number, (program, control)) in programs.iter().enumerate() {
+            // One that executes another program by now has none any more.
+            asked.extend(Asked::ask(program, control, self.name(number))?.map(|asked| (program, control, asked)));
+        }
+        let wait = |(program, control, asked): (&'b Program, &'b Box<Control>, Asked<'b>)| {
+            let (hold, listener) = asked.wait()?;
+            Ok(Held { program, control, hold, listener })
+        };
+        asked.into_iter().map(wait).collect()
+    }
+
     /// Stores what is in pieces, and has their memory kept.
-    fn store<'b>(
-        &self,
-        hold: Hold<'b>,
-        listener: Listener,
-        (program, control): (&Program, &Control),
-        known: &mut Known,
-        attempt: &mut Attempt,
-    ) -> Result<Stored<'b>> {
+    fn store<'b>(&self, held: Held<'b>, known: &mut Known, attempt: &mut Attempt) -> Result<Stored<'b>> {
+        let Held { program, control, hold, listener } = held;
         // Where somebody else has suspended them, nobody can look.
         let mut content = Content::default();
         if hold.devices() > 0 {
@@ -221,7 +229,7 @@ impl<'a> Devices<'a> {
             false => Some((shown, MemoryKeeper::start(program, control.hold, memory)?)),
         };
         let (line, began) = hold.into_line();
-        Ok(Stored { line, listener, began, image, to_move_bytes, kept })
+        Ok(Stored { program, control, line, listener, began, image, to_move_bytes, kept })
     }
 
     fn name(&self, number: usize) -> PathBuf {
