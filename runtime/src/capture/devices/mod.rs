@@ -200,9 +200,9 @@ impl<'a> Devices<'a> {
         let mut asked = Vec::new();
         for (number, (program, control)) in programs.iter().enumerate() {
             // One that executes another program by now has none any more.
-            asked.extend(Asked::ask(program, control, self.name(number))?.map(|asked| (program, control, asked)));
+            asked.extend(Asked::ask(program, control, self.name(number))?.map(|asked| (program, &**control, asked)));
         }
-        let wait = |(program, control, asked): (&'b Program, &'b Box<Control>, Asked<'b>)| {
+        let wait = |(program, control, asked): (&'b Program, &'b Control, Asked<'b>)| {
             let (hold, listener) = asked.wait()?;
             Ok(Held { program, control, hold, listener })
         };
