@@ -103,6 +103,7 @@ CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *) {
     if (has_unsupported_memory()) return CUDA_ERROR_NOT_SUPPORTED;
     if (!finds_room()) return CUDA_ERROR_OUT_OF_MEMORY;
     Physical::evict_all();
+    close_device();
     state = CU_PROCESS_STATE_CHECKPOINTED;
     return CUDA_SUCCESS;
 }
@@ -115,6 +116,7 @@ CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *how) {
     result = how == nullptr ? move_to_machine(nullptr, 0) : move_to_machine(how->gpuPairs, how->gpuPairsCount);
     if (result != CUDA_SUCCESS) return result;
     bool is_back = !all_is_taken() && Physical::bring_back_all();
+    if (is_back) open_device();
     state = is_back ? CU_PROCESS_STATE_LOCKED : CU_PROCESS_STATE_FAILED;
     return is_back ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -23,6 +23,10 @@ std::vector<Device> &devices();
 
 bool is_device(int ordinal);
 
+// A process that has begun to use the driver has a device open, except while it is checkpointed.
+void open_device();
+void close_device();
+
 // The process is on the machine that there is now: each of its devices becomes the one that `pairs` names for it, or the same. Those
 // that a device must not be, or is not, are an error, and nothing has changed.
 CUresult move_to_machine(const CUcheckpointGpuPair *pairs, unsigned count);

@@ -352,7 +352,6 @@ fn a_context_of_the_programs_own_is_as_good_as_a_primary_one() {
     let life = Life::preloaded(&scene, "life", &program);
     let mut holder = Holder::of(&scene, &life);
     life.output.wait_for_line("no context");
-    assert_eq!(holder.hold().keeper, 0);
     go_on(&life);
     let managed = printed(&life, "managed");
     life.output.wait_for_line("ready");
@@ -440,7 +439,7 @@ fn a_child_of_fork_is_not_held() {
 }
 
 #[test]
-fn a_program_without_a_context_has_no_keeper() {
+fn a_program_that_does_not_use_the_driver_has_no_keeper() {
     let program = held("nothing");
     let scene = Scene::new();
     let life = Life::preloaded(&scene, "life", &program);

@@ -298,6 +298,25 @@ fn a_program_that_is_stopped_is_refused_until_it_goes_on() {
 }
 
 #[test]
+fn a_program_that_has_begun_to_use_the_driver_and_no_device_is_restarted_and_uses_one_then() {
+    let program = cuda::program("initialised");
+    let scene = scene();
+    let mut first = Life::preloaded(&scene, "life", &program);
+    first.output.wait_for_line("initialised");
+    checkpoint(&scene, first.pid);
+    first.kill();
+    let mut second = Restart::of(first.store()).begin(&scene, &first.directory, first.pid);
+    processes::send(second.pid, Signal::SIGUSR2);
+    first.output.wait_for_line("used");
+    checkpoint(&scene, second.pid);
+    second.kill();
+    let mut third = Restart::of(first.store()).begin(&scene, &first.directory, first.pid);
+    processes::send(third.pid, Signal::SIGUSR2);
+    assert_eq!(code_of(third.wait()), 0, "{}", first.output.text());
+    assert_eq!(first.output.text(), "initialised\nused\ndone\n");
+}
+
+#[test]
 fn a_child_that_has_inherited_a_context_is_refused_by_name() {
     let program = cuda::program("forked");
     let scene = scene();

@@ -33,7 +33,7 @@ int main(void)
     show("driver, handle", dlsym(libc, "cuMemAlloc_v2"));
     show("driver, next", dlsym(RTLD_NEXT, "cuNoSuchFunction"));
     show("driver, version", dlvsym(RTLD_DEFAULT, "cuMemAlloc_v2", "GLIBC_2.2.5"));
-    show("driver, not hooked", dlsym(RTLD_DEFAULT, "cuInit"));
+    show("driver, not hooked", dlsym(RTLD_DEFAULT, "cuDeviceGetCount"));
     show("alike", dlsym(RTLD_DEFAULT, "curl_easy_init"));
     show("alike", dlsym(RTLD_DEFAULT, "cublasCreate_v2"));
     show("again", dlsym(libc, "getppid"));

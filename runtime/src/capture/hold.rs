@@ -26,7 +26,7 @@ use crate::ptrace::{Options, Running, read_memory, write_memory};
 const QUIET_WITHIN: Duration = Duration::from_secs(5);
 /// How long the driver may take to load code, which it may have to compile for its device.
 const LOADING_WITHIN: Duration = Duration::from_secs(60);
-/// How long a keeper may take from the context that it comes with.
+/// How long a keeper may take from the call of the driver that it comes with.
 const KEEPER_COMES_WITHIN: Duration = Duration::from_millis(100);
 /// How long to wait before a program is asked again that was capturing a stream.
 const CAPTURES_TAKE: Duration = Duration::from_millis(10);
@@ -54,7 +54,7 @@ pub struct Asked<'a> {
     began: Instant,
 }
 
-/// What a program says of its devices; nothing if it has never had a context on any.
+/// What a program says of its devices; nothing if it has never used a driver.
 ///
 /// # Errors
 /// When the program cannot be looked at.
@@ -72,7 +72,7 @@ pub fn has_own_keeper(pid: i32, hold: &wire::Hold) -> bool {
     hold.keeper != 0 && Path::new(&format!("/proc/{pid}/task/{}", hold.keeper)).exists()
 }
 
-/// What a program says of its devices, if it has a keeper, which comes right behind its first context.
+/// What a program says of its devices, if it has a keeper, which comes right behind its first call of the driver.
 ///
 /// # Errors
 /// As of [`look`].
@@ -82,6 +82,8 @@ pub fn look_for_keeper(pid: i32, control: &Control) -> Result<Option<wire::Hold>
         match look(pid, control)? {
             None => return Ok(None),
             Some(hold) if has_own_keeper(pid, &hold) => return Ok(Some(hold)),
+            // That of the process that this was forked from, which has only begun to use the driver.
+            Some(hold) if hold.keeper != 0 && hold.contexts == 0 => return Ok(None),
             Some(_) if Instant::now() >= deadline => return Ok(None),
             Some(_) => thread::sleep(Duration::from_millis(1)),
         }

@@ -40,7 +40,7 @@ pub const SOCKET_BYTES: usize = 108;
 pub struct Hold {
     /// The keeper sleeps (`FUTEX_WAIT`) until it is another number than the last one.
     pub request: u32,
-    /// The keeper's thread; 0 while there is none, because the program has made no context yet.
+    /// The keeper's thread; 0 while there is none, because the program does not use the driver yet.
     pub keeper: i32,
     /// How long the program's own work on its devices may take to end, in milliseconds.
     pub quiet_within_ms: u32,

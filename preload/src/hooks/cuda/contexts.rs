@@ -113,6 +113,16 @@ fn is_reset(_device: c_int, result: CuResult) -> bool {
 }
 
 driver_hooks! {
+    /// From now on the driver has devices open, with a context or without.
+    "cuInit" 2000 =>
+    cuInit(flags: c_uint) |real| {
+        let result = real(flags);
+        if result == SUCCESS {
+            keeper::start();
+        }
+        result
+    }
+
     "cuDevicePrimaryCtxRetain" 7000 =>
     cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) |real| {
         let result = real(context, device);

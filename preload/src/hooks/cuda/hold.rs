@@ -6,7 +6,7 @@ use ckpt_wire::device::{Hold, SOCKET_BYTES};
 
 use crate::shared::Shared;
 
-/// All zero until the program makes a context.
+/// All zero until the program begins to use the driver.
 // SAFETY: `Hold` is `FromBytes`: it is valid with every byte zero.
 pub static HOLD: Shared<Hold> = Shared::new(unsafe { core::mem::zeroed() });
 

@@ -93,6 +93,8 @@ pub fn refuse_awake(pid: i32, control: &Control, is_job_stopped: bool) -> Result
     match hold::look(pid, control)? {
         Some(_) if is_job_stopped => Err(hold::is_stopped(pid)),
         None => Ok(()),
+        // Forked from one that had begun to use the driver, and no device: what it has open of that is looked at as such.
+        Some(shared) if shared.contexts == 0 && !hold::has_own_keeper(pid, &shared) => Ok(()),
         Some(shared) if !hold::has_own_keeper(pid, &shared) => Err(Error::Unsettled {
             what: format!("process {pid}: a CUDA context that its parent had when it was forked"),
             why: "the CUDA driver does not checkpoint what two processes have".to_owned(),

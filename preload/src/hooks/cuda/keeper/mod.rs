@@ -1,7 +1,7 @@
 //! The keeper: a thread of our own that holds the program's devices still when the agent asks, and calls the driver for it.
 //!
 //! It exists because somebody in the program's own process must make the calls, and no thread of the program may be used
-//! for that: one that is inside of the driver holds its locks. It is started with the program's first context, by libc,
+//! for that: one that is inside of the driver holds its locks. It is started when the program begins to use the driver (cuInit), by libc,
 //! since the driver uses thread-locals, and sleeps on a word in memory ([`hold`]) until the agent changes it. While it
 //! sleeps it has no descriptor and takes no signal.
 //!
