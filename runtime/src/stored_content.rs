@@ -4,18 +4,27 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use ckpt_store::{PageKey, Store};
+use ckpt_wire::allocations::{CUDA_DEVICE, CUDA_PINNED, CUDA_REGISTERED};
 
 use crate::differences::Differences;
 use crate::error::{Error, Result};
-use crate::image::{Allocation, AllocationKind, DataImage, Image};
+use crate::image::{Allocation, AllocationKind, DataImage, Image, PieceImage, ProcessImage};
 use crate::stored_memory::StoredMemory;
 
 /// Where the content of allocations is.
 pub enum StoredContent<'a> {
-    /// In the memory of a whole process.
-    Memory(StoredMemory<'a>),
+    /// In the memory of a whole process, and in what was stored of its devices.
+    Full(StoredMemory<'a>, StoredPieces<'a>),
     /// In differences of their own.
     Data(StoredData<'a>),
+}
+
+/// What was stored of the devices of a process.
+pub struct StoredPieces<'a> {
+    store: &'a Store,
+    process: &'a ProcessImage,
+    /// As in the image.
+    series: Vec<Differences>,
 }
 
 /// The content of a checkpoint of data.
@@ -35,7 +44,10 @@ impl<'a> StoredContent<'a> {
     /// The store's, and what is wrong with differences.
     pub fn of(image: &'a Image, store: &'a Store) -> Result<StoredContent<'a>> {
         Ok(match image {
-            Image::Job(image) => StoredContent::Memory(StoredMemory::of(image.root(), store)?),
+            Image::Job(image) => {
+                let process = image.root();
+                StoredContent::Full(StoredMemory::of(process, store)?, StoredPieces::of(process, store)?)
+            }
             Image::Data(image) => StoredContent::Data(StoredData::of(image, store)?),
         })
     }
@@ -43,12 +55,13 @@ impl<'a> StoredContent<'a> {
     /// Why an allocation's content is not there, if it is not.
     pub fn why_missing(&self, allocation: &Allocation) -> Option<&str> {
         match self {
-            StoredContent::Memory(_) if allocation.kind != AllocationKind::Heap => {
-                Some("memory of the CUDA driver is in checkpoints of data (--data)")
-            }
-            StoredContent::Memory(memory) => {
-                (!memory.covers(allocation.addresses())).then_some("it was not all mapped at the checkpoint")
-            }
+            StoredContent::Full(memory, pieces) => match place_in_full(pieces.process, allocation) {
+                Ok(Place::Host) if !memory.covers(allocation.addresses()) => {
+                    Some("it was not all mapped at the checkpoint")
+                }
+                Ok(_) => None,
+                Err(why) => Some(why),
+            },
             StoredContent::Data(data) => data.why_missing(allocation),
         }
     }
@@ -59,7 +72,13 @@ impl<'a> StoredContent<'a> {
     /// The store's; when they are not there.
     pub fn read(&self, allocation: &Allocation, offset: u64, to: &mut [u8]) -> Result<()> {
         match self {
-            StoredContent::Memory(memory) => memory.read(allocation.address.saturating_add(offset), to),
+            StoredContent::Full(memory, pieces) => match place_in_full(pieces.process, allocation) {
+                Ok(Place::Piece(series, piece)) => {
+                    let offset = (allocation.address - piece.address).saturating_add(offset);
+                    pieces.series[series].read(pieces.store, piece.id, offset, to, None)
+                }
+                _ => memory.read(allocation.address.saturating_add(offset), to),
+            },
             StoredContent::Data(data) => data.read(allocation, offset, to),
         }
     }
@@ -70,11 +89,46 @@ impl<'a> StoredContent<'a> {
     /// The store's.
     pub fn keys(&self, allocation: &Allocation, bytes: Range<u64>) -> Result<Option<Vec<PageKey>>> {
         match self {
-            StoredContent::Memory(memory) => {
-                memory.keys(allocation.address + bytes.start..allocation.address + bytes.end)
-            }
+            StoredContent::Full(memory, pieces) => match place_in_full(pieces.process, allocation) {
+                Ok(Place::Host) => memory.keys(allocation.address + bytes.start..allocation.address + bytes.end),
+                _ => Ok(None),
+            },
             StoredContent::Data(_) => Ok(None),
         }
+    }
+}
+
+/// Where a full checkpoint has the content of an allocation.
+enum Place {
+    /// In memory of the host.
+    Host,
+    /// In a piece, of the series with this number.
+    Piece(usize, PieceImage),
+}
+
+fn place_in_full(process: &ProcessImage, allocation: &Allocation) -> std::result::Result<Place, &'static str> {
+    let in_piece = || process.devices.as_ref()?.piece_of(allocation);
+    match allocation.kind {
+        AllocationKind::Heap | AllocationKind::Cuda(CUDA_PINNED | CUDA_REGISTERED, _) => Ok(Place::Host),
+        AllocationKind::Cuda(CUDA_DEVICE, _) if let Some((series, piece)) = in_piece() => {
+            Ok(Place::Piece(series, piece))
+        }
+        AllocationKind::Cuda(..) => {
+            Err("the CUDA driver has put it where only it finds it: see checkpoints of data (--data)")
+        }
+    }
+}
+
+/// Why a full checkpoint has an allocation's content nowhere that can be looked at, if it is so.
+pub fn why_missing_in_full(process: &ProcessImage, allocation: &Allocation) -> Option<&'static str> {
+    place_in_full(process, allocation).err()
+}
+
+impl<'a> StoredPieces<'a> {
+    fn of(process: &'a ProcessImage, store: &'a Store) -> Result<StoredPieces<'a>> {
+        let all = process.devices.iter().flat_map(|devices| &devices.pieces);
+        let series = all.map(|stored| Differences::read_all(&stored.differences, store)).collect::<Result<_>>()?;
+        Ok(StoredPieces { store, process, series })
     }
 }
 

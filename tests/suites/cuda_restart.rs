@@ -502,6 +502,43 @@ fn full_checkpoints_and_those_of_data_take_turns() {
 }
 
 #[test]
+fn what_is_in_memory_of_ours_and_which_devices_there_are_can_be_looked_at() {
+    let program = counting(&["plain", "small", "pooled", "pinned"]);
+    let scene = scene();
+    let life = at_fifth_step(&scene, &program);
+    // It waits there, and nothing changes.
+    life.output.wait_for_lines(40);
+    let data = Ckpt::new(&scene, ["checkpoint", "--data", &life.pid.to_string()]).call().succeeded().number();
+    let full = checkpoint(&scene, life.pid);
+    let store = life.store();
+    let shown = store.show(&scene, full);
+    let device = &shown["devices"][0];
+    assert!(device["uuid"].as_str().is_some_and(|uuid| uuid.starts_with("GPU-")), "{device}");
+    assert!(device["stored_bytes"].as_u64() >= Some(MIB) && device["bytes"].as_u64() > Some(MIB), "{device}");
+    let path = store.path().to_string_lossy().into_owned();
+    let text = Ckpt::new(&scene, ["show", &path, &full.to_string()]).call().succeeded().stdout;
+    assert!(text.contains("\nGPUs\n") && text.contains("stored by itself"), "{text}");
+    let extract = |id: u64, region: &str| {
+        Ckpt::new(&scene, ["extract", &path, &id.to_string(), "--region", region, "-o", "extracted"])
+            .call()
+            .succeeded();
+        fs::read(scene.path().join("extracted")).expect("a file")
+    };
+    let mut compared = Vec::new();
+    for allocation in shown["allocations"].as_array().expect("allocations").iter().filter(|it| it["left_out"].is_null())
+    {
+        let (region, kind) = (allocation["id"].to_string(), allocation["kind"].as_str().expect("a kind"));
+        if kind != "host" {
+            assert_same(&extract(full, &region), &extract(data, &region), &format!("{allocation}"));
+            compared.push(kind);
+        }
+    }
+    compared.sort_unstable();
+    assert_eq!(compared, ["device 0", "device 0", "pinned"], "{}", shown["allocations"]);
+    go_on(&scene);
+}
+
+#[test]
 fn it_goes_on_when_the_process_dies_that_keeps_its_device_memory() {
     let program = counting(&["plain", "small", "threads"]);
     let scene = scene();

@@ -34,7 +34,7 @@ pub use births::{Birth, Births, Born, Made, Way};
 pub use clocks::{ClockOffsets, Clocks};
 pub use data::{CodeMapping, DataImage, LeftOut, Moved};
 pub use descriptor::{Descriptor, EpollTarget, Fifo, FileKind, OpenFile, PipeContent, PipePiece, SignalDriven};
-pub use devices::{DeviceImage, DevicesImage, PieceImage, StoredPieces};
+pub use devices::{DeviceImage, DevicesImage, PieceImage, StoredPieces, device_name};
 pub use family::{EndedChild, Family, LostLeader, Role};
 pub use file::{CapturedFile, CapturedKind, FileContent, UnlinkedFile};
 pub use io_uring::IoUring;

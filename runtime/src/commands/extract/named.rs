@@ -44,7 +44,7 @@ impl Extent {
         match (self, source.content) {
             (Extent::File(file), _) => file.read(source.store, offset, to),
             (Extent::Allocation(allocation), content) => content.read(allocation, offset, to),
-            (Extent::Mapping(address, _), StoredContent::Memory(memory)) => memory.read(address + offset, to),
+            (Extent::Mapping(address, _), StoredContent::Full(memory, _)) => memory.read(address + offset, to),
             (Extent::Mapping(address, _), StoredContent::Data(_)) => {
                 Err(Error::Usage(format!("{address:#x}: a checkpoint of data has no mappings")))
             }

@@ -21,6 +21,7 @@ pub fn render(view: &CheckpointView) -> String {
         full("\nRegions\n", regions(view).to_string()),
         Some(("\nAllocations\n", allocations::render(&view.allocations))),
         full("\nDescriptors\n", descriptors(view).to_string()),
+        full("\nGPUs\n", devices(view).to_string()).filter(|_| !view.devices.is_empty()),
         full("\nFiles\n", files(view).to_string()),
         Some(("\nWhere the bytes went\n", bytes(&view.bytes))),
         view.moved.map(|moved| ("\nWhat was moved\n", self::moved(&moved))),
@@ -106,6 +107,28 @@ fn regions(view: &CheckpointView) -> Table {
             region.kind.to_owned(),
             region.method.to_owned(),
             region.name.clone(),
+        ]);
+    }
+    table
+}
+
+fn devices(view: &CheckpointView) -> Table {
+    let mut table = Table::new(&[
+        ("pid", Align::Right),
+        ("number", Align::Right),
+        ("size", Align::Right),
+        ("stored by itself", Align::Right),
+        ("model", Align::Left),
+        ("uuid", Align::Left),
+    ]);
+    for device in &view.devices {
+        table.row([
+            device.pid.to_string(),
+            device.number.to_string(),
+            units::bytes(device.bytes),
+            units::bytes(device.stored_bytes),
+            printable(&device.model).to_string(),
+            device.uuid.clone(),
         ]);
     }
     table

@@ -9,9 +9,10 @@ use serde::Serialize;
 use super::allocations::{self, AllocationView};
 use super::{names, sockets};
 use crate::image::{
-    Allocation, AllocationKind, Backing, CapturedKind, EndedChild, FileKind, Image, JobImage, Moved, Objects, OpenFile,
-    ProcessImage, Region, ThreadImage,
+    Allocation, Backing, CapturedKind, DeviceImage, DevicesImage, EndedChild, FileKind, Image, JobImage, Moved,
+    Objects, OpenFile, ProcessImage, Region, ThreadImage,
 };
+use crate::stored_content::why_missing_in_full;
 
 /// Everything about a checkpoint.
 #[derive(Serialize)]
@@ -39,12 +40,31 @@ pub struct CheckpointView {
     /// Large allocations of the heap, and all of GPUs.
     pub allocations: Vec<AllocationView>,
     pub descriptors: Vec<DescriptorView>,
+    /// GPUs that processes had.
+    pub devices: Vec<DeviceView>,
     /// What is put back by a restart, and files that no path leads to.
     pub files: Vec<FileView>,
     /// Where the bytes went.
     pub bytes: BytesView,
     /// What had to be moved for a checkpoint of data, in bytes.
     pub moved: Option<Moved>,
+}
+
+/// A GPU, as a process had it.
+#[derive(Serialize)]
+pub struct DeviceView {
+    /// The process.
+    pub pid: i32,
+    /// Its number in that.
+    pub number: usize,
+    /// As nvidia-smi names it.
+    pub uuid: String,
+    /// Empty where that was not to be learned.
+    pub model: String,
+    /// Bytes that the process had allocated there.
+    pub bytes: u64,
+    /// How many of them are stored by themselves; the others are in its memory, where the driver has put them.
+    pub stored_bytes: u64,
 }
 
 /// A host.
@@ -172,11 +192,16 @@ impl CheckpointView {
             threads: whole.map(|image| threads(image)).unwrap_or_default(),
             regions: whole.map(|image| regions(image.root())).unwrap_or_default(),
             differences: match image {
-                Image::Job(image) => image.processes.iter().map(|process| process.differences.len()).sum(),
+                Image::Job(image) => {
+                    let on_devices =
+                        |process: &ProcessImage| process.devices.as_ref().map_or(0, DevicesImage::differences);
+                    image.processes.iter().map(|process| process.differences.len() + on_devices(process)).sum()
+                }
                 Image::Data(image) => image.series.iter().map(Vec::len).sum(),
             },
             allocations: allocations::views(image.allocations(), allocations::code_of(image), |it| left_out(image, it)),
             descriptors: whole.map(|image| descriptors(image)).unwrap_or_default(),
+            devices: whole.map(|image| devices(image)).unwrap_or_default(),
             files: whole.map(|image| files(&image.objects)).unwrap_or_default(),
             bytes: BytesView {
                 zero: written.zero_bytes,
@@ -192,8 +217,7 @@ impl CheckpointView {
 /// Why the content of an allocation is not in the checkpoint, if it is not.
 fn left_out(image: &Image, allocation: &Allocation) -> Option<String> {
     match image {
-        Image::Job(_) if allocation.kind == AllocationKind::Heap => None,
-        Image::Job(_) => Some("in checkpoints of data (--data)".to_owned()),
+        Image::Job(image) => why_missing_in_full(image.root(), allocation).map(str::to_owned),
         Image::Data(image) => image.left_out.iter().find(|it| it.id == allocation.id).map(|it| it.why.clone()),
     }
 }
@@ -233,6 +257,22 @@ fn ended(child: &EndedChild) -> EndedView {
 
 fn regions(image: &ProcessImage) -> Vec<RegionView> {
     image.regions.iter().enumerate().map(|(id, region)| region_view(id, region)).collect()
+}
+
+fn devices(image: &JobImage) -> Vec<DeviceView> {
+    let of_process = |process: &ProcessImage| -> Vec<DeviceView> {
+        let Some(devices) = &process.devices else { return Vec::new() };
+        let view = |(number, device): (usize, &DeviceImage)| DeviceView {
+            pid: process.pid,
+            number,
+            uuid: device.name(),
+            model: device.model.clone(),
+            bytes: device.used_bytes,
+            stored_bytes: devices.piece_bytes_on(number as i32),
+        };
+        devices.devices.iter().enumerate().map(view).collect()
+    };
+    image.processes.iter().flat_map(of_process).collect()
 }
 
 fn files(objects: &Objects) -> Vec<FileView> {

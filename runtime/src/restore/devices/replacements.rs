@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::unistd::geteuid;
 
 use crate::error::{Error, Result};
-use crate::image::{DeviceImage, DevicesImage, JobImage};
+use crate::image::{DeviceImage, DevicesImage, JobImage, device_name};
 use crate::survey::{Device, Survey};
 
 /// How the driver names a device in every process.
@@ -92,7 +92,7 @@ fn wanted(images: &[&DevicesImage]) -> Vec<DeviceImage> {
 
 fn too_small(device: &DeviceImage, same: &Device) -> Error {
     Error::environment(
-        format!("giving the program its device {} back", name(&device.uuid)),
+        format!("giving the program its device {} back", device.name()),
         format!("it had {} MiB there, and the device has {} MiB", device.used_bytes >> 20, same.bytes >> 20),
         "restart it where the device has as much memory as it had",
     )
@@ -101,26 +101,18 @@ fn too_small(device: &DeviceImage, same: &Device) -> Error {
 fn none_fits(device: &DeviceImage, there: &[Device]) -> Error {
     let DeviceImage { model, used_bytes, .. } = device;
     let model = if model.is_empty() { "a device" } else { model };
-    let known: Vec<String> =
-        there.iter().map(|one| format!("{} ({} MiB, {})", one.model, one.bytes >> 20, name(&one.uuid))).collect();
+    let known: Vec<String> = there
+        .iter()
+        .map(|one| format!("{} ({} MiB, {})", one.model, one.bytes >> 20, device_name(&one.uuid)))
+        .collect();
     let there = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
     Error::environment(
-        format!(
-            "finding a device for {} ({model}), where the program had {} MiB",
-            name(&device.uuid),
-            used_bytes >> 20
-        ),
+        format!("finding a device for {} ({model}), where the program had {} MiB", device.name(), used_bytes >> 20),
         format!(
             "there is no other of that model, with that much memory, that none of its processes had; there are: {there}"
         ),
         "restart it on a host with as many devices of the same model",
     )
-}
-
-/// A device, as nvidia-smi names it.
-pub fn name(uuid: &Uuid) -> String {
-    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
 #[cfg(test)]
@@ -139,12 +131,6 @@ mod tests {
 
     fn image(devices: Vec<DeviceImage>) -> DevicesImage {
         DevicesImage { hold: 1, driver: Vec::new(), devices, pieces: Vec::new() }
-    }
-
-    #[test]
-    fn devices_are_named_as_by_the_tools_of_their_maker() {
-        let uuid = std::array::from_fn(|n| n as u8 * 17);
-        assert_eq!(name(&uuid), "GPU-00112233-4455-6677-8899-aabbccddeeff");
     }
 
     #[test]
