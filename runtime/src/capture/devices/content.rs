@@ -1,5 +1,6 @@
 //! The content of pieces, which does not take the way of the driver's own copy: what has changed of it is found on the device.
 
+use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +18,9 @@ use crate::image::{Allocation, PieceImage, StoredPieces};
 /// What is remembered of the device memory of the processes of a job, by the instances of libckpt.so in them.
 #[derive(Default)]
 pub struct Contents {
-    of: BTreeMap<u64, BTreeMap<Uuid, DeviceSeries>>,
+    of: BTreeMap<(u64, Uuid), DeviceSeries>,
+    /// Those that have a part in the attempt that is going on.
+    stored: BTreeSet<(u64, Uuid)>,
 }
 
 /// Pieces whose content is stored.
@@ -62,12 +65,11 @@ impl Contents {
         for piece in device_pieces::pieces(hold.pid(), control.hold)? {
             on_devices.entry(piece.device).or_default().push(piece);
         }
-        let known = self.of.entry(control.job).or_default();
-        let mut uuids = Vec::new();
-        for &number in on_devices.keys() {
-            let uuid = hold.identify(number)?;
-            if let Entry::Vacant(new) = known.entry(uuid) {
-                match DeviceSeries::open(&hold.driver()?, uuid) {
+        let mut wanted = Vec::new();
+        for (number, pieces) in on_devices {
+            let place = (control.job, hold.identify(number)?);
+            if let Entry::Vacant(new) = self.of.entry(place) {
+                match DeviceSeries::open(&hold.driver()?, place.1) {
                     Ok(series) => drop(new.insert(series)),
                     Err(error) => {
                         log::warn!(
@@ -77,26 +79,33 @@ impl Contents {
                     }
                 }
             }
-            uuids.push(uuid);
+            wanted.push((place, number, pieces));
         }
         let mut content = Content::default();
-        for ((number, pieces), uuid) in on_devices.into_iter().zip(uuids) {
-            if let Some(series) = known.get_mut(&uuid) {
+        for (place, number, pieces) in wanted {
+            if let Some(series) = self.of.get_mut(&place) {
                 content.add(hold, series, (number, &pieces), options, attempt)?;
+                self.stored.insert(place);
             }
         }
         Ok(content)
     }
 
-    /// The attempt has become a checkpoint of these instances. Of others nothing is remembered.
-    pub fn sealed(&mut self, instances: &[u64]) {
-        self.of.retain(|instance, _| instances.contains(instance));
-        self.of.values_mut().flat_map(BTreeMap::values_mut).for_each(DeviceSeries::sealed);
+    /// An attempt begins.
+    pub fn begin(&mut self) {
+        self.stored.clear();
+    }
+
+    /// The attempt has become a checkpoint. Of memory that had no part in it nothing is remembered.
+    pub fn sealed(&mut self) {
+        let stored = std::mem::take(&mut self.stored);
+        self.of.retain(|place, _| stored.contains(place));
+        self.of.values_mut().for_each(DeviceSeries::sealed);
     }
 
     /// Forgets the checkpoints before.
     pub fn forget(&mut self) {
-        self.of.values_mut().flat_map(BTreeMap::values_mut).for_each(DeviceSeries::forget);
+        self.of.values_mut().for_each(DeviceSeries::forget);
     }
 }
 

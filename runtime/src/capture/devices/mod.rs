@@ -74,14 +74,12 @@ pub struct Known {
     /// Of device code that processes have loaded, by the instances of libckpt.so in them.
     variables: HashMap<u64, Variables>,
     contents: Contents,
-    /// Instances of libckpt.so whose content is in the attempt that is going on.
-    stored: Vec<u64>,
 }
 
 impl Known {
     /// The attempt has become a checkpoint.
     pub fn sealed(&mut self) {
-        self.contents.sealed(&std::mem::take(&mut self.stored));
+        self.contents.sealed();
     }
 
     /// Forgets what the checkpoints before had.
@@ -149,7 +147,7 @@ impl<'a> Devices<'a> {
     }
 
     fn try_to_suspend(&mut self, pids: &[i32], known: &mut Known, attempt: &mut Attempt) -> Result<()> {
-        known.stored.clear();
+        known.contents.begin();
         let programs = with_devices(pids);
         if programs.is_empty() {
             return Ok(());
@@ -220,7 +218,6 @@ impl<'a> Devices<'a> {
             refuse(program.pid, control)?;
             content = known.contents.store(&hold, control, self.settings.tree, attempt)?;
         }
-        known.stored.push(control.job);
         let (mut image, to_move_bytes) = describe(&hold, control, &content, &mut known.surveys)?;
         image.pieces = std::mem::take(&mut content.image);
         let (shown, memory): (Vec<u64>, Vec<_>) = content.memory.into_iter().unzip();

@@ -171,7 +171,7 @@ fn obey(mut command: Option<Command>, are_there: bool) -> bool {
             COMMAND_RESUME if suspend::are_away() => unsafe {
                 suspend::resume(wanted.address as *mut u8, (wanted.bytes / suspend::PAIR_BYTES) as u32)
             },
-            COMMAND_FILLED if suspend::are_empty() => {
+            COMMAND_FILLED if !is_locked() => {
                 suspend::filled();
                 Ok(0)
             }

@@ -55,9 +55,11 @@ pub fn are_empty() -> bool {
     hold::devices().load(Ordering::SeqCst) == DEVICES_EMPTY
 }
 
-/// It has been filled.
+/// It has been filled, if there was any.
 pub fn filled() {
-    become_(DEVICES_THERE);
+    if are_empty() {
+        become_(DEVICES_THERE);
+    }
 }
 
 fn become_(devices: u32) {
