@@ -1,6 +1,6 @@
-"""Checkpoints, kills and restarts counted (tests/victims/cuda), twice in a row, and compares each life with an uninterrupted run.
+"""Checkpoints, kills and restarts counted and interleaved (tests/victims/cuda), twice in a row, and compares each life with an uninterrupted run.
 
-    check_restarts.py FOLDER OUT    FOLDER has libckpt.so, ckpt, counted and words.ptx; stores and output go to OUT
+    check_restarts.py FOLDER OUT    FOLDER has libckpt.so, ckpt, both of them and words.ptx; stores and output go to OUT
 
 Prints a line for each kind of state, with how long its devices were away; exits 1 if one has not gone on exactly. It needs root,
 because a restart gives programs their old process ids.
@@ -20,7 +20,10 @@ KINDS = [
     (["pinned", "registered"], {}),
     (["graph", "created"], {}),
     (["threads", "plain"], {}),
+    (["large", "small"], {}),
 ]
+# Random calls of several threads, by the seeds that decide them.
+SEEDS = range(1, 5)
 STEPS, PAUSE_US = "400", "10000"
 LIMIT_S = 60
 
@@ -47,8 +50,7 @@ def checkpoint(folder, pid):
         raise Wrong(taken.stderr.strip())
 
 
-def one(folder, out, name, kinds, more):
-    words = [f"{folder}/counted", STEPS, PAUSE_US, f"{folder}/words.ptx", *kinds]
+def one(folder, out, name, words, more):
     with open(f"{out}/{name}.reference", "w") as reference:
         code = subprocess.run(words, stdout=reference, timeout=LIMIT_S).returncode
     environment = dict(os.environ, LD_PRELOAD=f"{folder}/libckpt.so", CKPT_DIR=f"{out}/{name}.store", **more)
@@ -83,10 +85,13 @@ def one(folder, out, name, kinds, more):
 def main():
     folder, out = sys.argv[1:]
     failed = False
-    for number, (kinds, more) in enumerate(KINDS):
-        what = " ".join(kinds + [f"{key}={value}" for key, value in more.items()])
+    kernels = f"{folder}/words.ptx"
+    runs = [([f"{folder}/counted", STEPS, PAUSE_US, kernels, *kinds], more, " ".join(kinds)) for kinds, more in KINDS]
+    runs += [([f"{folder}/interleaved", STEPS, str(seed), kernels], {}, f"random calls, seed {seed}") for seed in SEEDS]
+    for number, (words, more, what) in enumerate(runs):
+        what = " ".join([what] + [f"{key}={value}" for key, value in more.items()])
         try:
-            print(f"{what:56} exact; devices away for {one(folder, out, f'restart-{number}', kinds, more)} ms", flush=True)
+            print(f"{what:56} exact; devices away for {one(folder, out, f'restart-{number}', words, more)} ms", flush=True)
         except (Wrong, subprocess.TimeoutExpired) as error:
             print(f"{what:56} FAILED: {error}", flush=True)
             failed = True
