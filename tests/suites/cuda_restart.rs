@@ -547,7 +547,7 @@ fn it_goes_on_when_the_process_dies_that_keeps_its_device_memory() {
     let log = life.store().path().join("log");
     let said = || fs::read_to_string(&log).unwrap_or_default().contains("device memory of process");
     // Its moment is short: the agent is stopped in it.
-    for attempt in 0..20 {
+    for attempt in 0..60 {
         processes::end_agents(life.pid);
         let trace = scene.path().join(format!("trace-{attempt}"));
         let take = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).variable(fault::TRACE, &trace);
