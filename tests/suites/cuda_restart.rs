@@ -384,6 +384,24 @@ fn a_driver_that_cannot_restore_yet_is_asked_again() {
 }
 
 #[test]
+fn a_program_waits_for_devices_as_long_as_its_user_says_and_ends() {
+    let program = counting(&["plain", "pooled"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    // The driver finds no memory, again and again.
+    let never: Vec<String> = (1..=60).map(|call| format!("cuCheckpointProcessRestore:{call}:2")).collect();
+    let failing = program.clone().variable("CKPT_DOUBLE_FAIL", never.join(",")).variable("CKPT_DEVICE_WAIT", "2s");
+    let mut life = at_fifth_step(&scene, &failing);
+    let id = checkpoint(&scene, life.pid);
+    assert_eq!(code_of(life.wait()), 128 + Signal::SIGKILL as i32, "it has nothing to go on with");
+    let said = fs::read_to_string(life.store().path().join("log")).expect("a log");
+    assert!(said.contains("the program waits for them"), "{said}");
+    assert!(said.contains("the devices cannot be had again: the program ends"), "{said}");
+    assert_eq!(life.store().sealed(&scene).last().map(|row| row.id), Some(id));
+    assert!(whole.stdout.starts_with(&life.output.bytes()), "{}", life.output.text());
+}
+
+#[test]
 fn a_program_whose_devices_are_lost_ends_and_is_restarted() {
     let program = counting(&["plain", "pooled"]);
     let scene = scene();

@@ -82,6 +82,11 @@ pub const ENV_TRACK_MIN: &str = "CKPT_TRACK_MIN";
 /// Environment variable: what backs the device memory that a program allocates, `mapped` (default: by libckpt.so) or
 /// `native` (by the driver).
 pub const ENV_DEVICE_BACKING: &str = "CKPT_DEVICE_BACKING";
+/// Environment variable: how long a program waits for devices that it cannot have back after a checkpoint, before it ends (`10m` by
+/// default; `30s`, `2h`; a bare number is seconds).
+pub const ENV_DEVICE_WAIT: &str = "CKPT_DEVICE_WAIT";
+/// What [`ENV_DEVICE_WAIT`] is when the user says nothing, in milliseconds.
+pub const DEVICE_WAIT_MS_DEFAULT: u64 = 600_000;
 
 /// Environment variable: the largest file whose content is captured when the program may write to it (`1G` by default; a bare
 /// number is bytes; `all`; `none`).

@@ -49,5 +49,6 @@ mod virtual_memory;
 pub use attributes::known_to_driver;
 pub use backing::switch as back_allocations;
 pub use hold::HOLD;
+pub use keeper::wait_for_devices;
 pub use lookups::resolve;
 pub use records::containing;

@@ -10,9 +10,9 @@ use super::signals::parse_signal;
 use super::text::{Text, write_field};
 use crate::allocations::{GRANULE_BYTES, RECORD_NOTHING};
 use crate::{
-    CHUNK_BYTES_DEFAULT, Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1, FILES_MAX_BYTES_DEFAULT, FILES_NONE,
-    MEMORY_BYTES_MIN, METHOD_FULL_DUMP, METHOD_INC_TRACKING, METHOD_LOCAL_DEDUP, METHOD_PAGES, METHOD_TREE, PATH_BYTES,
-    TEXT_BYTES, TREE_MIN_BYTES_DEFAULT, is_chunk_length,
+    CHUNK_BYTES_DEFAULT, Control, DEVICE_WAIT_MS_DEFAULT, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1,
+    FILES_MAX_BYTES_DEFAULT, FILES_NONE, MEMORY_BYTES_MIN, METHOD_FULL_DUMP, METHOD_INC_TRACKING, METHOD_LOCAL_DEDUP,
+    METHOD_PAGES, METHOD_TREE, PATH_BYTES, TEXT_BYTES, TREE_MIN_BYTES_DEFAULT, is_chunk_length,
 };
 
 /// Why checkpoints are refused, for [`Control::reason`].
@@ -43,6 +43,8 @@ pub struct Hooks {
     pub record_from_bytes: u64,
     /// Whether libckpt.so backs device memory.
     pub back_device_memory: bool,
+    /// How long to wait for devices that cannot be had back, in milliseconds.
+    pub device_wait_ms: u64,
 }
 
 /// Fills in what the variables say.
@@ -107,6 +109,12 @@ pub fn apply(
         Some(b"native") => false,
         Some(text) => return Err(unreadable(b"CKPT_DEVICE_BACKING", text, b"mapped or native")),
     };
+    let device_wait_ms = match settings.device_wait {
+        None => DEVICE_WAIT_MS_DEFAULT,
+        Some(text) => {
+            parse_interval_ms(text).ok_or_else(|| unreadable(b"CKPT_DEVICE_WAIT", text, b"30s, 10m or 2h"))?
+        }
+    };
     control.files_max_bytes = match settings.files {
         None => FILES_MAX_BYTES_DEFAULT,
         Some(b"none") => FILES_NONE,
@@ -131,7 +139,7 @@ pub fn apply(
         return Err(reason);
     }
     write_name(settings.name.unwrap_or_else(|| file_name(surroundings.executed_path())), &mut control.name);
-    Ok(Hooks { record_from_bytes, back_device_memory })
+    Ok(Hooks { record_from_bytes, back_device_memory, device_wait_ms })
 }
 
 /// The mark, the job's id and the pid of the job's first process, as `mark::take` in libckpt.so writes them. Whatever else

@@ -30,6 +30,8 @@ use crate::errno::SavedErrno;
 use crate::sys;
 use commands::Session;
 
+pub use suspend::wait_at_most as wait_for_devices;
+
 /// Pid of the process that has a keeper; 0 for none.
 static STARTED_BY: AtomicI32 = AtomicI32::new(0);
 

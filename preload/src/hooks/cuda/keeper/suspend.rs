@@ -7,8 +7,9 @@
 //! are there ([`Hold::devices`](ckpt_wire::device::Hold::devices)). Nothing here allocates, or waits for what a thread in front of the gate may hold.
 
 use core::ffi::{c_int, c_uint};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use ckpt_wire::DEVICE_WAIT_MS_DEFAULT;
 use ckpt_wire::device::{
     DEVICES_EMPTY, DEVICES_LOST, DEVICES_ON_THEIR_WAY, DEVICES_SUSPENDED, DEVICES_THERE, STEP_CHECKPOINT, STEP_LOCK,
     STEP_MEMORY, STEP_RESTORE, STEP_UNLOCK, step_name,
@@ -28,8 +29,8 @@ const LOOKS_EVERY_MS: u32 = 10_000;
 /// How often an unlock that fails is tried, and how long after the one before.
 const UNLOCKS: u32 = 50;
 const UNLOCKS_EVERY_MS: u32 = 100;
-/// How long to wait for devices that the driver cannot give back, which others may use for a while, and how often to ask.
-const WAITS_NS: u64 = 600_000_000_000;
+/// How long to wait for devices that the driver cannot give back, which others may use for a while, in ms, and how often to ask.
+static WAITS_MS: AtomicU64 = AtomicU64::new(DEVICE_WAIT_MS_DEFAULT);
 const ASKS_EVERY_MS: u32 = 1000;
 /// `CU_PROCESS_STATE_RUNNING`, `_LOCKED`, `_CHECKPOINTED` and `_FAILED`.
 const RUNNING: c_int = 0;
@@ -44,6 +45,11 @@ static IS_OTHERS: AtomicBool = AtomicBool::new(false);
 
 /// The driver's error, and the step that it is of.
 pub type Failed = (CuResult, u64);
+
+/// From now on, devices that the driver cannot give back are waited for so long.
+pub fn wait_at_most(ms: u64) {
+    WAITS_MS.store(ms, Ordering::Relaxed);
+}
 
 /// Whether the devices are suspended, or on their way.
 pub fn are_away() -> bool {
@@ -217,12 +223,16 @@ pub fn resume_alone(done: u32) {
         // Whoever kept the memory is gone.
         let is_gone = step == STEP_MEMORY && matches!(-error, libc::ESRCH | libc::EBADF);
         let is_lost = is_gone || hold::devices().load(Ordering::SeqCst) == DEVICES_LOST;
-        if is_lost || sys::now_ns().saturating_sub(began) > WAITS_NS {
+        if is_lost || sys::now_ns().saturating_sub(began) / 1_000_000 > WAITS_MS.load(Ordering::Relaxed) {
             say(b"the devices cannot be had again: the program ends; ckpt restart brings it back", error, step);
             sys::end_program();
         }
         if !core::mem::replace(&mut is_said, true) {
-            say(b"the devices cannot be had again yet: the program waits for them, ten minutes at most", error, step);
+            say(
+                b"the devices cannot be had again yet: the program waits for them, as long as CKPT_DEVICE_WAIT says",
+                error,
+                step,
+            );
         }
         sys::futex_wait(hold::request(), done, Some(ASKS_EVERY_MS));
         if hold::request().load(Ordering::Acquire) != done {
