@@ -11,7 +11,7 @@ use crate::processes;
 use crate::scene::Scene;
 
 /// How long a checkpoint taken by signal may need until it is sealed.
-const SEAL_LIMIT: Duration = Duration::from_secs(30);
+const SEAL_LIMIT: Duration = Duration::from_secs(90);
 
 /// A store's directory.
 #[derive(Clone, Debug)]

@@ -117,7 +117,7 @@ fn threads_that_never_stop_calling_the_driver_go_on_right() {
 
 #[test]
 fn all_memory_is_right_whatever_several_threads_call_and_whenever_checkpoints_are_taken() {
-    for seed in 1..=4 {
+    for seed in 1..=3 {
         let program = cuda::program("interleaved")
             .argument(STEPS.to_string())
             .argument(seed.to_string())
