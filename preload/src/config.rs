@@ -14,6 +14,7 @@ pub fn apply(settings: &Settings<'_>, control: &mut Control) -> Result<(), Reaso
     let hooks = settings::apply(settings, &Inside, control)?;
     recorded::record_from(hooks.record_from_bytes);
     cuda::back_allocations(hooks.back_device_memory);
+    cuda::pin_managed_memory(hooks.pin_managed_memory);
     cuda::wait_for_devices(hooks.device_wait_ms);
     Ok(())
 }

@@ -149,6 +149,7 @@ fn the_method_is_one_of_five_with_chunks_of_a_length_that_an_engine_takes() {
         ("CKPT_TRACK_MIN", "32K"),
         ("CKPT_TRACK_MIN", "some"),
         ("CKPT_DEVICE_BACKING", "managed"),
+        ("CKPT_MANAGED_BACKING", "mapped"),
         ("CKPT_DEVICE_WAIT", "long"),
         ("CKPT_MEMORY", "16777215"),
         ("CKPT_MEMORY", "15M"),

@@ -87,7 +87,7 @@ fn hooks_need_no_relocations() {
 fn the_library_is_small_and_cannot_panic() {
     let bytes = support::library().metadata().expect("a file").len();
     // Half of it are the hooks over the CUDA driver, which a program that does not use it never reads.
-    assert!(bytes < 352 * 1024, "{bytes} bytes");
+    assert!(bytes < 360 * 1024, "{bytes} bytes");
     let symbols = support::output(Command::new("nm").arg(support::library()));
     assert!(!symbols.contains("panicking"), "a path to a panic was not optimised away:\n{symbols}");
 }

@@ -3,11 +3,13 @@
 //     t3_managed live        what it says, and whether the program goes on afterwards
 //     t3_managed evacuate    copied out and freed, allocated again: is the address the same?
 //     t3_managed reserve     freed, its address reserved for the virtual-memory calls and backed with the host's memory
+//     t3_managed replace     ordinary memory moved over it, then freed, and allocated again at the same address
 //     t3_managed register    ordinary memory at a chosen address, registered: managed in all but migration
 //     t3_managed pageable    ordinary memory that kernels reach by the host's page tables
 //
 // Passes if the way gives the same address and the same bytes; `live` passes if it is refused and the program goes on.
 #include <sys/mman.h>
+#include <sys/uio.h>
 
 #include <thread>
 
@@ -94,6 +96,45 @@ static int reserve_its_address() {
                   same ? "equal" : "DIFFER");
 }
 
+// As the host sees it, which may see nothing there.
+static bool is_there(const uint64_t *words, const std::vector<uint64_t> &expected) {
+    std::vector<uint64_t> read(BYTES / 8);
+    iovec to = {read.data(), BYTES}, from = {const_cast<uint64_t *>(words), BYTES};
+    return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == ssize_t(BYTES) && read == expected;
+}
+
+static int replace() {
+    uint64_t *memory, *again = nullptr;
+    RT(cudaMallocManaged(&memory, BYTES));
+    fill(memory, BYTES, 9);
+    std::vector<uint64_t> kept(memory, memory + BYTES / 8);
+    void *ordinary = mmap(nullptr, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(ordinary, kept.data(), BYTES);
+    if (mremap(ordinary, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, memory) != memory)
+        return result("T3", false, "replace: mremap: %s", strerror(errno));
+    bool moved = is_there(memory, kept);
+    cudaError_t freed = cudaFree(memory);
+    bool stays = is_there(memory, kept);
+    note("ordinary memory in its place: %s; then cudaFree: %s, and it %s", moved ? "yes" : "NO", cudaGetErrorName(freed),
+         stays ? "is still there" : "is GONE");
+    if (freed != cudaSuccess) return result("T3", false, "replace: cudaFree gave %s", cudaGetErrorName(freed));
+    Cycle done = by_thread("replaced");
+    if (!done.ok()) return failed_at("replace", done);
+    RT(cudaMallocManaged(&again, BYTES));
+    note("it was at %p; while that was occupied it is at %p", static_cast<void *>(memory), static_cast<void *>(again));
+    if (again != memory) {
+        RT(cudaFree(again));
+        munmap(memory, BYTES);
+        RT(cudaMallocManaged(&again, BYTES));
+        note("when it was free, at %p", static_cast<void *>(again));
+    }
+    memcpy(again, kept.data(), BYTES);
+    bool same = wrong_words(again, BYTES, 9) == 0;
+    return result("T3", moved && stays && again == memory && same, "replace: ordinary memory %s, address %s, bytes %s",
+                  moved && stays ? "stays" : "does NOT stay", again == memory ? "the same" : "ANOTHER",
+                  same ? "equal" : "DIFFER");
+}
+
 static int register_ordinary_memory() {
     void *wanted = reinterpret_cast<void *>(0x600000000000);
     void *memory = mmap(wanted, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -131,7 +172,8 @@ int main(int count, char **arguments) {
     if (way == "live") return live();
     if (way == "evacuate") return evacuate();
     if (way == "reserve") return reserve_its_address();
+    if (way == "replace") return replace();
     if (way == "register") return register_ordinary_memory();
     if (way == "pageable") return pageable();
-    return fprintf(stderr, "t3_managed live|evacuate|reserve|register|pageable\n"), 2;
+    return fprintf(stderr, "t3_managed live|evacuate|reserve|replace|register|pageable\n"), 2;
 }

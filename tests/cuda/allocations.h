@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "heap.h"
@@ -13,6 +14,13 @@
 namespace test_double {
 
 enum class Kind { NATIVE, VIRTUAL, POOL, GRAPH, MANAGED, HOST, REGISTERED, IMPORTED, VARIABLE };
+
+// What a program has said of managed memory, as if each time of all of an allocation.
+struct Advice {
+    bool is_read_mostly = false;
+    CUmemLocation preferred = {CU_MEM_LOCATION_TYPE_INVALID, 0}, prefetched = {CU_MEM_LOCATION_TYPE_INVALID, 0};
+    std::set<int> accessed_by = {};
+};
 
 struct Allocation {
     Kind kind;
@@ -30,6 +38,7 @@ struct Allocation {
     bool is_exported = false; // by a handle of legacy IPC
     unsigned opened = 1; // how often, of imported memory
     bool sync_memops = false;
+    Advice advice{};
     unsigned long long id = 0; // set when it is added
 
     bool is_managed() const;

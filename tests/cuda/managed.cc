@@ -1,4 +1,6 @@
 // Entry points for managed memory. Host and devices see the same bytes at the same address here anyway, so nothing moves.
+#include <algorithm>
+
 #include "allocations.h"
 #include "call.h"
 #include "contexts.h"
@@ -31,21 +33,113 @@ static CUresult check_place(CUmemLocation location) {
     return is_host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location) {
+    if (bytes == 0 || !is_managed(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = check_place(location);
+    if (result == CUDA_SUCCESS) find_allocation(address)->advice.prefetched = location;
+    return result;
+}
+
 CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation location, unsigned flags, CUstream given) {
     ENTER(INITIALISED);
-    CUstream stream = stream_meant(given);
-    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    if (flags != 0 || bytes == 0 || !is_managed(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    return check_place(location);
+    Locked locked;
+    if (stream_meant(given) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    return flags != 0 ? CUDA_ERROR_INVALID_VALUE : prefetch(address, bytes, location);
+}
+
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr *addresses, size_t *sizes, size_t count, CUmemLocation *places, size_t *begin_at,
+                                 size_t place_count, unsigned long long flags, CUstream given) {
+    ENTER(INITIALISED);
+    Locked locked;
+    if (stream_meant(given) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    bool is_good = addresses != nullptr && sizes != nullptr && count != 0 && places != nullptr && begin_at != nullptr;
+    if (!is_good || place_count == 0 || place_count > count || begin_at[0] != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    for (size_t number = 0, place = 0; number < count; ++number) {
+        while (place + 1 < place_count && begin_at[place + 1] <= number) ++place;
+        CUresult result = prefetch(addresses[number], sizes[number], places[place]);
+        if (result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemDiscardBatchAsync(CUdeviceptr *addresses, size_t *sizes, size_t count, unsigned long long flags, CUstream given) {
+    ENTER(INITIALISED);
+    Locked locked;
+    if (stream_meant(given) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (addresses == nullptr || sizes == nullptr || count == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    for (size_t number = 0; number < count; ++number)
+        if (sizes[number] == 0 || !is_managed(addresses[number], sizes[number])) return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+static void note(Advice &known, CUmem_advise advice, CUmemLocation location) {
+    switch (advice) {
+    case CU_MEM_ADVISE_SET_READ_MOSTLY: known.is_read_mostly = true; break;
+    case CU_MEM_ADVISE_UNSET_READ_MOSTLY: known.is_read_mostly = false; break;
+    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION: known.preferred = location; break;
+    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION: known.preferred = Advice().preferred; break;
+    case CU_MEM_ADVISE_SET_ACCESSED_BY: known.accessed_by.insert(location.id); break;
+    case CU_MEM_ADVISE_UNSET_ACCESSED_BY: known.accessed_by.erase(location.id);
+    }
 }
 
 CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location) {
     ENTER(INITIALISED);
+    Locked locked;
     bool is_advice = advice >= CU_MEM_ADVISE_SET_READ_MOSTLY && advice <= CU_MEM_ADVISE_UNSET_ACCESSED_BY;
     if (!is_advice || bytes == 0 || !is_managed(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
     bool has_place = advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION || advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
                      advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
-    return has_place ? check_place(location) : CUDA_SUCCESS;
+    CUresult result = has_place ? check_place(location) : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS) note(find_allocation(address)->advice, advice, location);
+    return result;
+}
+
+// The number of a device, as answers about places have it.
+static int number_of(CUmemLocation location) {
+    if (location.type == CU_MEM_LOCATION_TYPE_INVALID) return CU_DEVICE_INVALID;
+    return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : CU_DEVICE_CPU;
+}
+
+static CUresult answer(int *to, size_t bytes, CUmem_range_attribute attribute, const Advice &known) {
+    if (to == nullptr || bytes == 0 || bytes % sizeof *to != 0) return CUDA_ERROR_INVALID_VALUE;
+    size_t room = bytes / sizeof *to;
+    if (room != 1 && attribute != CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY) return CUDA_ERROR_INVALID_VALUE;
+    switch (attribute) {
+    case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY: *to = known.is_read_mostly; break;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION: *to = number_of(known.preferred); break;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION: *to = number_of(known.prefetched); break;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE: *to = known.preferred.type; break;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID: *to = known.preferred.id; break;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE: *to = known.prefetched.type; break;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID: *to = known.prefetched.id; break;
+    case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY:
+        std::fill_n(to, room, CU_DEVICE_INVALID);
+        std::copy_n(known.accessed_by.begin(), std::min(room, known.accessed_by.size()), to);
+        break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemRangeGetAttribute(void *to, size_t bytes, CUmem_range_attribute attribute, CUdeviceptr address, size_t count) {
+    ENTER(INITIALISED);
+    Locked locked;
+    if (count == 0 || !is_managed(address, count)) return CUDA_ERROR_INVALID_VALUE;
+    return answer(static_cast<int *>(to), bytes, attribute, find_allocation(address)->advice);
+}
+
+CUresult cuMemRangeGetAttributes(void **to, size_t *bytes, CUmem_range_attribute *attributes, size_t number, CUdeviceptr address,
+                                 size_t count) {
+    ENTER(INITIALISED);
+    Locked locked;
+    if (to == nullptr || bytes == nullptr || attributes == nullptr || number == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (count == 0 || !is_managed(address, count)) return CUDA_ERROR_INVALID_VALUE;
+    for (size_t at = 0; at < number; ++at) {
+        CUresult result = answer(static_cast<int *>(to[at]), bytes[at], attributes[at], find_allocation(address)->advice);
+        if (result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamAttachMemAsync(CUstream given, CUdeviceptr address, size_t bytes, unsigned flags) {

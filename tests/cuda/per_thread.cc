@@ -47,6 +47,17 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream) {
     PerThreadDefault scope;
     return cuMemFreeAsync(dptr, hStream);
 }
+CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags,
+                                     CUstream hStream) {
+    PerThreadDefault scope;
+    return cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream);
+}
+CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
+                                      size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
+                                      CUstream hStream) {
+    PerThreadDefault scope;
+    return cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+}
 CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned flags, CUstream
                                     hStream) {
     PerThreadDefault scope;

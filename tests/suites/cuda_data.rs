@@ -65,7 +65,7 @@ fn filled(bytes: u64, factor: u64, step: u32) -> Vec<u8> {
 }
 
 #[track_caller]
-fn check_step(scene: &Scene, store: &Store, id: u64, step: u32) {
+fn check_step(scene: &Scene, store: &Store, id: u64, step: u32, managed: &str) {
     let is = |kind: &str, bytes: u64, expected: Vec<u8>| {
         assert!(content(scene, store, id, kind, bytes) == expected, "{bytes} bytes, {kind}, of {id} at step {step}");
     };
@@ -74,7 +74,7 @@ fn check_step(scene: &Scene, store: &Store, id: u64, step: u32) {
     let last = if step < 3 { 1 } else { step };
     let small = if step < 4 { 3000 } else { 5000 };
     is("device 0", small, filled(small, 31, last));
-    is("managed", MIB, filled(MIB, 7, last));
+    is(managed, MIB, filled(MIB, 7, last));
     is("device 0", 500_000, filled(500_000, 13, last));
     is("global 0", 4096, filled(4096, 3, last));
     is("mapped 0", 4 * MIB, filled(4 * MIB, 5, last));
@@ -103,7 +103,7 @@ fn moved(scene: &Scene, store: &Store, id: u64, way: &str) -> u64 {
     store.show(scene, id)["moved"][way].as_u64().expect("a number")
 }
 
-fn each_step_is_exact(program: &Program) {
+fn each_step_is_exact(program: &Program, managed: &str) {
     let scene = Scene::of_at_most(Duration::from_secs(180));
     let (life, store) = at_step_1(&scene, program);
     let mut ids = vec![data_checkpoint(&scene, life.pid)];
@@ -113,23 +113,28 @@ fn each_step_is_exact(program: &Program) {
     }
     ends_well(life);
     for (step, id) in (1..).zip(ids) {
-        check_step(&scene, &store, id, step);
+        check_step(&scene, &store, id, step, managed);
     }
 }
 
 #[test]
 fn memory_of_every_kind_is_as_it_was_at_each_step() {
-    each_step_is_exact(&cuda::program("stepped"));
+    each_step_is_exact(&cuda::program("stepped"), "managed");
 }
 
 #[test]
 fn what_the_driver_has_allocated_itself_is_as_it_was_too() {
-    each_step_is_exact(&cuda::program("stepped").variable("CKPT_DEVICE_BACKING", "native"));
+    each_step_is_exact(&cuda::program("stepped").variable("CKPT_DEVICE_BACKING", "native"), "managed");
+}
+
+#[test]
+fn managed_memory_that_is_pinned_is_as_it_was_too() {
+    each_step_is_exact(&cuda::program("stepped").variable("CKPT_MANAGED_BACKING", "pinned"), "managed (pinned)");
 }
 
 #[test]
 fn whoever_fears_equal_digests_has_all_of_it_stored() {
-    each_step_is_exact(&cuda::program("stepped").variable("CKPT_VERIFY_MATCHES", "yes"));
+    each_step_is_exact(&cuda::program("stepped").variable("CKPT_VERIFY_MATCHES", "yes"), "managed");
 }
 
 #[test]

@@ -530,7 +530,7 @@ fn every_hook_but_those_that_only_ask_waits_at_the_gate() {
 fn what_only_passes_the_gate_gets_the_arguments_that_it_was_called_with() {
     let listed = fs::read_to_string(product::repository().join("tests/victims/cuda/gated.h")).expect("a list");
     let listed: BTreeSet<&str> = listed.lines().filter_map(|line| line.strip_prefix("X(")?.split(',').next()).collect();
-    for file in ["launches", "copies", "fills", "mappings", "loading", "captures"] {
+    for file in ["launches", "copies", "fills", "managed", "mappings", "loading", "captures"] {
         let path = product::repository().join(format!("preload/src/hooks/cuda/{file}.rs"));
         let source = fs::read_to_string(path).expect("a source");
         for hook in source.split([' ', '(', ',', '\n']).filter(|word| is_drivers(word)) {

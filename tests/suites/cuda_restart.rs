@@ -85,6 +85,29 @@ fn memory_of_the_host_that_devices_write_to_comes_back() {
     survives_twice(&counting(&["pinned", "registered"]));
 }
 
+fn with_pinned(kinds: &[&str]) -> Program {
+    counting(kinds).variable("CKPT_MANAGED_BACKING", "pinned")
+}
+
+#[test]
+fn managed_memory_that_is_pinned_comes_back() {
+    survives_twice(&with_pinned(&["plain", "managed"]));
+}
+
+#[test]
+fn managed_memory_that_a_thread_uses_all_the_time_goes_on_in_place_and_comes_back() {
+    let program = with_pinned(&["touched", "plain"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let life = at_fifth_step(&scene, &program);
+    for _ in 0..5 {
+        checkpoint(&scene, life.pid);
+    }
+    go_on(&scene);
+    ended_like(life, &whole);
+    survives_twice(&program);
+}
+
 #[test]
 fn a_graph_that_was_recorded_runs_on() {
     survives_twice(&counting(&["graph", "created"]));

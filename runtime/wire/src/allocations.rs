@@ -143,6 +143,8 @@ pub const CUDA_IMPORTED: u32 = 10;
 /// Physical memory, which the program maps where it likes: the address is its handle, the owner how many references the
 /// program has to it. It may be mapped longer than that.
 pub const CUDA_PHYSICAL: u32 = 11;
+/// Managed memory to the program, which libckpt.so has made of host memory that the driver has allocated and pinned.
+pub const CUDA_MANAGED_PINNED: u32 = 12;
 
 const _: () = {
     assert!(size_of::<CudaAllocation>() == 64 && size_of::<CudaBlock>() == 1 << 15);

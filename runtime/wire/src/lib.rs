@@ -82,6 +82,9 @@ pub const ENV_TRACK_MIN: &str = "CKPT_TRACK_MIN";
 /// Environment variable: what backs the device memory that a program allocates, `mapped` (default: by libckpt.so) or
 /// `native` (by the driver).
 pub const ENV_DEVICE_BACKING: &str = "CKPT_DEVICE_BACKING";
+/// Environment variable: what the managed memory is that a program allocates, `native` (default: the driver's) or `pinned` (memory of
+/// the host).
+pub const ENV_MANAGED_BACKING: &str = "CKPT_MANAGED_BACKING";
 /// Environment variable: how long a program waits for devices that it cannot have back after a checkpoint, before it ends (`10m` by
 /// default; `30s`, `2h`; a bare number is seconds).
 pub const ENV_DEVICE_WAIT: &str = "CKPT_DEVICE_WAIT";

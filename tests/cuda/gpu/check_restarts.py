@@ -21,6 +21,7 @@ KINDS = [
     (["graph", "created"], {}),
     (["threads", "plain"], {}),
     (["large", "small"], {}),
+    (["managed", "touched"], {"CKPT_MANAGED_BACKING": "pinned"}),
 ]
 # Random calls of several threads, by the seeds that decide them.
 SEEDS = range(1, 5)

@@ -4,11 +4,11 @@
 //
 // Each case holds for both, so it says what "the same" means; the second argument is which one it is, which is checked, too.
 // It ends with the status 0 if all is as it should be.
+#include "brake.h"
 #include "controls.h"
 #include "expect.h"
 
 #include <dlfcn.h>
-#include <semaphore.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -206,29 +206,6 @@ void only_what_begins_there_can_be_freed_and_once() {
     EXPECT_OK(cuCtxSetCurrent(nullptr));
     EXPECT_RESULT(CUDA_ERROR_INVALID_CONTEXT, cuMemFree(other));
 }
-
-// A stream that stands still until it is let go.
-struct Brake {
-    sem_t held;
-    std::atomic<bool> is_done{false};
-    CUstream stream;
-
-    Brake() {
-        sem_init(&held, 0, 0);
-        EXPECT_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-        EXPECT_OK(cuLaunchHostFunc(stream, [](void *held) { sem_wait(static_cast<sem_t *>(held)); }, &held));
-    }
-    // Puts a fill of the memory behind it, and lets it go when an entry point has been called once more.
-    std::thread let_go_after(const char *call, CUdeviceptr memory) {
-        EXPECT_OK(cuMemsetD32Async(memory, 3, 250, stream));
-        EXPECT_OK(cuLaunchHostFunc(stream, [](void *done) { *static_cast<std::atomic<bool> *>(done) = true; }, &is_done));
-        uint64_t before = double_calls(call);
-        return std::thread([=, this] {
-            while (double_calls(call) == before) std::this_thread::yield();
-            sem_post(&held);
-        });
-    }
-};
 
 // Of small and large allocations, one after the other.
 void memory_is_freed_when_nothing_uses_it_any_more() {

@@ -279,6 +279,22 @@ Counter managed(Device device) {
     return of_memory(device, memory, WORDS);
 }
 
+// The second half is a thread's of the host, which uses it all the time and calls nobody. What it finds is what it has left there.
+Counter touched(Device device) {
+    CUdeviceptr memory;
+    ok(cuMemAllocManaged(&memory, BYTES, CU_MEM_ATTACH_GLOBAL));
+    std::thread([words = reinterpret_cast<volatile uint32_t *>(memory + BYTES / 2)] {
+        for (size_t at = 0; at < WORDS / 2; ++at) words[at] = 0;
+        for (uint32_t round = 0;; ++round) {
+            for (size_t at = 0; at < WORDS / 2; ++at) {
+                EXPECT(words[at] == round);
+                words[at] = round + 1;
+            }
+        }
+    }).detach();
+    return of_memory(device, memory, WORDS / 2);
+}
+
 Counter exported(Device device) {
     CUdeviceptr memory;
     ok(cuMemAlloc(&memory, BYTES));
@@ -316,7 +332,7 @@ Counter threads(Device device) {
 const std::map<std::string, Counter (*)(Device)> KINDS = {
     {"plain", plain},           {"small", small}, {"large", large}, {"pitched", pitched}, {"pooled", pooled},   {"mapped", mapped},
     {"fleeting", fleeting},     {"array", array}, {"pinned", pinned},   {"graph", graph},     {"peer", peer},
-    {"registered", registered}, {"created", created}, {"managed", managed}, {"exported", exported}, {"threads", threads},
+    {"registered", registered}, {"created", created}, {"managed", managed}, {"touched", touched}, {"exported", exported}, {"threads", threads},
 };
 
 // After the step that the harness says, until there is the file that it says.

@@ -1,30 +1,12 @@
-//! Copies, and what else moves content: from managed memory, or out of a compressed form.
+//! Copies, and what else moves content: out of a compressed form.
 
-use core::ffi::{c_int, c_uint};
+use core::ffi::c_uint;
 
 use super::driver::{Handle, passes_gate};
 
 passes_gate! {
     "cuMemBatchDecompressAsync" 12060 cuMemBatchDecompressAsync, 12060 cuMemBatchDecompressAsync_ptsz => (
         parameters: Handle, count: usize, flags: c_uint, failed: Handle, stream: Handle
-    );
-    "cuMemDiscardAndPrefetchBatchAsync" 13000 cuMemDiscardAndPrefetchBatchAsync,
-        13000 cuMemDiscardAndPrefetchBatchAsync_ptsz => (
-        addresses: Handle, sizes: Handle, count: usize, places: Handle, place_of: Handle, place_count: usize,
-        flags: u64, stream: Handle
-    );
-    "cuMemDiscardBatchAsync" 13000 cuMemDiscardBatchAsync, 13000 cuMemDiscardBatchAsync_ptsz => (
-        addresses: Handle, sizes: Handle, count: usize, flags: u64, stream: Handle
-    );
-    "cuMemPrefetchAsync" 8000 cuMemPrefetchAsync, 8000 cuMemPrefetchAsync_ptsz => (
-        address: u64, count: usize, to: c_int, stream: Handle
-    );
-    "cuMemPrefetchAsync" 12020 cuMemPrefetchAsync_v2, 12020 cuMemPrefetchAsync_v2_ptsz => (
-        address: u64, count: usize, location: u64, flags: c_uint, stream: Handle
-    );
-    "cuMemPrefetchBatchAsync" 13000 cuMemPrefetchBatchAsync, 13000 cuMemPrefetchBatchAsync_ptsz => (
-        addresses: Handle, sizes: Handle, count: usize, places: Handle, place_of: Handle, place_count: usize,
-        flags: u64, stream: Handle
     );
     "cuMemcpy" 4000 cuMemcpy, 7000 cuMemcpy_ptds => (to: u64, from: u64, bytes: usize);
     "cuMemcpy2D" 3020 cuMemcpy2D_v2, 7000 cuMemcpy2D_v2_ptds => (copy: Handle);

@@ -34,9 +34,6 @@ passes_gate! {
         10000 cuSignalExternalSemaphoresAsync_ptsz => (
         semaphores: Handle, parameters: Handle, count: c_uint, stream: Handle
     );
-    "cuStreamAttachMemAsync" 6000 cuStreamAttachMemAsync, 7000 cuStreamAttachMemAsync_ptsz => (
-        stream: Handle, address: u64, bytes: usize, flags: c_uint
-    );
     "cuWaitExternalSemaphoresAsync" 10000 cuWaitExternalSemaphoresAsync, 10000 cuWaitExternalSemaphoresAsync_ptsz => (
         semaphores: Handle, parameters: Handle, count: c_uint, stream: Handle
     );

@@ -2,11 +2,12 @@
 
 use core::ffi::{c_uint, c_void};
 
-use ckpt_wire::allocations::{CUDA_DEVICE, CUDA_IMPORTED, CUDA_MANAGED, CUDA_PINNED, CUDA_REGISTERED};
+use ckpt_wire::allocations::{CUDA_DEVICE, CUDA_IMPORTED, CUDA_PINNED, CUDA_REGISTERED};
 
+use super::backing::calls::INVALID_VALUE;
 use super::backing::{self, ipc};
 use super::driver::{CuResult, Handle, SUCCESS, driver_hooks};
-use super::records;
+use super::{managed, records};
 
 /// A handle of memory in another process, which is passed by value.
 #[repr(C)]
@@ -65,17 +66,10 @@ driver_hooks! {
         })
     }
 
-    "cuMemAllocManaged" 6000 =>
-    cuMemAllocManaged(address: *mut u64, bytes: usize, flags: c_uint) |real| {
-        let result = real(address, bytes, flags);
-        if result == SUCCESS {
-            records::add_plain(CUDA_MANAGED, *address, bytes as u64);
-        }
-        result
-    }
-
     "cuMemFree" 3020 =>
-    cuMemFree_v2(address: u64) |real| { free(address, || backing::free(address, || real(address))) }
+    cuMemFree_v2(address: u64) |real| {
+        managed::free(address, || free(address, || backing::free(address, || real(address))))
+    }
 
     "cuMemAllocHost" 3020 =>
     cuMemAllocHost_v2(place: *mut *mut c_void, bytes: usize) |real| {
@@ -96,7 +90,13 @@ driver_hooks! {
     }
 
     "cuMemFreeHost" 2000 =>
-    cuMemFreeHost(place: *mut c_void) |real| { free(place as u64, || real(place)) }
+    cuMemFreeHost(place: *mut c_void) |real| {
+        if managed::around(place as u64).is_some() {
+            // To the program it is managed, which this does not free.
+            return INVALID_VALUE;
+        }
+        free(place as u64, || real(place))
+    }
 
     "cuMemHostRegister" 6050 =>
     cuMemHostRegister_v2(place: *mut c_void, bytes: usize, flags: c_uint) |real| {

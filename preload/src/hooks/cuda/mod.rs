@@ -8,7 +8,7 @@
 //! the place of what has been found, never of nothing.
 //!
 //! A hook calls the real function and records what has come of it (`records`). It changes no argument and no result, but for
-//! plain memory, which is mapped in place of allocated (`backing`). Functions that change no device memory (`launches`,
+//! plain memory, which is mapped in place of allocated (`backing`), and for managed memory if the user wants it pinned (`managed`). Functions that change no device memory (`launches`,
 //! `copies`, `fills`, ... do nothing else), and neither allocate nor free, are not hooked. Names that no CUDA up to 13.0 has
 //! are passed on untouched and counted: they may allocate in ways that we do not know.
 //!
@@ -36,6 +36,7 @@ mod launches;
 mod loading;
 mod lock;
 mod lookups;
+mod managed;
 mod mappings;
 mod memory;
 mod modules;
@@ -51,4 +52,5 @@ pub use backing::switch as back_allocations;
 pub use hold::HOLD;
 pub use keeper::wait_for_devices;
 pub use lookups::resolve;
+pub use managed::switch as pin_managed_memory;
 pub use records::containing;

@@ -1,15 +1,18 @@
-//! What the driver says of pointers. Of memory that libckpt.so has backed it must be put right.
+//! What the driver says of pointers. Of memory that libckpt.so has backed or pinned it must be put right.
 
 use core::ffi::{c_int, c_uint, c_void};
 
 use super::backing::{self, answers};
 use super::driver::{SUCCESS, driver_hooks};
+use super::managed;
 
 driver_hooks! {
     "cuMemGetAddressRange" 3020 ungated =>
     cuMemGetAddressRange_v2(start: *mut u64, bytes: *mut usize, address: u64) |real| {
-        let result = real(start, bytes, answers::asked(address));
-        if result == SUCCESS && let Some(range) = backing::range_of(address) {
+        // Of pinned memory the driver may know no such range.
+        let pinned = managed::around(address).map(|found| (found.address, found.bytes as usize));
+        let result = if pinned.is_some() { SUCCESS } else { real(start, bytes, answers::asked(address)) };
+        if result == SUCCESS && let Some(range) = pinned.or_else(|| backing::range_of(address)) {
             if let Some(start) = start.as_mut() {
                 *start = range.0;
             }
@@ -25,6 +28,7 @@ driver_hooks! {
         let result = real(answer, attribute, answers::asked(address));
         if result == SUCCESS {
             answers::correct(answer, attribute, address);
+            managed::correct(answer, attribute, address);
         }
         result
     }
@@ -34,6 +38,7 @@ driver_hooks! {
         let result = real(count, attributes, answers, answers::asked(address));
         if result == SUCCESS {
             answers::correct_all(count, attributes, answers, address);
+            managed::correct_all(count, attributes, answers, address);
         }
         result
     }

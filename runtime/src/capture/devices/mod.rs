@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 use ckpt_store::Attempt;
 use ckpt_wire::Control;
 use ckpt_wire::allocations::{
-    CUDA_ARRAY, CUDA_DEVICE, CUDA_GLOBAL, CUDA_MANAGED, CUDA_MANAGED_GLOBAL, CUDA_MAPPED, CUDA_PINNED, CUDA_REGISTERED,
+    CUDA_ARRAY, CUDA_DEVICE, CUDA_GLOBAL, CUDA_MANAGED, CUDA_MANAGED_GLOBAL, CUDA_MANAGED_PINNED, CUDA_MAPPED,
+    CUDA_PINNED, CUDA_REGISTERED,
 };
 use ckpt_wire::device::{
     COMMAND_SUSPEND, Command, HELD, HELD_SUSPENDED, Hold as Shared, Piece as ShownPiece, STEP_CHECKPOINT, step_name,
@@ -424,8 +425,10 @@ pub fn written_by_devices(pid: i32, control: &Control) -> Result<PageSet> {
         return Ok(pages);
     }
     for allocation in allocations::allocations(pid, control)?.known {
-        if let AllocationKind::Cuda(CUDA_PINNED | CUDA_REGISTERED | CUDA_MANAGED | CUDA_MANAGED_GLOBAL, _) =
-            allocation.kind
+        if let AllocationKind::Cuda(
+            CUDA_PINNED | CUDA_REGISTERED | CUDA_MANAGED | CUDA_MANAGED_GLOBAL | CUDA_MANAGED_PINNED,
+            _,
+        ) = allocation.kind
         {
             let addresses = allocation.addresses();
             let (first, end) = (addresses.start / PAGE, addresses.end.div_ceil(PAGE));

@@ -23,7 +23,8 @@ pub fn refuse(pid: i32, control: &Control) -> Result<()> {
                 return unsupported(
                     format!("managed memory (cuMemAllocManaged), {bytes} bytes at {address:#x}"),
                     "the CUDA driver does not checkpoint it",
-                    "use cuMemAlloc, or take checkpoints of data (ckpt checkpoint --data)",
+                    "start it with CKPT_MANAGED_BACKING=pinned, use cuMemAlloc, or take checkpoints of data (ckpt checkpoint \
+                     --data)",
                 );
             }
             AllocationKind::Cuda(CUDA_MANAGED_GLOBAL, _) => {

@@ -43,6 +43,8 @@ pub struct Hooks {
     pub record_from_bytes: u64,
     /// Whether libckpt.so backs device memory.
     pub back_device_memory: bool,
+    /// Whether managed memory is host memory that the driver has pinned.
+    pub pin_managed_memory: bool,
     /// How long to wait for devices that cannot be had back, in milliseconds.
     pub device_wait_ms: u64,
 }
@@ -109,6 +111,11 @@ pub fn apply(
         Some(b"native") => false,
         Some(text) => return Err(unreadable(b"CKPT_DEVICE_BACKING", text, b"mapped or native")),
     };
+    let pin_managed_memory = match settings.managed_backing {
+        None | Some(b"native") => false,
+        Some(b"pinned") => true,
+        Some(text) => return Err(unreadable(b"CKPT_MANAGED_BACKING", text, b"native or pinned")),
+    };
     let device_wait_ms = match settings.device_wait {
         None => DEVICE_WAIT_MS_DEFAULT,
         Some(text) => {
@@ -139,7 +146,7 @@ pub fn apply(
         return Err(reason);
     }
     write_name(settings.name.unwrap_or_else(|| file_name(surroundings.executed_path())), &mut control.name);
-    Ok(Hooks { record_from_bytes, back_device_memory, device_wait_ms })
+    Ok(Hooks { record_from_bytes, back_device_memory, pin_managed_memory, device_wait_ms })
 }
 
 /// The mark, the job's id and the pid of the job's first process, as `mark::take` in libckpt.so writes them. Whatever else

@@ -14,8 +14,8 @@ pub use apply::{Hooks, Reason, Surroundings, apply, parse_mark};
 
 use crate::{
     ENV_AGENT, ENV_AGENT_PID, ENV_CHUNK, ENV_DEVICE_BACKING, ENV_DEVICE_WAIT, ENV_DIGEST, ENV_DIR, ENV_FILES,
-    ENV_INTERVAL, ENV_JOB, ENV_KEEP, ENV_LOG, ENV_MARK, ENV_MEMORY, ENV_METHOD, ENV_NAME, ENV_SIGNAL, ENV_TRACK_MIN,
-    ENV_TREE_MIN, ENV_VERIFY_MATCHES, ENV_WITH_DIR,
+    ENV_INTERVAL, ENV_JOB, ENV_KEEP, ENV_LOG, ENV_MANAGED_BACKING, ENV_MARK, ENV_MEMORY, ENV_METHOD, ENV_NAME,
+    ENV_SIGNAL, ENV_TRACK_MIN, ENV_TREE_MIN, ENV_VERIFY_MATCHES, ENV_WITH_DIR,
 };
 
 /// The values of our variables, each field the one of its name; an empty value counts as none.
@@ -39,6 +39,7 @@ pub struct Settings<'a> {
     pub verify_matches: Option<&'a [u8]>,
     pub track_min: Option<&'a [u8]>,
     pub device_backing: Option<&'a [u8]>,
+    pub managed_backing: Option<&'a [u8]>,
     pub device_wait: Option<&'a [u8]>,
     pub files: Option<&'a [u8]>,
     pub with_dir: Option<&'a [u8]>,
@@ -81,6 +82,7 @@ impl<'a> Settings<'a> {
             (ENV_VERIFY_MATCHES, &mut self.verify_matches),
             (ENV_TRACK_MIN, &mut self.track_min),
             (ENV_DEVICE_BACKING, &mut self.device_backing),
+            (ENV_MANAGED_BACKING, &mut self.managed_backing),
             (ENV_DEVICE_WAIT, &mut self.device_wait),
             (ENV_FILES, &mut self.files),
             (ENV_WITH_DIR, &mut self.with_dir),

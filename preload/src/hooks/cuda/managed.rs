@@ -1,0 +1,336 @@
+//! Managed memory: the driver's, or, with `CKPT_MANAGED_BACKING=pinned`, memory of the host that the driver has pinned.
+//!
+//! The driver does not checkpoint managed memory. What is pinned it does, and that is what a program may expect of managed memory, too:
+//! host and devices have the same bytes at the same address, and threads may use it at any time, also while a checkpoint is
+//! taken. But it does not move: a device reaches it through the bus, each time. So what a program advises, or wants to be moved,
+//! comes to nothing, and is answered here.
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use ckpt_wire::allocations::{CUDA_MANAGED, CUDA_MANAGED_PINNED, CudaAllocation};
+
+use super::backing::calls::{self, INVALID_VALUE};
+use super::driver::{CuResult, Handle, Real, SUCCESS, driver_hooks};
+use super::{memory, records};
+use crate::log;
+use crate::section::Section;
+
+static HOST_ALLOC: Real<unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> CuResult> =
+    Real::new(c"cuMemHostAlloc");
+static FREE_HOST: Real<unsafe extern "C" fn(*mut c_void) -> CuResult> = Real::new(c"cuMemFreeHost");
+
+/// `CU_MEMHOSTALLOC_PORTABLE` and `_DEVICEMAP`: for all contexts, and for devices.
+const FOR_ALL: c_uint = 1 | 2;
+/// `CU_MEM_ATTACH_GLOBAL` and `_HOST`, the ways in which managed memory can be allocated.
+const ATTACH_GLOBAL: c_uint = 1;
+const ATTACH_HOST: c_uint = 2;
+
+// `CUpointer_attribute`, and of `CUmemorytype` what managed memory is said to be.
+const MEMORY_TYPE: c_int = 2;
+const IS_MANAGED: c_int = 8;
+const DEVICE: c_uint = 2;
+
+// `CUmem_range_attribute`: those whose answers are numbers of devices.
+const PREFERRED_LOCATION: c_int = 2;
+const ACCESSED_BY: c_int = 3;
+const LAST_PREFETCH_LOCATION: c_int = 4;
+const RANGE_ATTRIBUTES_END: c_int = 9;
+/// `CU_DEVICE_INVALID`: none.
+const NO_DEVICE: c_int = -2;
+/// `CUmem_advise`, the values that there are.
+const ADVICE_FIRST: c_int = 1;
+const ADVICE_LAST: c_int = 6;
+
+/// Whether managed memory is pinned memory. Before our constructor has read the user's wish, it is not.
+static IS_PINNED: AtomicBool = AtomicBool::new(false);
+
+/// From now on, what is allocated is pinned, or is the driver's.
+pub fn switch(is_pinned: bool) {
+    IS_PINNED.store(is_pinned, Ordering::Relaxed);
+}
+
+/// The pinned allocation that an address lies in.
+pub fn around(address: u64) -> Option<CudaAllocation> {
+    // Where none has been asked for, looking costs nothing.
+    let found = IS_PINNED.load(Ordering::Relaxed).then(|| records::containing(address)).flatten();
+    found.filter(|found| found.kind == CUDA_MANAGED_PINNED)
+}
+
+fn begins_at(address: u64) -> Option<CudaAllocation> {
+    around(address).filter(|found| found.address == address)
+}
+
+/// Allocates `bytes`, and records that. `None` if the driver is to do it: also where it cannot pin so much.
+///
+/// # Safety
+/// As for `cuMemAllocManaged`.
+unsafe fn allocate(address: *mut u64, bytes: usize, flags: c_uint) -> Option<CuResult> {
+    let is_good = !address.is_null() && bytes != 0 && matches!(flags, ATTACH_GLOBAL | ATTACH_HOST);
+    if !IS_PINNED.load(Ordering::Relaxed) || !is_good {
+        return None;
+    }
+    let mut place = core::ptr::null_mut();
+    // SAFETY: a place for one.
+    let result = unsafe { HOST_ALLOC.get()?(&raw mut place, bytes, FOR_ALL) };
+    if result != SUCCESS {
+        say_not_pinned(bytes, result);
+        return None;
+    }
+    let given = place as u64;
+    records::add_as(CUDA_MANAGED_PINNED, given, bytes as u64, 0);
+    if begins_at(given).is_none() {
+        // There is no memory for our records: nobody would know how to free it.
+        let _ = free_host(given);
+        return None;
+    }
+    // SAFETY: the caller's word.
+    unsafe { address.write(given) };
+    Some(SUCCESS)
+}
+
+fn free_host(address: u64) -> CuResult {
+    // SAFETY: memory that the driver has given for this.
+    FREE_HOST.get().map_or(INVALID_VALUE, |free| unsafe { free(address as *mut c_void) })
+}
+
+/// Frees what begins at `address` when nothing uses it any more; `other` does it if it is not pinned managed memory.
+pub fn free(address: u64, other: impl FnOnce() -> CuResult) -> CuResult {
+    let Some(found) = begins_at(address) else { return other() };
+    match calls::synchronise(found.context as Handle) {
+        Ok(()) => memory::free(address, || free_host(address)),
+        Err(error) => error,
+    }
+}
+
+/// Puts one answer of the driver's about a pointer right.
+///
+/// # Safety
+/// `answer` must be what the driver has written its answer to.
+pub unsafe fn correct(answer: *mut c_void, attribute: c_int, address: u64) {
+    if around(address).is_some() {
+        // SAFETY: the caller's word.
+        unsafe { correct_as_managed(answer, attribute) };
+    }
+}
+
+/// Puts several answers right.
+///
+/// # Safety
+/// There must be `count` attributes, and as many places that the driver has written its answers to.
+pub unsafe fn correct_all(count: c_uint, attributes: *const c_int, answers: *const *mut c_void, address: u64) {
+    if around(address).is_none() {
+        return;
+    }
+    for number in 0..count as usize {
+        // SAFETY: the caller's word.
+        unsafe { correct_as_managed(*answers.add(number), *attributes.add(number)) };
+    }
+}
+
+unsafe fn correct_as_managed(answer: *mut c_void, attribute: c_int) {
+    // SAFETY: the caller's word; the types are those that cuda.h gives the attributes.
+    unsafe {
+        match attribute {
+            MEMORY_TYPE => answer.cast::<c_uint>().write_unaligned(DEVICE),
+            IS_MANAGED => answer.cast::<c_uint>().write_unaligned(1),
+            _ => {}
+        }
+    }
+}
+
+/// What an operation on pinned memory comes to, which changes nothing. `None` if that is not where it is.
+fn nothing(address: u64, bytes: usize) -> Option<CuResult> {
+    let found = around(address)?;
+    let is_within = bytes != 0 && bytes as u64 <= found.address + found.bytes - address;
+    Some(if is_within { SUCCESS } else { INVALID_VALUE })
+}
+
+fn advise(address: u64, bytes: usize, advice: c_int) -> Option<CuResult> {
+    nothing(address, bytes).map(
+        |result| {
+            if (ADVICE_FIRST..=ADVICE_LAST).contains(&advice) { result } else { INVALID_VALUE }
+        },
+    )
+}
+
+/// Does what several addresses are given for by `each`, but for pinned ones, where it is nothing; by `all` at once, if none is.
+///
+/// # Safety
+/// There must be `count` addresses and sizes.
+unsafe fn of_several(
+    addresses: *const u64,
+    sizes: *const usize,
+    count: usize,
+    all: impl FnOnce() -> CuResult,
+    mut each: impl FnMut(usize) -> CuResult,
+) -> CuResult {
+    let is_asked = IS_PINNED.load(Ordering::Relaxed) && !addresses.is_null() && !sizes.is_null();
+    // SAFETY: the caller's word.
+    let pinned = |number: usize| unsafe { nothing(addresses.add(number).read(), sizes.add(number).read()) };
+    if !is_asked || !(0..count).any(|number| pinned(number).is_some()) {
+        return all();
+    }
+    let mut results = (0..count).map(|number| pinned(number).unwrap_or_else(|| each(number)));
+    results.find(|&result| result != SUCCESS).unwrap_or(SUCCESS)
+}
+
+/// Which of the places is that of an address: the last one that begins at it or before.
+///
+/// # Safety
+/// There must be `count` numbers.
+unsafe fn place_of(begin_at: *const usize, count: usize, number: usize) -> usize {
+    // SAFETY: the caller's word.
+    let behind = (0..count).take_while(|&place| unsafe { begin_at.add(place).read() } <= number).count();
+    behind.saturating_sub(1)
+}
+
+/// Says of pinned memory what managed memory is said of that nothing was advised about, and that never moved.
+///
+/// # Safety
+/// `answer` must have room for so many bytes.
+unsafe fn answer_of_range(answer: *mut c_void, bytes: usize, attribute: c_int) -> CuResult {
+    let is_known = (1..RANGE_ATTRIBUTES_END).contains(&attribute);
+    let is_one = attribute == ACCESSED_BY || bytes == size_of::<c_int>();
+    if answer.is_null() || bytes == 0 || !bytes.is_multiple_of(size_of::<c_int>()) || !is_known || !is_one {
+        return INVALID_VALUE;
+    }
+    let none = match attribute {
+        PREFERRED_LOCATION | ACCESSED_BY | LAST_PREFETCH_LOCATION => NO_DEVICE,
+        _ => 0,
+    };
+    for number in 0..bytes / size_of::<c_int>() {
+        // SAFETY: the caller's word.
+        unsafe { answer.cast::<c_int>().add(number).write_unaligned(none) };
+    }
+    SUCCESS
+}
+
+/// Tells the user that full checkpoints will be refused in spite of the wish for pinned memory.
+fn say_not_pinned(bytes: usize, error: CuResult) {
+    let Some(mut section) = Section::enter() else { return };
+    log::append(&mut section, |line| {
+        line.push(b"managed memory of ").push_decimal(bytes as u64, 1).push(b" bytes cannot be pinned (error ");
+        line.push_decimal(u64::from(error.unsigned_abs()), 1);
+        line.push(b" of the CUDA driver): it is the driver's, and full checkpoints are refused while it is there");
+    });
+}
+
+driver_hooks! {
+    "cuMemAllocManaged" 6000 =>
+    cuMemAllocManaged(address: *mut u64, bytes: usize, flags: c_uint) |real| {
+        allocate(address, bytes, flags).unwrap_or_else(|| {
+            let result = real(address, bytes, flags);
+            if result == SUCCESS {
+                records::add_plain(CUDA_MANAGED, *address, bytes as u64);
+            }
+            result
+        })
+    }
+
+    "cuMemAdvise" 8000 =>
+    cuMemAdvise(address: u64, bytes: usize, advice: c_int, device: c_int) |real| {
+        advise(address, bytes, advice).unwrap_or_else(|| real(address, bytes, advice, device))
+    }
+
+    "cuMemAdvise" 12020 =>
+    cuMemAdvise_v2(address: u64, bytes: usize, advice: c_int, place: u64) |real| {
+        advise(address, bytes, advice).unwrap_or_else(|| real(address, bytes, advice, place))
+    }
+
+    "cuMemRangeGetAttribute" 8000 ungated =>
+    cuMemRangeGetAttribute(answer: *mut c_void, bytes: usize, attribute: c_int, address: u64, count: usize) |real| {
+        match nothing(address, count) {
+            Some(SUCCESS) => answer_of_range(answer, bytes, attribute),
+            Some(error) => error,
+            None => real(answer, bytes, attribute, address, count),
+        }
+    }
+
+    "cuMemRangeGetAttributes" 8000 ungated =>
+    cuMemRangeGetAttributes(
+        answers: *mut *mut c_void, bytes: *mut usize, attributes: *mut c_int, number: usize, address: u64, count: usize
+    ) |real| {
+        match nothing(address, count) {
+            Some(SUCCESS) if !answers.is_null() && !bytes.is_null() && !attributes.is_null() => (0..number)
+                .map(|at| answer_of_range(*answers.add(at), *bytes.add(at), *attributes.add(at)))
+                .find(|&result| result != SUCCESS)
+                .unwrap_or(SUCCESS),
+            Some(_) => INVALID_VALUE,
+            None => real(answers, bytes, attributes, number, address, count),
+        }
+    }
+}
+
+/// The kinds for programs with one default stream, and those for programs with one a thread.
+macro_rules! in_streams {
+    ($(
+        $base:literal $since:literal $name:ident, $since_per_thread:literal $name_per_thread:ident =>
+        $arguments:tt |$real:ident| $body:block
+    )*) => {
+        driver_hooks! {
+            $(
+                $base $since => $name $arguments |$real| $body
+                $base $since_per_thread per_thread => $name_per_thread $arguments |$real| $body
+            )*
+        }
+    };
+}
+
+in_streams! {
+    "cuStreamAttachMemAsync" 6000 cuStreamAttachMemAsync, 7000 cuStreamAttachMemAsync_ptsz =>
+    (stream: Handle, address: u64, bytes: usize, flags: c_uint) |real| {
+        // 0 means all of it.
+        nothing(address, bytes.max(1)).unwrap_or_else(|| real(stream, address, bytes, flags))
+    }
+
+    "cuMemPrefetchAsync" 8000 cuMemPrefetchAsync, 8000 cuMemPrefetchAsync_ptsz =>
+    (address: u64, bytes: usize, to: c_int, stream: Handle) |real| {
+        nothing(address, bytes).unwrap_or_else(|| real(address, bytes, to, stream))
+    }
+
+    "cuMemPrefetchAsync" 12020 cuMemPrefetchAsync_v2, 12020 cuMemPrefetchAsync_v2_ptsz =>
+    (address: u64, bytes: usize, place: u64, flags: c_uint, stream: Handle) |real| {
+        nothing(address, bytes).unwrap_or_else(|| real(address, bytes, place, flags, stream))
+    }
+
+    "cuMemPrefetchBatchAsync" 13000 cuMemPrefetchBatchAsync, 13000 cuMemPrefetchBatchAsync_ptsz =>
+    (
+        addresses: *mut u64, sizes: *mut usize, count: usize, places: *mut u64, begin_at: *mut usize, place_count: usize,
+        flags: u64, stream: Handle
+    ) |real| {
+        of_several(
+            addresses, sizes, count,
+            || real(addresses, sizes, count, places, begin_at, place_count, flags, stream),
+            |at| {
+                let (place, mut first) = (places.add(place_of(begin_at, place_count, at)), 0);
+                real(addresses.add(at), sizes.add(at), 1, place, &raw mut first, 1, flags, stream)
+            },
+        )
+    }
+
+    "cuMemDiscardBatchAsync" 13000 cuMemDiscardBatchAsync, 13000 cuMemDiscardBatchAsync_ptsz =>
+    (addresses: *mut u64, sizes: *mut usize, count: usize, flags: u64, stream: Handle) |real| {
+        of_several(
+            addresses, sizes, count,
+            || real(addresses, sizes, count, flags, stream),
+            |at| real(addresses.add(at), sizes.add(at), 1, flags, stream),
+        )
+    }
+
+    "cuMemDiscardAndPrefetchBatchAsync" 13000 cuMemDiscardAndPrefetchBatchAsync,
+        13000 cuMemDiscardAndPrefetchBatchAsync_ptsz =>
+    (
+        addresses: *mut u64, sizes: *mut usize, count: usize, places: *mut u64, begin_at: *mut usize, place_count: usize,
+        flags: u64, stream: Handle
+    ) |real| {
+        of_several(
+            addresses, sizes, count,
+            || real(addresses, sizes, count, places, begin_at, place_count, flags, stream),
+            |at| {
+                let (place, mut first) = (places.add(place_of(begin_at, place_count, at)), 0);
+                real(addresses.add(at), sizes.add(at), 1, place, &raw mut first, 1, flags, stream)
+            },
+        )
+    }
+}
