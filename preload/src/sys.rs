@@ -171,6 +171,14 @@ pub fn current_directory(to: *mut u8, bytes: usize) -> Result<usize, Errno> {
     unsafe { call(libc::SYS_getcwd, [to as usize, bytes, 0, 0, 0, 0]) }.map(|bytes| bytes - 1)
 }
 
+/// Takes addresses, if nothing is mapped there: neither read nor written, and no memory.
+pub fn reserve(address: usize, bytes: usize) -> Result<(), Errno> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let arguments = [address, bytes, libc::PROT_NONE as usize, flags as usize, usize::MAX, 0];
+    // SAFETY: nothing that is there is replaced; descriptor -1 is asked for with MAP_ANONYMOUS.
+    unsafe { call(libc::SYS_mmap, arguments) }.map(drop)
+}
+
 /// Gives a mapping back.
 ///
 /// # Safety
@@ -291,6 +299,19 @@ pub mod of_driver {
         let fetched = unsafe { call(libc::SYS_pidfd_getfd, [process, descriptor as usize, 0, 0, 0, 0]) };
         close(process as i32);
         fetched.map(|fd| fd as i32)
+    }
+
+    /// Opens a file to read it, closed by exec.
+    pub fn open(path: &CStr) -> Result<i32, Errno> {
+        let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+        // SAFETY: zero-terminated.
+        unsafe { call(libc::SYS_open, [path.as_ptr() as usize, flags, 0, 0, 0, 0]) }.map(|fd| fd as i32)
+    }
+
+    /// Reads some of it; nothing at its end.
+    pub fn read(descriptor: i32, into: &mut [u8]) -> Result<usize, Errno> {
+        // SAFETY: the kernel writes at most the length given.
+        unsafe { call(libc::SYS_read, [descriptor as usize, into.as_mut_ptr() as usize, into.len(), 0, 0, 0]) }
     }
 
     /// Closes a descriptor that was opened for us.

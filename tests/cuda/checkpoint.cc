@@ -115,8 +115,7 @@ CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *how) {
     if (state != CU_PROCESS_STATE_CHECKPOINTED) return CUDA_ERROR_ILLEGAL_STATE;
     result = how == nullptr ? move_to_machine(nullptr, 0) : move_to_machine(how->gpuPairs, how->gpuPairsCount);
     if (result != CUDA_SUCCESS) return result;
-    bool is_back = !all_is_taken() && Physical::bring_back_all();
-    if (is_back) open_device();
+    bool is_back = !all_is_taken() && Physical::bring_back_all() && open_device();
     state = is_back ? CU_PROCESS_STATE_LOCKED : CU_PROCESS_STATE_FAILED;
     return is_back ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

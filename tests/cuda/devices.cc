@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -83,14 +84,29 @@ bool all_is_taken() {
 // The driver has devices open, which nobody else can capture: here it is any that there is.
 static int descriptor = -1;
 
-void open_device() {
+// And it has them mapped, always at the same place: here it is one that anybody may map.
+constexpr size_t REGISTERS_BYTES = 4 * 4096;
+static void *registers = nullptr;
+
+static bool map_registers() {
+    int zero = open("/dev/zero", O_RDWR | O_CLOEXEC);
+    int where = registers == nullptr ? 0 : MAP_FIXED_NOREPLACE;
+    void *mapped = mmap(registers, REGISTERS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | where, zero, 0);
+    close(zero);
+    if (mapped != MAP_FAILED) registers = mapped;
+    return mapped != MAP_FAILED;
+}
+
+bool open_device() {
     for (const char *path : {"/dev/fuse", "/dev/loop-control", "/dev/kvm", "/dev/net/tun", "/dev/hpet"})
         if (descriptor < 0) descriptor = open(path, O_RDWR | O_CLOEXEC);
+    return map_registers();
 }
 
 void close_device() {
     if (descriptor >= 0) close(descriptor);
     descriptor = -1;
+    munmap(registers, REGISTERS_BYTES);
 }
 
 bool is_device(int ordinal) { return ordinal >= 0 && size_t(ordinal) < devices().size(); }

@@ -23,8 +23,9 @@ std::vector<Device> &devices();
 
 bool is_device(int ordinal);
 
-// A process that has begun to use the driver has a device open, except while it is checkpointed.
-void open_device();
+// A process that has begun to use the driver has a device open and mapped, except while it is checkpointed. False if something else
+// is mapped there.
+bool open_device();
 void close_device();
 
 // The process is on the machine that there is now: each of its devices becomes the one that `pairs` names for it, or the same. Those

@@ -4,6 +4,7 @@
 //! Programs are there before a scene begins: compiling the double takes a minute, and a scene's time is limited.
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -467,9 +468,28 @@ fn it_goes_on_when_the_agent_dies_while_the_devices_are_suspended() {
     checkpoint(&scene, life.pid);
     nobody_keeps_memory_of(life.pid);
     // And now there is no next one.
+    let device = "/dev/zero";
+    let (addresses, _) = mapped(life.pid, |_, of| of == device).expect("the double has mapped a device");
     dies_at("devices.suspended:1");
+    let (_, of) = mapped(life.pid, |there, _| there.start <= addresses.start && addresses.end <= there.end)
+        .expect("nothing else may come to lie there");
+    assert_eq!(of, "", "the addresses are reserved");
     go_on(&scene);
+    processes::wait_until("its device is back", Duration::from_secs(30), || {
+        mapped(life.pid, |_, of| of == device).is_none_or(|(there, _)| there == addresses)
+    });
     ended_like(life, &whole);
+}
+
+/// The first mapping of a process that is meant, by its addresses and the path of what is mapped, and that path.
+fn mapped(pid: i32, is_meant: impl Fn(&Range<u64>, &str) -> bool) -> Option<(Range<u64>, String)> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    maps.lines().find_map(|line| {
+        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+        let number = |text: &str| u64::from_str_radix(text, 16).expect("an address");
+        let (addresses, of) = (number(start)..number(end), line.split_whitespace().nth(5).unwrap_or_default());
+        is_meant(&addresses, of).then(|| (addresses, of.to_owned()))
+    })
 }
 
 /// Processes that keep device memory of process `pid`, while it has none.

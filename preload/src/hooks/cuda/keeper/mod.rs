@@ -12,6 +12,7 @@
 mod commands;
 mod functions;
 mod line;
+mod reservations;
 mod stages;
 mod suspend;
 mod variables;

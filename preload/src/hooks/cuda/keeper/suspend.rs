@@ -3,6 +3,8 @@
 //! Before the first, the memory of pieces is taken from behind their addresses, if somebody keeps it ([`kept`]); behind the last
 //! it is put back. In the next life nobody has kept it: there is new memory, and whoever restarts the program fills it.
 //!
+//! The addresses at which the driver had mapped its devices are kept meanwhile, too ([`reservations`]).
+//!
 //! From the first of them to the last the gate is closed, and it is the keeper's to open: nobody else may say that the devices
 //! are there ([`Hold::devices`](ckpt_wire::device::Hold::devices)). Nothing here allocates, or waits for what a thread in front of the gate may hold.
 
@@ -19,7 +21,7 @@ use super::super::backing::kept;
 use super::super::driver::{CuResult, SUCCESS};
 use super::super::{gate, hold};
 use super::functions::{self, CheckpointArguments, LockArguments, RestoreArguments};
-use super::{commands, line};
+use super::{commands, line, reservations};
 use crate::log;
 use crate::section::Section;
 use crate::sys;
@@ -109,12 +111,16 @@ fn lock_and_checkpoint(timeout_ms: c_uint) -> Result<(), Failed> {
     let mut how = LockArguments { timeout_ms, unused: 0, unused_too: [0; 7] };
     // SAFETY: live arguments, as long as the driver reads.
     step(unsafe { functions::lock(pid, &raw mut how) }, STEP_LOCK)?;
+    reservations::note();
     let mut how = CheckpointArguments([0; 8]);
     // SAFETY: as above.
     let taken = step(unsafe { functions::checkpoint(pid, &raw mut how) }, STEP_CHECKPOINT);
-    if taken.is_err() {
-        // Nothing was taken; what is locked must not stay so.
-        let _ = unlock();
+    match taken {
+        Ok(()) => reservations::take(),
+        Err(_) => {
+            // Nothing was taken; what is locked must not stay so.
+            let _ = unlock();
+        }
     }
     taken
 }
@@ -163,8 +169,13 @@ unsafe fn restore(pairs: *mut u8, count: u32) -> Result<(), Failed> {
     }
     if state != Some(LOCKED) {
         let mut how = RestoreArguments { pairs, count, unused: [0; 52], unused_too: 0 };
+        reservations::give_back();
         // SAFETY: live arguments, as long as the driver reads, and the caller's word.
-        step(unsafe { functions::restore(sys::getpid(), &raw mut how) }, STEP_RESTORE)?;
+        let restored = step(unsafe { functions::restore(sys::getpid(), &raw mut how) }, STEP_RESTORE);
+        if restored.is_err() {
+            reservations::take();
+        }
+        restored?;
     }
     unlock()
 }
