@@ -1,7 +1,5 @@
 //! Programs with CUDA devices go on exactly, after a checkpoint and after a restart in a fresh process, on the double of the
 //! driver.
-//!
-//! Programs are there before a scene begins: compiling the double takes a minute, and a scene's time is limited.
 
 use std::fs;
 use std::ops::Range;
@@ -9,30 +7,11 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use ckpt_tests::exact::{How, Reference, Trigger, assert_same, reference, survives};
+use ckpt_tests::counted::{STEPS, ask_checkpoint, at_fifth_step, counting, ended_like, go_on, scene};
+use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives};
 use ckpt_tests::ordinary_user::as_ordinary_user;
-use ckpt_tests::{Answer, Ckpt, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, cuda, fault, processes};
+use ckpt_tests::{Ckpt, Life, Program, Restart, Stdout, checkpoint, code_of, cuda, fault, processes};
 use nix::sys::signal::Signal;
-
-const STEPS: usize = 60;
-/// Between two steps, so that there are moments.
-const PAUSE_US: &str = "3000";
-
-fn counting(kinds: &[&str]) -> Program {
-    let program = cuda::program("counted")
-        .argument(STEPS.to_string())
-        .argument(PAUSE_US)
-        .argument(cuda::kernels_without_variables());
-    kinds.iter().fold(program, |program, kind| program.argument(*kind))
-}
-
-fn scene() -> Scene {
-    Scene::of_at_most(Duration::from_secs(240))
-}
-
-fn ask_checkpoint(scene: &Scene, pid: i32) -> Answer {
-    Ckpt::new(scene, ["checkpoint", &pid.to_string()]).call()
-}
 
 fn how(trigger: Trigger, stdout: Stdout) -> How {
     How { trigger, stdout, ..How::usual() }
@@ -45,25 +24,6 @@ fn survives_twice(program: &Program) {
     let whole = reference(&scene, program);
     survives(&scene, program, how(Trigger::Command, Stdout::File), 5, &whole);
     survives(&scene, program, how(Trigger::Signal, Stdout::Pipe), 40, &whole);
-}
-
-/// A life that has ended by itself has printed everything.
-#[track_caller]
-fn ended_like(mut life: Life<'_>, whole: &Reference) {
-    assert_eq!(code_of(life.wait()), whole.code, "{}", life.errors());
-    assert_same(&life.output.bytes(), &whole.stdout, "all that it has printed");
-}
-
-/// A program at its fifth step, which goes no further than the fortieth until `go_on` is called.
-fn at_fifth_step<'a>(scene: &'a Scene, program: &Program) -> Life<'a> {
-    let patient = program.clone().waiting(40, &scene.path().join("go-on"));
-    let life = Life::preloaded(scene, "life", &patient);
-    life.output.wait_for_lines(5);
-    life
-}
-
-fn go_on(scene: &Scene) {
-    fs::write(scene.path().join("go-on"), "").expect("a file in the scene");
 }
 
 #[test]
@@ -276,52 +236,6 @@ fn several_processes_with_devices_are_one_job() {
 }
 
 #[test]
-fn what_the_driver_does_not_checkpoint_is_refused_by_name_and_goes_on() {
-    for (kind, words) in [("managed", "managed memory (cuMemAllocManaged)"), ("exported", "other processes may have")] {
-        let program = counting(&["plain", kind]).variable("CKPT_DEVICE_BACKING", "native");
-        let scene = scene();
-        let whole = reference(&scene, &program);
-        let life = at_fifth_step(&scene, &program);
-        let answer = ask_checkpoint(&scene, life.pid).failed_with(4);
-        assert!(answer.stderr.contains(words), "{kind}: {}", answer.stderr);
-        let row = life.store().rows(&scene).pop().expect("a row");
-        assert!(row.reason.contains(words), "{kind}: {row:?}");
-        go_on(&scene);
-        ended_like(life, &whole);
-    }
-}
-
-#[test]
-fn a_managed_variable_that_the_program_never_asks_for_is_refused_by_name() {
-    let kernels = cuda::kernels();
-    let program =
-        cuda::program("counted").argument(STEPS.to_string()).argument(PAUSE_US).argument(kernels).argument("plain");
-    let scene = scene();
-    let whole = reference(&scene, &program);
-    let life = at_fifth_step(&scene, &program);
-    let answer = ask_checkpoint(&scene, life.pid).failed_with(4);
-    assert!(answer.stderr.contains("a __managed__ variable, 16 bytes at"), "{}", answer.stderr);
-    go_on(&scene);
-    ended_like(life, &whole);
-}
-
-#[test]
-fn a_program_that_is_stopped_is_refused_until_it_goes_on() {
-    let program = counting(&["plain"]);
-    let scene = scene();
-    let whole = reference(&scene, &program);
-    let life = at_fifth_step(&scene, &program);
-    processes::send(life.pid, Signal::SIGSTOP);
-    processes::wait_until("it is stopped", Duration::from_secs(10), || processes::is_stopped(life.pid));
-    let answer = ask_checkpoint(&scene, life.pid).failed_with(4);
-    assert!(answer.stderr.contains("SIGSTOP"), "{}", answer.stderr);
-    processes::send(life.pid, Signal::SIGCONT);
-    checkpoint(&scene, life.pid);
-    go_on(&scene);
-    ended_like(life, &whole);
-}
-
-#[test]
 fn a_program_that_has_begun_to_use_the_driver_and_no_device_is_restarted_and_uses_one_then() {
     let program = cuda::program("initialised");
     let scene = scene();
@@ -338,21 +252,6 @@ fn a_program_that_has_begun_to_use_the_driver_and_no_device_is_restarted_and_use
     processes::send(third.pid, Signal::SIGUSR2);
     assert_eq!(code_of(third.wait()), 0, "{}", first.output.text());
     assert_eq!(first.output.text(), "initialised\nused\ndone\n");
-}
-
-#[test]
-fn a_child_that_has_inherited_a_context_is_refused_by_name() {
-    let program = cuda::program("forked");
-    let scene = scene();
-    let mut life = Life::preloaded(&scene, "life", &program);
-    life.output.wait_for_line("forked");
-    let answer = ask_checkpoint(&scene, life.pid).failed_with(4);
-    assert!(answer.stderr.contains("a CUDA context that its parent had"), "{}", answer.stderr);
-    processes::send(life.pid, Signal::SIGUSR2);
-    life.output.wait_for_line("alone");
-    checkpoint(&scene, life.pid);
-    processes::send(life.pid, Signal::SIGUSR2);
-    assert_eq!(code_of(life.wait()), 0, "{}", life.output.text());
 }
 
 /// The program goes on whatever step of the driver's fails, and the next checkpoint is one.

@@ -1,0 +1,141 @@
+//! What cannot be checkpointed of a program with CUDA devices is refused by name, and the program goes on; on the double of the driver.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use ckpt_tests::counted::{ask_checkpoint, at_fifth_step, counting, counting_with, ended_like, go_on, scene};
+use ckpt_tests::exact::{assert_same, reference};
+use ckpt_tests::{Ckpt, Life, Restart, checkpoint, code_of, cuda, processes};
+use nix::sys::signal::Signal;
+
+#[test]
+fn what_the_driver_does_not_checkpoint_is_refused_by_name_and_goes_on() {
+    for (kind, words) in [("managed", "managed memory (cuMemAllocManaged)"), ("exported", "other processes may have")] {
+        let program = counting(&["plain", kind]).variable("CKPT_DEVICE_BACKING", "native");
+        let scene = scene();
+        let whole = reference(&scene, &program);
+        let life = at_fifth_step(&scene, &program);
+        let answer = ask_checkpoint(&scene, life.pid).failed_with(4);
+        assert!(answer.stderr.contains(words), "{kind}: {}", answer.stderr);
+        let row = life.store().rows(&scene).pop().expect("a row");
+        assert!(row.reason.contains(words), "{kind}: {row:?}");
+        go_on(&scene);
+        ended_like(life, &whole);
+    }
+}
+
+#[test]
+fn a_managed_variable_that_the_program_never_asks_for_is_refused_by_name() {
+    let program = counting_with(&cuda::kernels(), &["plain"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let life = at_fifth_step(&scene, &program);
+    let answer = ask_checkpoint(&scene, life.pid).failed_with(4);
+    assert!(answer.stderr.contains("a __managed__ variable, 16 bytes at"), "{}", answer.stderr);
+    go_on(&scene);
+    ended_like(life, &whole);
+}
+
+#[test]
+fn a_program_that_is_stopped_is_refused_until_it_goes_on() {
+    let program = counting(&["plain"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let life = at_fifth_step(&scene, &program);
+    processes::send(life.pid, Signal::SIGSTOP);
+    processes::wait_until("it is stopped", Duration::from_secs(10), || processes::is_stopped(life.pid));
+    let answer = ask_checkpoint(&scene, life.pid).failed_with(4);
+    assert!(answer.stderr.contains("SIGSTOP"), "{}", answer.stderr);
+    processes::send(life.pid, Signal::SIGCONT);
+    checkpoint(&scene, life.pid);
+    go_on(&scene);
+    ended_like(life, &whole);
+}
+
+#[test]
+fn a_child_that_has_inherited_a_context_is_refused_by_name() {
+    let program = cuda::program("forked");
+    let scene = scene();
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_line("forked");
+    let answer = ask_checkpoint(&scene, life.pid).failed_with(4);
+    assert!(answer.stderr.contains("a CUDA context that its parent had"), "{}", answer.stderr);
+    processes::send(life.pid, Signal::SIGUSR2);
+    life.output.wait_for_line("alone");
+    checkpoint(&scene, life.pid);
+    processes::send(life.pid, Signal::SIGUSR2);
+    assert_eq!(code_of(life.wait()), 0, "{}", life.output.text());
+}
+
+#[test]
+fn a_part_of_a_device_is_refused_by_name() {
+    // The double has whole devices whatever this says.
+    let program = counting(&["plain"]).variable("CUDA_VISIBLE_DEVICES", "MIG-5c2f4f0a-3a4e-5b11-8c34-0f6a3a5a7a11");
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let life = at_fifth_step(&scene, &program);
+    let answer = ask_checkpoint(&scene, life.pid).failed_with(4);
+    assert!(answer.stderr.contains("a part of a device (MIG"), "{}", answer.stderr);
+    go_on(&scene);
+    ended_like(life, &whole);
+}
+
+const FIRST_VERSION: &str = "which are there from version 570 on";
+
+/// Puts the double into a folder, as a driver that has the calls of a checkpoint or is older than these.
+fn put_driver(folder: &Path, is_older: bool) {
+    const PREFIX: &[u8] = b"cuCheckpointProcess";
+    let mut driver = fs::read(cuda::library().join("libcuda.so.1")).expect("the double");
+    let names: Vec<usize> =
+        driver.windows(PREFIX.len()).enumerate().filter(|(_, it)| *it == PREFIX).map(|(at, _)| at).collect();
+    assert!(names.len() >= 5, "the names of five functions");
+    if is_older {
+        names.into_iter().for_each(|at| driver[at + 2] = b'_');
+    }
+    fs::create_dir_all(folder).expect("a folder in the scene");
+    // The one that is there may be in use.
+    fs::write(folder.join("new"), driver).expect("a file in the scene");
+    fs::rename(folder.join("new"), folder.join("libcuda.so.1")).expect("the same folder");
+}
+
+#[test]
+fn with_an_older_driver_there_are_checkpoints_of_data_alone() {
+    let program = counting(&["plain"]);
+    let scene = scene();
+    let driver = scene.path().join("driver");
+    put_driver(&driver, true);
+    let program = program.variable("LD_LIBRARY_PATH", &driver);
+    let whole = reference(&scene, &program);
+    let life = at_fifth_step(&scene, &program);
+    let answer = ask_checkpoint(&scene, life.pid).failed_with(4);
+    assert!(answer.stderr.contains(FIRST_VERSION), "{}", answer.stderr);
+    assert!(answer.stderr.contains("ckpt checkpoint --data"), "{}", answer.stderr);
+    Ckpt::new(&scene, ["checkpoint", "--data", &life.pid.to_string()]).call().succeeded();
+    go_on(&scene);
+    ended_like(life, &whole);
+}
+
+#[test]
+fn a_restart_with_an_older_driver_is_refused_by_name() {
+    let program = counting(&["plain"]);
+    let scene = scene();
+    let driver = scene.path().join("driver");
+    put_driver(&driver, false);
+    let program = program.variable("LD_LIBRARY_PATH", &driver);
+    let whole = reference(&scene, &program);
+    let mut life = at_fifth_step(&scene, &program);
+    checkpoint(&scene, life.pid);
+    life.kill();
+    go_on(&scene);
+    let printed = life.output.bytes();
+    put_driver(&driver, true);
+    let mut refused = Restart::of(life.store()).spawn(&scene, &life.directory);
+    assert_eq!(code_of(refused.wait()), 124, "{}", refused.errors());
+    assert!(refused.errors().contains(FIRST_VERSION), "{}", refused.errors());
+    assert_same(&life.output.bytes(), &printed, "nothing has run");
+    put_driver(&driver, false);
+    let mut second = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
+    assert_eq!(code_of(second.wait()), whole.code, "{}", second.errors());
+    assert_same(&life.output.bytes(), &whole.stdout, "the output of both lives");
+}
