@@ -1,8 +1,9 @@
-//! Descriptors that system calls return which neither std nor nix wraps.
+//! Descriptors that system calls return which neither std nor nix wraps, and what they say.
 
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::error::{Error, Result};
 
@@ -26,6 +27,11 @@ pub fn pidfd_open(pid: i32) -> Result<OwnedFd> {
         Err(Errno::ESRCH | Errno::EINVAL) => Err(Error::ProgramGone { pid }),
         opened => opened.map_err(|source| Error::io("open a pidfd of", format!("/proc/{pid}"), source)),
     }
+}
+
+/// Whether the process behind `pidfd` has ended.
+pub fn has_ended(pidfd: &OwnedFd) -> bool {
+    poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(1)
 }
 
 /// A duplicate of descriptor `number` of the process behind `pidfd`.

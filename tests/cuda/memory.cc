@@ -52,7 +52,7 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
     ENTER(A_CONTEXT);
     Locked locked;
     const Device &device = devices()[size_t(current_context()->device)];
-    if (free != nullptr) *free = device.left();
+    if (free != nullptr) *free = all_is_taken() ? 0 : device.left();
     if (total != nullptr) *total = device.total;
     return CUDA_SUCCESS;
 }

@@ -325,15 +325,50 @@ fn a_program_waits_for_devices_as_long_as_its_user_says_and_ends() {
 }
 
 #[test]
-fn a_program_whose_devices_are_lost_ends_and_is_restarted() {
+fn a_program_waits_until_others_have_given_back_the_memory_that_it_had() {
     let program = counting(&["plain", "pooled"]);
     let scene = scene();
     let whole = reference(&scene, &program);
     let taker = scene.path().join("memory");
+    let patient = program.clone().variable("CKPT_DOUBLE_TAKEN", &taker).variable("CKPT_DEVICE_WAIT", "100s");
+    let life = at_fifth_step(&scene, &patient);
+    fs::write(&taker, "").expect("a file in the scene");
+    // Which is the agent's environment.
+    let asks = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).variable("CKPT_DOUBLE_TAKEN", &taker);
+    thread::scope(|scope| {
+        let asked = scope.spawn(|| asks.call().succeeded());
+        processes::wait_until("it is said that it waits", Duration::from_secs(60), || {
+            let log = fs::read_to_string(life.store().path().join("log")).unwrap_or_default();
+            log.contains("others have taken memory of")
+        });
+        go_on(&scene);
+        fs::remove_file(&taker).expect("it was there");
+        asked.join().expect("a checkpoint");
+    });
+    ended_like(life, &whole);
+}
+
+/// The agent has no context on the device then, and asks nobody for room.
+#[test]
+fn a_program_whose_devices_are_lost_ends_and_is_restarted() {
+    ends_and_is_restarted(&counting(&["plain", "pooled"]).variable("CKPT_DEVICE_BACKING", "native"));
+}
+
+#[test]
+fn a_program_whose_devices_are_lost_after_it_has_waited_ends_and_is_restarted() {
+    ends_and_is_restarted(&counting(&["plain", "pooled"]).variable("CKPT_DEVICE_WAIT", "1s"));
+}
+
+#[track_caller]
+fn ends_and_is_restarted(program: &Program) {
+    let scene = scene();
+    let whole = reference(&scene, program);
+    let taker = scene.path().join("memory");
     let patient = program.clone().variable("CKPT_DOUBLE_TAKEN", &taker);
     let mut life = at_fifth_step(&scene, &patient);
     fs::write(&taker, "").expect("a file in the scene");
-    let id = checkpoint(&scene, life.pid);
+    let asks = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).variable("CKPT_DOUBLE_TAKEN", &taker);
+    let id = asks.call().succeeded().number();
     assert_eq!(code_of(life.wait()), 128 + Signal::SIGKILL as i32, "it has nothing to go on with");
     let said = fs::read_to_string(life.store().path().join("log")).expect("a log");
     assert!(said.contains("the devices cannot be had again: the program ends"), "{said}");

@@ -156,6 +156,19 @@ impl Context {
         self.copied.into.load(Ordering::Relaxed)
     }
 
+    /// Memory of the device that nobody uses; of a device that was found [by its UUID](Self::of) alone.
+    ///
+    /// # Errors
+    /// When the context is broken.
+    pub fn free_bytes(&self) -> Result<Option<u64>> {
+        let Some((_, sharing)) = self.sharing() else { return Ok(None) };
+        let _entered = self.enter()?;
+        let (mut free, mut total) = (0_usize, 0);
+        // SAFETY: it writes where it is told to.
+        unsafe { sharing.memory(&raw mut free, &raw mut total)? };
+        Ok(Some(free as u64))
+    }
+
     fn attribute(&self, attribute: c_int) -> Result<u32> {
         let mut value = 0;
         // SAFETY: it writes where it is told to.

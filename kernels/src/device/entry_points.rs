@@ -118,6 +118,7 @@ entry_points! {
     SharingEntryPoints:
     fn device_count = "cuDeviceGetCount"(count: *mut c_int);
     fn device_uuid = "cuDeviceGetUuid_v2"(uuid: *mut [u8; 16], device: c_int);
+    fn memory = "cuMemGetInfo_v2"(free: *mut usize, total: *mut usize);
     fn import = "cuMemImportFromShareableHandle"(physical: *mut u64, descriptor: *mut c_void, kind: c_int);
     fn release = "cuMemRelease"(physical: u64);
     fn reserve = "cuMemAddressReserve"(

@@ -61,8 +61,8 @@ pub struct Hold {
     /// Pid of the process that keeps the memory of pieces while the devices are suspended, written by the agent; 0 for none,
     /// also in the next life: then there is new memory for them.
     pub kept_by: i32,
-    /// 0.
-    pub unused: u32,
+    /// How long the program waits for devices that it cannot have back, in milliseconds.
+    pub wait_ms: u32,
 }
 
 /// [`Hold::devices`]: they are the program's.

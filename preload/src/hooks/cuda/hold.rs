@@ -58,6 +58,12 @@ pub fn kept_by() -> &'static AtomicI32 {
     unsafe { AtomicI32::from_ptr(&raw mut (*HOLD.get()).kept_by) }
 }
 
+/// [`Hold::wait_ms`].
+pub fn wait_ms() -> &'static AtomicU32 {
+    // SAFETY: as in `request`.
+    unsafe { AtomicU32::from_ptr(&raw mut (*HOLD.get()).wait_ms) }
+}
+
 /// What the agent has written before its newest request: how many milliseconds there are, and its socket.
 pub fn wishes() -> (u32, [u8; SOCKET_BYTES]) {
     let hold = HOLD.get();

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
+use ckpt_kernels::device::Context;
 use ckpt_store::Attempt;
 use ckpt_wire::Control;
 
@@ -89,6 +91,11 @@ impl Contents {
             }
         }
         Ok(content)
+    }
+
+    /// The contexts that the agent has on devices.
+    pub fn contexts(&self) -> impl Iterator<Item = (Uuid, &Arc<Context>)> {
+        self.of.iter().map(|((_, device), series)| (*device, series.context()))
     }
 
     /// An attempt begins.

@@ -11,6 +11,7 @@
 mod content;
 mod memory_keeper;
 mod refusals;
+mod room;
 
 use std::collections::HashMap;
 use std::mem::offset_of;
@@ -18,6 +19,18 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use super::device_series::Uuid;
+use super::device_variables::Variables;
+use super::hold::{self, Asked, Hold};
+use super::page_set::PageSet;
+use super::{Program, Settings, allocations};
+use crate::descriptor;
+use crate::error::{Error, Result};
+use crate::fault::{hit, point};
+use crate::image::{Allocation, AllocationKind, DeviceImage, DevicesImage};
+use crate::keeper::{self, Kept, Line, Listener, MOVING_WITHIN, PATIENCE, command};
+use crate::ptrace::write_memory;
+use crate::survey::Survey;
 use ckpt_store::Attempt;
 use ckpt_wire::Control;
 use ckpt_wire::allocations::{
@@ -27,20 +40,10 @@ use ckpt_wire::allocations::{
 use ckpt_wire::device::{
     COMMAND_SUSPEND, Command, HELD, HELD_SUSPENDED, Hold as Shared, Piece as ShownPiece, STEP_CHECKPOINT, step_name,
 };
-
-use super::device_variables::Variables;
-use super::hold::{self, Asked, Hold};
-use super::page_set::PageSet;
-use super::{Program, Settings, allocations};
-use crate::error::{Error, Result};
-use crate::fault::{hit, point};
-use crate::image::{Allocation, AllocationKind, DeviceImage, DevicesImage};
-use crate::keeper::{self, Kept, Line, Listener, MOVING_WITHIN, PATIENCE, command};
-use crate::ptrace::write_memory;
-use crate::survey::Survey;
 use content::{Content, Contents};
 use memory_keeper::MemoryKeeper;
 use refusals::{refuse, refuse_driver, refuse_without_room, too_old};
+use room::Room;
 
 pub use refusals::refuse_awake;
 
@@ -93,6 +96,8 @@ impl Known {
 pub struct Devices<'a> {
     settings: &'a Settings<'a>,
     suspended: Vec<Suspended>,
+    /// What they need to have their devices again, and how long that is waited for.
+    room: (Room, Duration),
 }
 
 /// A process whose devices are suspended.
@@ -123,8 +128,10 @@ struct Stored<'a> {
     listener: Listener,
     began: Instant,
     image: DevicesImage,
-    /// Bytes that the driver has to move to the host.
-    to_move_bytes: u64,
+    /// Bytes that the driver has to move to the host, by device.
+    to_move: Vec<(Uuid, u64)>,
+    /// How long the program waits for devices that it cannot have back.
+    waits: Duration,
     /// Addresses of what shows a piece, and who keeps their memory.
     kept: Option<(Vec<u64>, MemoryKeeper)>,
 }
@@ -132,7 +139,7 @@ struct Stored<'a> {
 impl<'a> Devices<'a> {
     /// None is suspended.
     pub fn new(settings: &'a Settings<'a>) -> Devices<'a> {
-        Devices { settings, suspended: Vec::new() }
+        Devices { settings, suspended: Vec::new(), room: Default::default() }
     }
 
     /// Suspends the devices of these processes, which run, where they have any, and writes what is in pieces.
@@ -162,7 +169,10 @@ impl<'a> Devices<'a> {
         let held = hold::between_captures(|| self.hold(&programs))?;
         let mut stored: Vec<Stored<'_>> =
             held.into_iter().map(|one| self.store(one, known, attempt)).collect::<Result<_>>()?;
-        refuse_without_room(stored.iter().map(|one| one.to_move_bytes).sum())?;
+        let to_move: Vec<(Uuid, u64)> = stored.iter().flat_map(|one| one.to_move.iter().copied()).collect();
+        refuse_without_room(to_move.iter().map(|(_, bytes)| bytes).sum())?;
+        let room = Room::before(&to_move, known.contents.contexts());
+        let waits = stored.iter().map(|one| one.waits).max().unwrap_or_default();
         for one in &stored {
             tell_who_keeps(one.program.pid, one.control.hold, one.kept.as_ref())?;
         }
@@ -191,6 +201,9 @@ impl<'a> Devices<'a> {
             }
         }
         hit(point::DEVICES_SUSPENDED);
+        if outcome.is_ok() {
+            self.room = (room.after(), waits);
+        }
         outcome
     }
 
@@ -219,15 +232,16 @@ impl<'a> Devices<'a> {
             refuse(program.pid, control)?;
             content = known.contents.store(&hold, control, self.settings.tree, attempt)?;
         }
-        let (mut image, to_move_bytes) = describe(&hold, control, &content, &mut known.surveys)?;
+        let (mut image, to_move) = describe(&hold, control, &content, &mut known.surveys)?;
         image.pieces = std::mem::take(&mut content.image);
         let (shown, memory): (Vec<u64>, Vec<_>) = content.memory.into_iter().unzip();
         let kept = match memory.is_empty() {
             true => None,
             false => Some((shown, MemoryKeeper::start(program, control.hold, memory)?)),
         };
+        let waits = Duration::from_millis(hold::look(program.pid, control)?.map_or(0, |there| there.wait_ms.into()));
         let (line, began) = hold.into_line();
-        Ok(Stored { program, control, line, listener, began, image, to_move_bytes, kept })
+        Ok(Stored { program, control, line, listener, began, image, to_move, waits, kept })
     }
 
     fn name(&self, number: usize) -> PathBuf {
@@ -250,6 +264,8 @@ impl<'a> Devices<'a> {
     pub fn resume(&mut self) -> f64 {
         let mut suspended = std::mem::take(&mut self.suspended);
         let Some(began) = suspended.iter().map(|one| one.began).min() else { return 0.0 };
+        let (room, within) = std::mem::take(&mut self.room);
+        room.wait(within, || suspended.iter().all(|one| descriptor::has_ended(&one.program.pidfd)));
         // Each takes its own time, and none waits for another.
         let asked: Vec<_> = suspended.iter_mut().map(Suspended::ask).collect();
         let begun: Vec<_> =
@@ -350,22 +366,22 @@ fn with_devices(pids: &[i32]) -> Vec<(Program, Box<Control>)> {
     programs
 }
 
-/// What a restart has to know of the devices that are held, and how many bytes the driver has to move to the host.
+/// What a restart has to know of the devices that are held, and how many bytes the driver has to move from each to the host.
 fn describe(
     hold: &Hold<'_>,
     control: &Control,
     content: &Content,
     surveys: &mut Surveys,
-) -> Result<(DevicesImage, u64)> {
+) -> Result<(DevicesImage, Vec<(Uuid, u64)>)> {
     let known = allocations::allocations(hold.pid(), control)?.known;
     let driver = hold.driver()?;
     let there: &[_] = surveys.of(driver.clone()).map_or(&[], |survey| &survey.devices);
-    let mut to_move_bytes = 0;
+    let mut to_move = Vec::new();
     let describe = |number: i32| {
         let uuid = hold.identify(number)?;
         let of_driver = known.iter().filter(|one| one.device() == number && !content.has(one));
         let bytes: u64 = of_driver.map(bytes_there).sum();
-        to_move_bytes += bytes;
+        to_move.push((uuid, bytes));
         let used_bytes = bytes + content.bytes_on(number);
         let found = there.iter().find(|one| one.uuid == uuid);
         let (model, capability) = found.map(|one| (one.model.clone(), one.capability)).unwrap_or_default();
@@ -373,7 +389,7 @@ fn describe(
     };
     let devices = (0..hold.devices() as i32).map(describe).collect::<Result<_>>()?;
     let driver = driver.into_os_string().into_encoded_bytes();
-    Ok((DevicesImage { hold: control.hold, driver, devices, pieces: Vec::new() }, to_move_bytes))
+    Ok((DevicesImage { hold: control.hold, driver, devices, pieces: Vec::new() }, to_move))
 }
 
 /// Tells a keeper who has the memory of its pieces while the devices are suspended, which is taken from it then.

@@ -18,7 +18,6 @@ use ckpt_store::Store;
 use ckpt_wire::Control;
 use ckpt_wire::device::{HELD_SUSPENDED, Hold, STEP_RESTORE};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::geteuid;
 
 use super::process::HalfBuilt;
@@ -95,7 +94,7 @@ impl Devices {
                 hit(point::DEVICES_RESUMED);
                 match content.map_or(Ok(()), |content| content.put(&line, &one.memory)) {
                     Ok(()) => back.push(line),
-                    Err(_) if one.has_ended() => {}
+                    Err(_) if descriptor::has_ended(&one.pidfd) => {}
                     Err(error) => return Err(error),
                 }
             }
@@ -164,10 +163,6 @@ fn put_pairs(process: &HalfBuilt, image: &ProcessImage, pairs: &[u8]) -> Result<
 }
 
 impl Asked {
-    fn has_ended(&self) -> bool {
-        poll(&mut [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(1)
-    }
-
     /// The line to its keeper, which has begun.
     fn begin(&self) -> Result<Line<'_>> {
         let kept = Kept { pid: self.pid, pidfd: self.pidfd.as_fd(), may_be_stopped: true };

@@ -95,6 +95,7 @@ extern "C" fn keep(_: *mut c_void) -> *mut c_void {
     functions::make_captures_of_others_irrelevant();
     let mut done = hold::request().load(Ordering::Acquire);
     hold::driver().store(driver::known_address() as u64, Ordering::Release);
+    hold::wait_ms().store(suspend::waits_ms().min(u64::from(u32::MAX)) as u32, Ordering::Relaxed);
     hold::keeper().store(sys::gettid(), Ordering::Release);
     loop {
         let request = hold::request().load(Ordering::Acquire);

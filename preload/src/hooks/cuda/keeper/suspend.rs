@@ -53,6 +53,11 @@ pub fn wait_at_most(ms: u64) {
     WAITS_MS.store(ms, Ordering::Relaxed);
 }
 
+/// How long they are waited for.
+pub fn waits_ms() -> u64 {
+    WAITS_MS.load(Ordering::Relaxed)
+}
+
 /// Whether the devices are suspended, or on their way.
 pub fn are_away() -> bool {
     hold::devices().load(Ordering::SeqCst) != DEVICES_THERE
@@ -234,7 +239,7 @@ pub fn resume_alone(done: u32) {
         // Whoever kept the memory is gone.
         let is_gone = step == STEP_MEMORY && matches!(-error, libc::ESRCH | libc::EBADF);
         let is_lost = is_gone || hold::devices().load(Ordering::SeqCst) == DEVICES_LOST;
-        if is_lost || sys::now_ns().saturating_sub(began) / 1_000_000 > WAITS_MS.load(Ordering::Relaxed) {
+        if is_lost || sys::now_ns().saturating_sub(began) / 1_000_000 > waits_ms() {
             say(b"the devices cannot be had again: the program ends; ckpt restart brings it back", error, step);
             sys::end_program();
         }
