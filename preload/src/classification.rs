@@ -43,9 +43,9 @@ pub unsafe extern "C" fn ckpt_classify(pointer: *const c_void, memory: *mut Memo
 
 fn classify(address: u64) -> Memory {
     if let Some(allocation) = cuda::containing(address) {
-        let device = if kind_of(allocation.kind) == DEVICE { allocation.device } else { -1 };
+        let device = if kind_of(allocation.what()) == DEVICE { allocation.device } else { -1 };
         return Memory {
-            kind: kind_of(allocation.kind),
+            kind: kind_of(allocation.what()),
             device,
             start: allocation.address as *const c_void,
             bytes: allocation.bytes as usize,

@@ -489,8 +489,9 @@ fn hooks() -> BTreeSet<String> {
 fn every_hook_but_those_that_only_ask_waits_at_the_gate() {
     let mut names = hooks();
     let lookups = ["cuGetProcAddress", "cuGetProcAddress_v2", "cuModuleGetGlobal_v2"];
-    let questions = ["cuMemGetAddressRange_v2", "cuPointerGetAttribute", "cuPointerGetAttributes"];
-    for name in lookups.into_iter().chain(questions) {
+    let of_pointers = ["cuMemGetAddressRange_v2", "cuPointerGetAttribute", "cuPointerGetAttributes"];
+    let of_ranges = ["cuMemRangeGetAttribute", "cuMemRangeGetAttributes"];
+    for name in lookups.into_iter().chain(of_pointers).chain(of_ranges) {
         assert!(names.remove(name), "{name}");
     }
     let count = names.len();

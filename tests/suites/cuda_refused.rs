@@ -9,9 +9,11 @@ use ckpt_tests::exact::{assert_same, reference};
 use ckpt_tests::{Ckpt, Life, Restart, checkpoint, code_of, cuda, processes};
 use nix::sys::signal::Signal;
 
+const EXPORTED: &str = "device memory that other processes may have";
+
 #[test]
 fn what_the_driver_does_not_checkpoint_is_refused_by_name_and_goes_on() {
-    for (kind, words) in [("managed", "managed memory (cuMemAllocManaged)"), ("exported", "other processes may have")] {
+    for (kind, words) in [("managed", "managed memory (cuMemAllocManaged)"), ("exported", EXPORTED)] {
         let program = counting(&["plain", kind]).variable("CKPT_DEVICE_BACKING", "native");
         let scene = scene();
         let whole = reference(&scene, &program);
@@ -66,6 +68,24 @@ fn a_child_that_has_inherited_a_context_is_refused_by_name() {
     checkpoint(&scene, life.pid);
     processes::send(life.pid, Signal::SIGUSR2);
     assert_eq!(code_of(life.wait()), 0, "{}", life.output.text());
+}
+
+/// What the driver is asked, it may also lose: so it is not asked.
+#[test]
+fn memory_that_the_program_has_exported_is_refused_before_the_driver_is_asked() {
+    for kind in ["exported", "shared"] {
+        let program = counting(&["plain", kind]);
+        let scene = scene();
+        let failed = scene.path().join("failed");
+        let never = program.clone().variable("CKPT_DOUBLE_FAIL", "cuCheckpointProcessLock:1");
+        let whole = reference(&scene, &program);
+        let life = at_fifth_step(&scene, &never.variable("CKPT_DOUBLE_FAILED", &failed));
+        let answer = ask_checkpoint(&scene, life.pid).failed_with(4);
+        assert!(answer.stderr.contains(EXPORTED), "{kind}: {}", answer.stderr);
+        assert!(!failed.exists(), "{kind}: the driver was asked to lock");
+        go_on(&scene);
+        ended_like(life, &whole);
+    }
 }
 
 #[test]

@@ -236,6 +236,21 @@ fn several_processes_with_devices_are_one_job() {
 }
 
 #[test]
+fn a_process_of_a_job_that_ends_while_its_devices_are_taken_is_no_part_of_the_checkpoint() {
+    for delay_ms in [0, 3, 10, 30, 100] {
+        let program = cuda::program("vanishing").argument(delay_ms.to_string());
+        let scene = scene();
+        let mut life = Life::preloaded(&scene, "life", &program);
+        life.output.wait_for_line("ready");
+        checkpoint(&scene, life.pid);
+        life.kill();
+        let mut second = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
+        processes::send(second.pid, Signal::SIGUSR2);
+        assert_eq!(code_of(second.wait()), 0, "{delay_ms} ms: {} {}", life.errors(), second.errors());
+    }
+}
+
+#[test]
 fn a_program_that_has_begun_to_use_the_driver_and_no_device_is_restarted_and_uses_one_then() {
     let program = cuda::program("initialised");
     let scene = scene();
@@ -479,7 +494,7 @@ fn what_the_driver_finds_no_room_for_on_the_host_stays_where_it_is_and_the_progr
 
 #[test]
 fn full_checkpoints_and_those_of_data_take_turns() {
-    let program = counting(&["plain", "small", "pooled", "graph"]);
+    let program = counting(&["plain", "small", "pooled", "mapped", "graph"]);
     let scene = scene();
     let whole = reference(&scene, &program);
     let mut life = at_fifth_step(&scene, &program);

@@ -25,6 +25,8 @@ const BATCH: usize = 512;
 pub struct Allocations {
     /// The allocations, by address.
     pub known: Vec<Allocation>,
+    /// Ids of those among them that other processes may have.
+    pub exported: Vec<u64>,
     /// How many more there may be, that could not be recorded.
     pub lost: u64,
     /// How many functions of the CUDA driver the program has looked up that libckpt.so does not know.
@@ -48,15 +50,15 @@ pub fn allocations(pid: i32, control: &Control) -> Result<Allocations> {
     }
     allocations.sort_unstable_by_key(|allocation| allocation.address);
     keep_mapped(&mut allocations, &maps::outline(pid)?);
-    let mut next = table.cuda_blocks;
+    let (mut next, mut exported) = (table.cuda_blocks, Vec::new());
     for _ in 0..AREAS_MAX {
         if next == 0 {
             break;
         }
-        next = read_cuda_block(pid, next, &mut allocations)?;
+        next = read_cuda_block(pid, next, &mut allocations, &mut exported)?;
     }
     allocations.sort_by_key(|allocation| allocation.address);
-    Ok(Allocations { known: allocations, lost: table.lost, unknown_entry_points: table.cuda_unknown })
+    Ok(Allocations { known: allocations, exported, lost: table.lost, unknown_entry_points: table.cuda_unknown })
 }
 
 /// Reads the entries of the area at `area`, and gives the address of the next one.
@@ -90,7 +92,7 @@ fn read_area(pid: i32, area: u64, into: &mut Vec<Allocation>) -> Result<u64> {
 }
 
 /// Reads the CUDA driver's allocations in the block at `block`, and gives the address of the next one.
-fn read_cuda_block(pid: i32, block: u64, into: &mut Vec<Allocation>) -> Result<u64> {
+fn read_cuda_block(pid: i32, block: u64, into: &mut Vec<Allocation>, exported: &mut Vec<u64>) -> Result<u64> {
     let read = || {
         let mut bytes = vec![0_u64; size_of::<CudaBlock>() / 8];
         read_memory(pid, block, bytes.as_mut_bytes()).map(|()| bytes)
@@ -100,15 +102,16 @@ fn read_cuda_block(pid: i32, block: u64, into: &mut Vec<Allocation>) -> Result<u
     let parsed = |bytes| CudaBlock::ref_from_bytes(bytes).ok();
     let (Some(before), Some(after)) = (parsed(before.as_bytes()), parsed(after.as_bytes())) else { return Ok(0) };
     let stable = before.allocations.iter().zip(&after.allocations).filter(|(before, after)| before == after);
-    into.extend(stable.map(|(allocation, _)| allocation).filter(|allocation| allocation.id != 0).map(|allocation| {
-        Allocation {
+    for (allocation, _) in stable.filter(|(allocation, _)| allocation.id != 0) {
+        exported.extend(allocation.is_exported().then_some(allocation.id));
+        into.push(Allocation {
             id: allocation.id,
             address: allocation.address,
             bytes: allocation.bytes,
             call_site: allocation.call_site,
-            kind: AllocationKind::Cuda(allocation.kind, allocation.device),
-        }
-    }));
+            kind: AllocationKind::Cuda(allocation.what(), allocation.device),
+        });
+    }
     Ok(before.next)
 }
 
@@ -197,7 +200,10 @@ mod tests {
         let found = allocations(std::process::id() as i32, &control).unwrap();
         let kind = AllocationKind::Heap;
         let expected = Allocation { id: 3, address: start, bytes: GRANULE_BYTES, call_site: 7, kind };
-        assert_eq!(found, Allocations { known: vec![expected], lost: 2, unknown_entry_points: 0 });
+        assert_eq!(
+            found,
+            Allocations { known: vec![expected], exported: Vec::new(), lost: 2, unknown_entry_points: 0 }
+        );
         let none = allocations(std::process::id() as i32, &Control::new_zeroed()).unwrap();
         assert_eq!(none, Allocations::default());
     }

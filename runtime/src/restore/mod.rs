@@ -150,6 +150,8 @@ pub enum Stage {
     Mapping,
     /// Making the threads; bytes are 0.
     Threads,
+    /// Filling the memory of devices that comes from the store.
+    Devices,
 }
 
 /// Is told the stage, the bytes done and the bytes in all.
@@ -182,13 +184,16 @@ impl Rebuilt {
 
     /// Lets everything run at once, or stand still again under SIGSTOP if it was stopped when it was captured. It is
     /// told by SIGWINCH if its terminal is another one.
-    pub fn release(self) -> Result<()> {
+    ///
+    /// # Errors
+    /// When it cannot be let run, or cannot have its devices back: then it has been ended.
+    pub fn release(self, progress: &mut Progress) -> Result<()> {
         for stopped in self.job.processes.iter().filter(|process| process.job_stopped).map(|process| process.pid) {
             kill(Pid::from_raw(stopped), Signal::SIGSTOP)
                 .map_err(|source| Error::io("stop", format!("process {stopped}"), source))?;
         }
         HalfBuilt::release_all(self.processes)?;
-        self.devices.give_back()?;
+        self.devices.give_back(progress)?;
         let is_news_for = |process: &&ProcessImage| self.terminal.is_news_for(process);
         for pid in self.job.processes.iter().filter(is_news_for).map(|process| process.pid) {
             // One that has ended meanwhile need not know.

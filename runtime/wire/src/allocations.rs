@@ -100,7 +100,7 @@ pub struct CudaAllocation {
     pub context: u64,
     /// The pool, module or graph that it is part of; 0 for none.
     pub owner: u64,
-    /// `CUDA_*`: what it is.
+    /// `CUDA_*`: what it is, and [`CUDA_EXPORTED`].
     pub kind: u32,
     /// The device's number; -1 where it is on none.
     pub device: i32,
@@ -114,9 +114,19 @@ impl CudaAllocation {
         Self { id: 0, address, bytes, call_site: 0, context: 0, owner: 0, kind, device: -1, stream: 0 }
     }
 
+    /// What it is: `CUDA_*` alone.
+    pub const fn what(&self) -> u32 {
+        self.kind & !CUDA_EXPORTED
+    }
+
+    /// Whether other processes may have it.
+    pub const fn is_exported(&self) -> bool {
+        self.kind & CUDA_EXPORTED != 0
+    }
+
     /// Whether `address` is the first of a range of memory, and not a handle.
     pub const fn is_memory(&self) -> bool {
-        !matches!(self.kind, CUDA_ARRAY | CUDA_PHYSICAL)
+        !matches!(self.what(), CUDA_ARRAY | CUDA_PHYSICAL)
     }
 }
 
@@ -145,6 +155,8 @@ pub const CUDA_IMPORTED: u32 = 10;
 pub const CUDA_PHYSICAL: u32 = 11;
 /// Managed memory to the program, which libckpt.so has made of host memory that the driver has allocated and pinned.
 pub const CUDA_MANAGED_PINNED: u32 = 12;
+/// A bit of [`CudaAllocation::kind`]: other processes may have it, by a handle or a descriptor that was made of it.
+pub const CUDA_EXPORTED: u32 = 1 << 16;
 
 const _: () = {
     assert!(size_of::<CudaAllocation>() == 64 && size_of::<CudaBlock>() == 1 << 15);

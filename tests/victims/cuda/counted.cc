@@ -134,20 +134,29 @@ Counter pooled(Device device) {
     return of_memory(device, memory, WORDS);
 }
 
-Counter mapped(Device device) {
+CUdeviceptr map_memory(Device device, bool exports) {
     CUmemAllocationProp properties = {};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device.number}};
     CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle memory;
     CUdeviceptr address;
+    int descriptor;
     const size_t bytes = 2 << 20;
     ok(cuMemAddressReserve(&address, 2 * bytes, 0, 0, 0));
     ok(cuMemCreate(&memory, bytes, &properties, 0));
+    if (exports) ok(cuMemExportToShareableHandle(&descriptor, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     ok(cuMemMap(address, bytes, 0, memory, 0));
     ok(cuMemSetAccess(address, bytes, &access, 1));
-    return of_memory(device, address, WORDS);
+    return address;
 }
+
+// Others may open it.
+Counter mapped(Device device) { return of_memory(device, map_memory(device, false), WORDS); }
+
+// Others may have opened it.
+Counter shared(Device device) { return of_memory(device, map_memory(device, true), WORDS); }
 
 // Allocated and freed in each step; what it holds is made of what was there before.
 Counter fleeting(Device device) {
@@ -332,7 +341,7 @@ Counter threads(Device device) {
 const std::map<std::string, Counter (*)(Device)> KINDS = {
     {"plain", plain},           {"small", small}, {"large", large}, {"pitched", pitched}, {"pooled", pooled},   {"mapped", mapped},
     {"fleeting", fleeting},     {"array", array}, {"pinned", pinned},   {"graph", graph},     {"peer", peer},
-    {"registered", registered}, {"created", created}, {"managed", managed}, {"touched", touched}, {"exported", exported}, {"threads", threads},
+    {"registered", registered}, {"created", created}, {"managed", managed}, {"touched", touched}, {"exported", exported}, {"shared", shared}, {"threads", threads},
 };
 
 // After the step that the harness says, until there is the file that it says.

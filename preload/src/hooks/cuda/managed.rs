@@ -1,17 +1,17 @@
 //! Managed memory: the driver's, or, with `CKPT_MANAGED_BACKING=pinned`, memory of the host that the driver has pinned.
 //!
-//! The driver does not checkpoint managed memory. What is pinned it does, and that is what a program may expect of managed memory, too:
-//! host and devices have the same bytes at the same address, and threads may use it at any time, also while a checkpoint is
-//! taken. But it does not move: a device reaches it through the bus, each time. So what a program advises, or wants to be moved,
-//! comes to nothing, and is answered here.
+//! The driver checkpoints pinned memory, but not managed memory. To a program one is what the other is: host and devices have the
+//! same bytes at the same address, and threads may use it at any time, also while a checkpoint is taken. But pinned memory does
+//! not move: a device reaches it through the bus, each time. So what a program advises, or wants to be moved, comes to nothing, and
+//! is answered here.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use ckpt_wire::allocations::{CUDA_MANAGED, CUDA_MANAGED_PINNED, CudaAllocation};
 
-use super::backing::calls::{self, INVALID_VALUE};
-use super::driver::{CuResult, Handle, Real, SUCCESS, driver_hooks};
+use super::backing::calls::{self, INVALID_VALUE, OUT_OF_MEMORY};
+use super::driver::{CuResult, Handle, NO_FUNCTION, Real, SUCCESS, driver_hooks};
 use super::{memory, records};
 use crate::log;
 use crate::section::Section;
@@ -61,32 +61,33 @@ fn begins_at(address: u64) -> Option<CudaAllocation> {
     around(address).filter(|found| found.address == address)
 }
 
-/// Allocates `bytes`, and records that. `None` if the driver is to do it: also where it cannot pin so much.
+/// Allocates `bytes`, and records that. If it is the driver's business, why it could not be done, if that was so.
 ///
 /// # Safety
 /// As for `cuMemAllocManaged`.
-unsafe fn allocate(address: *mut u64, bytes: usize, flags: c_uint) -> Option<CuResult> {
+unsafe fn allocate(address: *mut u64, bytes: usize, flags: c_uint) -> Result<(), Option<CuResult>> {
     let is_good = !address.is_null() && bytes != 0 && matches!(flags, ATTACH_GLOBAL | ATTACH_HOST);
     if !IS_PINNED.load(Ordering::Relaxed) || !is_good {
-        return None;
+        return Err(None);
     }
+    let (context, device) = (calls::current_context().map_err(|_| None)?, calls::current_device().map_err(|_| None)?);
     let mut place = core::ptr::null_mut();
     // SAFETY: a place for one.
-    let result = unsafe { HOST_ALLOC.get()?(&raw mut place, bytes, FOR_ALL) };
+    let result = HOST_ALLOC.get().map_or(NO_FUNCTION, |allocate| unsafe { allocate(&raw mut place, bytes, FOR_ALL) });
     if result != SUCCESS {
-        say_not_pinned(bytes, result);
-        return None;
+        return Err(Some(result));
     }
     let given = place as u64;
-    records::add_as(CUDA_MANAGED_PINNED, given, bytes as u64, 0);
-    if begins_at(given).is_none() {
+    let allocation = CudaAllocation::new(CUDA_MANAGED_PINNED, given, bytes as u64);
+    records::add(CudaAllocation { context: context as u64, device, ..allocation });
+    if records::at(given).is_none() {
         // There is no memory for our records: nobody would know how to free it.
         let _ = free_host(given);
-        return None;
+        return Err(Some(OUT_OF_MEMORY));
     }
     // SAFETY: the caller's word.
     unsafe { address.write(given) };
-    Some(SUCCESS)
+    Ok(())
 }
 
 fn free_host(address: u64) -> CuResult {
@@ -219,13 +220,19 @@ fn say_not_pinned(bytes: usize, error: CuResult) {
 driver_hooks! {
     "cuMemAllocManaged" 6000 =>
     cuMemAllocManaged(address: *mut u64, bytes: usize, flags: c_uint) |real| {
-        allocate(address, bytes, flags).unwrap_or_else(|| {
-            let result = real(address, bytes, flags);
-            if result == SUCCESS {
-                records::add_plain(CUDA_MANAGED, *address, bytes as u64);
+        match allocate(address, bytes, flags) {
+            Ok(()) => SUCCESS,
+            Err(why) => {
+                let result = real(address, bytes, flags);
+                if result == SUCCESS {
+                    records::add_plain(CUDA_MANAGED, *address, bytes as u64);
+                    if let Some(why) = why {
+                        say_not_pinned(bytes, why);
+                    }
+                }
+                result
             }
-            result
-        })
+        }
     }
 
     "cuMemAdvise" 8000 =>

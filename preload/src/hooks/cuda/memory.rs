@@ -112,7 +112,11 @@ driver_hooks! {
 
     "cuIpcGetMemHandle" 4010 =>
     cuIpcGetMemHandle(handle: *mut IpcHandle, address: u64) |real| {
-        ipc::get(handle.cast(), address).unwrap_or_else(|| real(handle, address))
+        let result = ipc::get(handle.cast(), address).unwrap_or_else(|| real(handle, address));
+        if result == SUCCESS && let Some(allocation) = records::containing(address) {
+            records::mark_exported(allocation.address);
+        }
+        result
     }
 
     "cuIpcOpenMemHandle" 4010 =>

@@ -5,7 +5,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use ckpt_wire::allocations::{CUDA_BLOCK_ALLOCATIONS, CUDA_DEVICE, CudaAllocation, CudaBlock};
+use ckpt_wire::allocations::{
+    CUDA_BLOCK_ALLOCATIONS, CUDA_DEVICE, CUDA_EXPORTED, CUDA_MAPPED, CudaAllocation, CudaBlock,
+};
 
 use super::driver::Handle;
 use super::index::Index;
@@ -108,6 +110,31 @@ pub fn change(address: u64, change: impl FnOnce(&mut CudaAllocation) -> bool) {
     }
 }
 
+/// Other processes may have the memory of this handle from now on, wherever it is mapped; or what begins at this address.
+pub fn mark_exported(handle: u64) {
+    let _lock = Lock::take();
+    // SAFETY: the lock is ours.
+    let records = unsafe { &mut *RECORDS.get() };
+    let mut next = records.by_address.first_from(0);
+    while let Some((address, record)) = next {
+        // SAFETY: records that are in the index are live. A reader that sees half of the change reads it again.
+        let record = unsafe { &mut *record };
+        if address == handle || record.what() == CUDA_MAPPED && record.owner == handle {
+            record.kind |= CUDA_EXPORTED;
+        }
+        next = address.checked_add(1).and_then(|from| records.by_address.first_from(from));
+    }
+}
+
+/// The allocation that begins at `address`, or has this handle.
+pub fn at(address: u64) -> Option<CudaAllocation> {
+    let _lock = Lock::take();
+    // SAFETY: the lock is ours.
+    let (found, record) = unsafe { &mut *RECORDS.get() }.by_address.first_from(address)?;
+    // SAFETY: records that are in the index are live.
+    (found == address).then(|| unsafe { record.read() })
+}
+
 /// The allocation of memory that `address` lies in, at its start or inside.
 pub fn containing(address: u64) -> Option<CudaAllocation> {
     let _lock = Lock::take();
@@ -116,13 +143,6 @@ pub fn containing(address: u64) -> Option<CudaAllocation> {
     // SAFETY: records that are in the index are live.
     let allocation = unsafe { record.read() };
     (allocation.is_memory() && address - allocation.address < allocation.bytes.max(1)).then_some(allocation)
-}
-
-/// Whether an allocation begins at `address`.
-pub fn begins_at(address: u64) -> bool {
-    let _lock = Lock::take();
-    // SAFETY: the lock is ours.
-    unsafe { &mut *RECORDS.get() }.by_address.first_from(address).is_some_and(|(found, _)| found == address)
 }
 
 /// Takes out all that `is_gone` says of.

@@ -24,7 +24,7 @@ const ON_DEVICE: c_int = 1;
 /// Another reference, or the first, which the program has to give back.
 fn refer(handle: c_ulonglong) {
     records::change(handle, |physical: &mut CudaAllocation| {
-        physical.owner += u64::from(physical.kind == CUDA_PHYSICAL);
+        physical.owner += u64::from(physical.what() == CUDA_PHYSICAL);
         false
     });
 }
@@ -62,7 +62,7 @@ driver_hooks! {
         if result == SUCCESS {
             records::change(handle, |physical: &mut CudaAllocation| {
                 physical.owner = physical.owner.saturating_sub(1);
-                physical.kind == CUDA_PHYSICAL && physical.owner == 0
+                physical.what() == CUDA_PHYSICAL && physical.owner == 0
             });
         }
         result
@@ -73,6 +73,18 @@ driver_hooks! {
         let result = real(address, bytes, offset, memory, flags);
         if result == SUCCESS {
             records::add_as(CUDA_MAPPED, address, bytes as u64, memory);
+            if records::at(memory).is_some_and(|physical| physical.is_exported()) {
+                records::mark_exported(address);
+            }
+        }
+        result
+    }
+
+    "cuMemExportToShareableHandle" 10020 =>
+    cuMemExportToShareableHandle(to: *mut c_void, memory: c_ulonglong, kind: c_int, flags: c_ulonglong) |real| {
+        let result = real(to, memory, kind, flags);
+        if result == SUCCESS {
+            records::mark_exported(memory);
         }
         result
     }
@@ -82,7 +94,7 @@ driver_hooks! {
     cuMemUnmap(address: u64, bytes: usize) |real| {
         let end = address.saturating_add(bytes as u64);
         let lies_within = |allocation: &CudaAllocation| {
-            allocation.kind == CUDA_MAPPED && (address..end).contains(&allocation.address)
+            allocation.what() == CUDA_MAPPED && (address..end).contains(&allocation.address)
         };
         let result = real(address, bytes);
         if result == SUCCESS {

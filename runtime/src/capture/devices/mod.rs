@@ -162,19 +162,22 @@ impl<'a> Devices<'a> {
         }
         known.variables.retain(|instance, _| programs.iter().any(|(_, control)| control.job == *instance));
         for (program, control) in &programs {
-            refuse(program.pid, control)?;
-            refuse_driver(program.pid, control, &mut known.surveys)?;
-            known.variables.entry(control.job).or_default().read(program, control)?;
+            let may_be = refuse(program.pid, control)
+                .and_then(|()| refuse_driver(program.pid, control, &mut known.surveys))
+                .and_then(|()| known.variables.entry(control.job).or_default().read(program, control));
+            unless_ended(program, may_be)?;
         }
-        let held = hold::between_captures(|| self.hold(&programs))?;
-        let mut stored: Vec<Stored<'_>> =
-            held.into_iter().map(|one| self.store(one, known, attempt)).collect::<Result<_>>()?;
+        let mut stored = Vec::new();
+        for held in hold::between_captures(|| self.hold(&programs))? {
+            let program = held.program;
+            stored.extend(unless_ended(program, self.store(held, known, attempt))?);
+        }
         let to_move: Vec<(Uuid, u64)> = stored.iter().flat_map(|one| one.to_move.iter().copied()).collect();
         refuse_without_room(to_move.iter().map(|(_, bytes)| bytes).sum())?;
         let room = Room::before(&to_move, known.contents.contexts());
         let waits = stored.iter().map(|one| one.waits).max().unwrap_or_default();
         for one in &stored {
-            tell_who_keeps(one.program.pid, one.control.hold, one.kept.as_ref())?;
+            unless_ended(one.program, tell_who_keeps(one.program.pid, one.control.hold, one.kept.as_ref()))?;
         }
         hit(point::DEVICES_KEPT);
         // From here on it may take its time, and each takes its own.
@@ -182,13 +185,15 @@ impl<'a> Devices<'a> {
             if let Some((_, memory)) = &mut one.kept {
                 memory.is_needed();
             }
-            one.line.send(Command { bytes: LOCK_WITHIN.as_millis() as u64, ..command(COMMAND_SUSPEND) })?;
+            let asked = Command { bytes: LOCK_WITHIN.as_millis() as u64, ..command(COMMAND_SUSPEND) };
+            unless_ended(one.program, one.line.send(asked))?;
         }
         hit(point::DEVICES_ASKED);
         let mut outcome = Ok(());
         for Stored { program, control, line, listener, began, image, kept, .. } in stored {
-            match suspended(line, program.pid) {
-                Ok(()) => self.suspended.push(Suspended {
+            match unless_ended(program, suspended(line, program.pid)) {
+                Ok(None) => {}
+                Ok(Some(())) => self.suspended.push(Suspended {
                     program: program.try_clone()?,
                     hold: control.hold,
                     instance: control.job,
@@ -212,13 +217,15 @@ impl<'a> Devices<'a> {
         let mut asked = Vec::new();
         for (number, (program, control)) in programs.iter().enumerate() {
             // One that executes another program by now has none any more.
-            asked.extend(Asked::ask(program, control, self.name(number))?.map(|asked| (program, &**control, asked)));
+            let keeper = unless_ended(program, Asked::ask(program, control, self.name(number)))?.flatten();
+            asked.extend(keeper.map(|keeper| (program, &**control, keeper)));
         }
-        let wait = |(program, control, asked): (&'b Program, &'b Control, Asked<'b>)| {
-            let (hold, listener) = asked.wait()?;
-            Ok(Held { program, control, hold, listener })
-        };
-        asked.into_iter().map(wait).collect()
+        let mut all = Vec::new();
+        for (program, control, keeper) in asked {
+            let held = unless_ended(program, keeper.wait())?;
+            all.extend(held.map(|(hold, listener)| Held { program, control, hold, listener }));
+        }
+        Ok(all)
     }
 
     /// Stores what is in pieces, and has their memory kept.
@@ -349,6 +356,15 @@ impl Suspended {
             ));
         }
         Ok(Some(line))
+    }
+}
+
+/// What came of something, or nothing if the process has ended meanwhile: then it has no devices, and the job goes on without it.
+fn unless_ended<T>(program: &Program, outcome: Result<T>) -> Result<Option<T>> {
+    match outcome {
+        Err(Error::ProgramGone { .. }) => Ok(None),
+        Err(_) if descriptor::has_ended(&program.pidfd) => Ok(None),
+        outcome => outcome.map(Some),
     }
 }
 

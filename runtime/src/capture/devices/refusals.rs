@@ -5,7 +5,8 @@ use ckpt_wire::allocations::{CUDA_IMPORTED, CUDA_MANAGED, CUDA_MANAGED_GLOBAL};
 use ckpt_wire::device::{DEVICES_SUSPENDED, Hold as Shared};
 
 use super::Surveys;
-use crate::capture::{allocations, hold};
+use crate::capture::allocations::{self, Allocations};
+use crate::capture::hold;
 use crate::error::{Error, Result};
 use crate::image::AllocationKind;
 use crate::proc::{memory, task};
@@ -16,8 +17,17 @@ pub fn refuse(pid: i32, control: &Control) -> Result<()> {
     let unsupported = |what: String, why: &str, advice: &str| {
         Err(Error::unsupported(format!("process {pid}: {what}"), why.to_owned(), advice.to_owned()))
     };
-    for allocation in allocations::allocations(pid, control)?.known {
+    let Allocations { known, exported, .. } = allocations::allocations(pid, control)?;
+    for allocation in known {
         let (address, bytes) = (allocation.address, allocation.bytes);
+        if exported.contains(&allocation.id) {
+            return unsupported(
+                format!("device memory that other processes may have, {bytes} bytes at {address:#x}"),
+                "the program has made a handle of it (cuIpcGetMemHandle, cuMemExportToShareableHandle), or ckpt has for a checkpoint \
+                 of data; the CUDA driver does not checkpoint what is exported",
+                "free it before, or take checkpoints of data (ckpt checkpoint --data)",
+            );
+        }
         match allocation.kind {
             AllocationKind::Cuda(CUDA_MANAGED, _) => {
                 return unsupported(

@@ -247,7 +247,7 @@ pub fn be_first_process(relay: RawFd, rebuild: impl FnOnce(Place) -> Result<Rebu
 fn release(rebuilt: Rebuilt, relay: &Relay) -> Result<i32> {
     let pid = rebuilt.pid();
     set_pdeathsig(None).map_err(|source| Error::io("outlive", "ckpt restart", source))?;
-    rebuilt.release()?;
+    super::release_with_progress(rebuilt)?;
     // The program runs, and our end would be its end: nothing may fail any more.
     log::logger().flush();
     if let Err(error) = first_process::hold_nothing(relay) {

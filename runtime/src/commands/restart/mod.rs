@@ -163,7 +163,7 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
         return detach::in_intermediate_process(|| match build(arguments, stdio)? {
             Built::Here(rebuilt) => {
                 let pid = rebuilt.pid();
-                release(pid, pid_file, || rebuilt.release())?;
+                release(pid, pid_file, || release_with_progress(*rebuilt))?;
                 automatic::go_on(pid);
                 Ok(pid)
             }
@@ -176,7 +176,7 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
         Built::Here(rebuilt) => {
             let pid = rebuilt.pid();
             let there = rebuilt.at_terminal();
-            parent.release(pid, there, || release(pid, pid_file, || rebuilt.release()))?;
+            parent.release(pid, there, || release(pid, pid_file, || release_with_progress(*rebuilt)))?;
             automatic::go_on(pid);
             parent.follow(pid)
         }
@@ -305,14 +305,28 @@ fn path_map(pairs: &[(PathBuf, PathBuf)]) -> Result<PathMap> {
     Ok(PathMap::new(pairs))
 }
 
+/// Lets it run when its devices are back.
+fn release_with_progress(rebuilt: Rebuilt) -> Result<()> {
+    let mut bar = Progress::start();
+    let released = rebuilt.release(&mut |stage, done, total| show(&mut bar, stage, done, total));
+    bar.end();
+    released
+}
+
+fn show(bar: &mut Progress, stage: Stage, done: u64, total: u64) {
+    let (step, unit) = match stage {
+        Stage::Reading => ("reading", Unit::Bytes),
+        Stage::Verifying => ("comparing files", Unit::Bytes),
+        Stage::Mapping => ("filling memory", Unit::Bytes),
+        Stage::Threads => ("threads", Unit::Count),
+        Stage::Devices => ("filling device memory", Unit::Bytes),
+    };
+    bar.update(step, done, total, unit);
+}
+
 fn rebuild_with_progress(store: &Store, id: u64, options: &RestoreOptions) -> Result<Rebuilt> {
     let mut bar = Progress::start();
-    let rebuilt = rebuild(store, id, options, &mut |stage, done, total| match stage {
-        Stage::Reading => bar.update("reading", done, total, Unit::Bytes),
-        Stage::Verifying => bar.update("comparing files", done, total, Unit::Bytes),
-        Stage::Mapping => bar.update("filling memory", done, total, Unit::Bytes),
-        Stage::Threads => bar.update("threads", done, total, Unit::Count),
-    });
+    let rebuilt = rebuild(store, id, options, &mut |stage, done, total| show(&mut bar, stage, done, total));
     bar.end();
     rebuilt.map_err(|error| which_checkpoint::or_dropped(store, id, error))
 }

@@ -40,12 +40,12 @@ impl<'scope> Content<'scope> {
         (!pieces.is_empty()).then(|| Content { windows, reader: scope.spawn(read) })
     }
 
-    /// Has the keeper put it where it was.
+    /// Has the keeper put it where it was; `filled` is told the bytes of each part.
     ///
     /// # Errors
     /// The store's; when the keeper does not do it.
-    pub fn put(self, line: &Line<'_>, memory: &ProcessMemory) -> Result<()> {
-        let outcome = copy_all(&self.windows, line, memory);
+    pub fn put(self, line: &Line<'_>, memory: &ProcessMemory, filled: &mut dyn FnMut(u64)) -> Result<()> {
+        let outcome = copy_all(&self.windows, line, memory, filled);
         drop(self.windows);
         // A panic aborts the process (see Cargo.toml), so a thread that ended has a result.
         let read = self.reader.join().unwrap_or_else(|_| std::process::abort());
@@ -71,7 +71,12 @@ fn read(store: &Store, stored: &StoredPieces, windows: &SyncSender<Window>) -> R
 }
 
 /// Copies what comes, until no more comes.
-fn copy_all(windows: &Receiver<Window>, line: &Line<'_>, memory: &ProcessMemory) -> Result<()> {
+fn copy_all(
+    windows: &Receiver<Window>,
+    line: &Line<'_>,
+    memory: &ProcessMemory,
+    filled: &mut dyn FnMut(u64),
+) -> Result<()> {
     let answer = line.exchange(Command { bytes: WINDOW_BYTES as u64, ..command(COMMAND_BUFFER) })?;
     let buffer = line.good("making room for what comes to a device", answer)?.values[0];
     for Window { device, address, bytes } in windows {
@@ -79,6 +84,7 @@ fn copy_all(windows: &Receiver<Window>, line: &Line<'_>, memory: &ProcessMemory)
         let copy = Command { device, address: buffer, to: address, bytes: bytes.len() as u64, ..command(COMMAND_COPY) };
         let answer = line.exchange(copy)?;
         line.good("copying to a device", answer)?;
+        filled(bytes.len() as u64);
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ use nix::errno::Errno;
 use nix::unistd::geteuid;
 
 use super::process::HalfBuilt;
+use super::{Progress, Stage};
 use crate::descriptor::{self, pidfd_open};
 use crate::error::{Error, Result};
 use crate::fault::{hit, point};
@@ -74,16 +75,22 @@ impl Devices {
     ///
     /// # Errors
     /// When one cannot have them; then all processes of the job have been ended.
-    pub fn give_back(self) -> Result<()> {
-        let outcome = self.try_to_give_back();
+    pub fn give_back(self, progress: &mut Progress) -> Result<()> {
+        let outcome = self.try_to_give_back(progress);
         if outcome.is_err() {
             end(self.all);
         }
         outcome
     }
 
-    fn try_to_give_back(&self) -> Result<()> {
+    fn try_to_give_back(&self, progress: &mut Progress) -> Result<()> {
         let mut back = Vec::new();
+        let pieces = self.asked.iter().flat_map(|one| &one.image.pieces).flat_map(|stored| &stored.pieces);
+        let (mut done, total) = (0, pieces.map(|piece| piece.bytes).sum());
+        let mut filled = |bytes: u64| {
+            done += bytes;
+            progress(Stage::Devices, done, total);
+        };
         thread::scope(|scope| {
             // Each takes its own time, and none waits for another.
             let begun = self.asked.iter().map(|one| none_if_ended(one.begin())).collect::<Result<Vec<_>>>()?;
@@ -92,7 +99,7 @@ impl Devices {
             for ((one, line), content) in self.asked.iter().zip(begun).zip(contents) {
                 let Some(line) = line.map(|line| none_if_ended(one.end(line))).transpose()?.flatten() else { continue };
                 hit(point::DEVICES_RESUMED);
-                match content.map_or(Ok(()), |content| content.put(&line, &one.memory)) {
+                match content.map_or(Ok(()), |content| content.put(&line, &one.memory, &mut filled)) {
                     Ok(()) => back.push(line),
                     Err(_) if descriptor::has_ended(&one.pidfd) => {}
                     Err(error) => return Err(error),

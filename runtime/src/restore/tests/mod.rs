@@ -59,7 +59,7 @@ fn a_program_goes_on_where_it_was() {
     assert_eq!(stages, [super::Stage::Reading, super::Stage::Verifying, super::Stage::Mapping, super::Stage::Threads]);
     let pid = rebuilt.pid();
     check_from_outside(&rebuilt);
-    rebuilt.release().unwrap();
+    rebuilt.release(&mut |_, _, _| {}).unwrap();
 
     let status = wait_for_exit(pid);
     let output = fs::read(lab.dir.path().join("output")).unwrap();
@@ -139,7 +139,7 @@ fn vdso_and_vvar_move_to_where_the_program_had_them() {
         let rebuilt = rebuild(&lab.store, id, &RestoreOptions::default(), &mut |_, _, _| {}).unwrap();
         let pid = rebuilt.pid();
         check_from_outside(&rebuilt);
-        rebuilt.release().unwrap();
+        rebuilt.release(&mut |_, _, _| {}).unwrap();
         assert_eq!(libc::WEXITSTATUS(wait_for_exit(pid)), 7);
     }
 }
@@ -208,7 +208,7 @@ fn live_tiles_come_back() {
     let rebuilt = rebuild(&lab.store, id, &RestoreOptions::default(), &mut |_, _, _| {}).unwrap();
     let pid = rebuilt.pid();
     check_from_outside(&rebuilt);
-    rebuilt.release().unwrap();
+    rebuilt.release(&mut |_, _, _| {}).unwrap();
     assert_eq!(libc::WEXITSTATUS(wait_for_exit(pid)), 7);
     let output = fs::read(lab.dir.path().join("output")).unwrap();
     assert!(output.ends_with(&tile), "{} bytes", output.len());
@@ -247,7 +247,7 @@ fn every_thread_gets_the_users_and_groups_of_the_program() {
     }
     let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(format!("/proc/{pid}")).unwrap());
     assert_eq!(owner, 1002, "the process can be traced by its user");
-    rebuilt.release().unwrap();
+    rebuilt.release(&mut |_, _, _| {}).unwrap();
     assert_eq!(libc::WEXITSTATUS(wait_for_exit(pid)), 7);
 }
 

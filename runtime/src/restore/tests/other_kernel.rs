@@ -67,7 +67,7 @@ fn a_function_of_the_old_vdso_does_what_this_kernels_does() {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
         let of_old = maps.lines().find(|line| line.starts_with(&format!("{OLD_VDSO:x}-"))).unwrap();
         assert!(of_old.contains("r-xp") && !of_old.contains("[vdso]") && maps.contains("[vdso]"), "{maps}");
-        rebuilt.release().unwrap();
+        rebuilt.release(&mut |_, _, _| {}).unwrap();
         let status = wait_for_exit(pid);
         assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{name}: {status:#x}");
     }

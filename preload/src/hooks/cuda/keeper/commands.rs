@@ -2,6 +2,7 @@
 
 use core::ffi::c_int;
 
+use ckpt_wire::allocations::CUDA_MAPPED;
 use ckpt_wire::device::{
     Answer, COMMAND_BUFFER, COMMAND_CLOSE, COMMAND_COPY, COMMAND_EXPORT, COMMAND_IDENTIFY, COMMAND_STAGE,
     COMMAND_UNSTAGE, COMMAND_VARIABLE, Command,
@@ -10,6 +11,7 @@ use ckpt_wire::device::{
 use super::super::backing::calls;
 use super::super::contexts;
 use super::super::driver::{CuResult, Handle, SUCCESS};
+use super::super::records;
 use super::functions::{self, NON_BLOCKING};
 use super::stages::Stages;
 use super::{NO_ANSWER, line, variables};
@@ -75,6 +77,10 @@ impl Session {
     fn export(&mut self, address: u64) -> Result<Answer, i32> {
         self.close();
         let descriptor = calls::export(address)?;
+        if let Some(mapped) = records::at(address).filter(|found| found.what() == CUDA_MAPPED) {
+            // The program's own, which stays the driver's when the devices are suspended.
+            records::mark_exported(mapped.owner);
+        }
         let file = sys::adopt(descriptor).map_err(|errno| -errno.0)?;
         self.exported = Some((descriptor, file));
         Ok(Answer { values: [descriptor as u64, 0], ..NO_ANSWER })

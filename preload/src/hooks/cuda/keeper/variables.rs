@@ -51,7 +51,7 @@ pub unsafe fn record(id: u64, name: *const c_char) -> Result<(u64, u64), CuResul
 
 /// Records a variable, unless it is recorded already.
 fn add(code: &LoadedCode, address: u64, bytes: usize) -> bool {
-    let is_new = !records::begins_at(address);
+    let is_new = records::at(address).is_none();
     if is_new {
         // SAFETY: two live numbers.
         unsafe { modules::add(CUDA_GLOBAL, &raw const address, &raw const bytes, code.handle as Handle) };

@@ -135,15 +135,25 @@ impl Device {
         for (allocation, place) in wanted {
             match place {
                 Place::In(piece) => shown.add_in(&self.series, hold, allocation, piece)?,
-                Place::Perhaps(piece) => {
-                    if shown.add_in(&self.series, hold, allocation, piece).is_err() {
-                        others.push(*allocation);
-                    }
-                }
-                Place::Program => others.push(*allocation),
+                Place::Perhaps(_) | Place::Program => others.push(*allocation),
             }
         }
-        shown.add_copies(&self.series, hold, number, &others)?;
+        if shown.add_copies(&self.series, hold, number, &others)? {
+            return Ok(shown);
+        }
+        // There is no room for copies of all. What is exported once cannot be in a full checkpoint any more.
+        let mut others = Vec::new();
+        for (allocation, place) in wanted {
+            match place {
+                Place::Perhaps(piece) if shown.add_in(&self.series, hold, allocation, piece).is_ok() => {}
+                Place::Perhaps(_) | Place::Program => others.push(*allocation),
+                Place::In(_) => {}
+            }
+        }
+        if !shown.add_copies(&self.series, hold, number, &others)? {
+            let why = "it can only be read as a copy, and the device has no room for one";
+            shown.left_out.extend(others.iter().map(|other| LeftOut { id: other.id, why: why.to_owned() }));
+        }
         Ok(shown)
     }
 }
@@ -164,17 +174,19 @@ impl Shown {
         Ok(())
     }
 
-    /// Allocations that only the program can read: as copies, if the device has room for them.
-    fn add_copies(&mut self, series: &DeviceSeries, hold: &Hold<'_>, number: i32, others: &[Allocation]) -> Result<()> {
+    /// Allocations that only the program can read: as copies. Whether the device has room for them.
+    fn add_copies(
+        &mut self,
+        series: &DeviceSeries,
+        hold: &Hold<'_>,
+        number: i32,
+        others: &[Allocation],
+    ) -> Result<bool> {
         let bytes: u64 = others.iter().map(|allocation| allocation.bytes.next_multiple_of(ALIGNMENT)).sum();
         if bytes == 0 {
-            return Ok(());
+            return Ok(true);
         }
-        let Some((staged, staged_bytes)) = hold.stage(number, bytes)? else {
-            let why = "it can only be read as a copy, and the device has no room for one";
-            self.left_out.extend(others.iter().map(|other| LeftOut { id: other.id, why: why.to_owned() }));
-            return Ok(());
-        };
+        let Some((staged, staged_bytes)) = hold.stage(number, bytes)? else { return Ok(false) };
         self.staged = Some(staged);
         let descriptor = hold.export(staged)?;
         let address = self.mapped.map(series.context(), descriptor.as_fd(), staged_bytes)?;
@@ -185,7 +197,7 @@ impl Shown {
             self.mapped.add(allocation.id, address + offset, allocation.bytes);
             offset += allocation.bytes.next_multiple_of(ALIGNMENT);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Gives back what is mapped here, and what was made for copies.

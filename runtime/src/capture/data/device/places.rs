@@ -13,7 +13,7 @@ use crate::image::{Allocation, AllocationKind, LeftOut};
 pub enum Place {
     /// In physical memory that can be exported.
     In(Piece),
-    /// In physical memory that may be exportable: the program has made it.
+    /// In physical memory that the program has made: it may be exportable, but is better not exported.
     Perhaps(Piece),
     /// Only the program itself can read it.
     Program,
