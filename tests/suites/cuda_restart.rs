@@ -272,11 +272,15 @@ fn a_program_that_has_begun_to_use_the_driver_and_no_device_is_restarted_and_use
 /// The program goes on whatever step of the driver's fails, and the next checkpoint is one.
 #[track_caller]
 fn goes_on_when_the_driver_fails(wanted: &str, is_failed: bool) {
-    let program = counting(&["plain", "pooled", "threads"]);
+    goes_on_when_a_call_fails(&counting(&["plain", "pooled", "threads"]), wanted, is_failed);
+}
+
+#[track_caller]
+fn goes_on_when_a_call_fails(program: &Program, wanted: &str, is_failed: bool) {
     let scene = scene();
     let failed = scene.path().join("failed");
     let failing = program.clone().variable("CKPT_DOUBLE_FAIL", wanted).variable("CKPT_DOUBLE_FAILED", &failed);
-    let whole = reference(&scene, &program);
+    let whole = reference(&scene, program);
     let mut life = at_fifth_step(&scene, &failing);
     let answer = ask_checkpoint(&scene, life.pid);
     assert_eq!(answer.code != 0, is_failed, "{wanted}: {answer:?}");
@@ -290,7 +294,18 @@ fn goes_on_when_the_driver_fails(wanted: &str, is_failed: bool) {
     life.kill();
     go_on(&scene);
     let death = ckpt_tests::exact::Death { id, printed_before };
-    ckpt_tests::exact::goes_on(&scene, &program, &How::usual(), &life, death, &whole);
+    ckpt_tests::exact::goes_on(&scene, program, &How::usual(), &life, death, &whole);
+}
+
+/// Of one piece: its memory is seen to be kept and taken away, and then fetched and put back.
+#[test]
+fn memory_of_ours_that_cannot_be_taken_away_or_put_back_at_once_is_there_again() {
+    let program = counting(&["plain"]);
+    goes_on_when_a_call_fails(&program, "cuMemImportFromShareableHandle:1", true);
+    goes_on_when_a_call_fails(&program, "cuMemUnmap:1", true);
+    for call in ["cuMemImportFromShareableHandle:2", "cuMemMap:2", "cuMemSetAccess:2"] {
+        goes_on_when_a_call_fails(&program, call, false);
+    }
 }
 
 #[test]

@@ -228,9 +228,11 @@ Counter array(Device device) {
 }
 
 // Recorded once, run in each step.
+// A graph that was recorded, and has memory of its own while it runs.
 Counter graph(Device device) {
-    CUdeviceptr memory;
+    CUdeviceptr memory, out, own;
     ok(cuMemAlloc(&memory, BYTES));
+    ok(cuMemAlloc(&out, BYTES));
     ok(cuMemsetD32(memory, 1, WORDS));
     CUgraph graph;
     CUgraphExec runnable;
@@ -238,15 +240,21 @@ Counter graph(Device device) {
     CUdeviceptr start = memory;
     uint64_t count = WORDS;
     for (int n = 0; n < 3; ++n) launch(device, device.add_one, device.first, {&start, &count});
+    ok(cuMemAllocAsync(&own, BYTES, device.first));
+    ok(cuMemcpyDtoDAsync(own, memory, BYTES, device.first));
+    launch(device, device.add_one, device.first, {&own, &count});
+    ok(cuMemcpyDtoDAsync(out, own, BYTES, device.first));
+    ok(cuMemFreeAsync(own, device.first));
     ok(cuStreamEndCapture(device.first, &graph));
     ok(cuGraphInstantiate(&runnable, graph, 0));
     return [=](uint32_t) {
         ok(cuCtxSetCurrent(device.context));
         ok(cuGraphLaunch(runnable, device.second));
-        std::vector<uint32_t> there(WORDS);
+        std::vector<uint32_t> there(WORDS), written(WORDS);
         ok(cuMemcpyDtoHAsync(there.data(), memory, BYTES, device.second));
+        ok(cuMemcpyDtoHAsync(written.data(), out, BYTES, device.second));
         ok(cuStreamSynchronize(device.second));
-        return mixed(0, there.data(), WORDS);
+        return mixed(mixed(0, there.data(), WORDS), written.data(), WORDS);
     };
 }
 
