@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 /// Memory of the program: some tenth of a second.
 const MIB: u32 = 256;
 /// Attempts to meet a process that lives for a tenth of a second.
-const ATTEMPTS: usize = 20;
+const ATTEMPTS: usize = 60;
 
 fn program(way: &str) -> Program {
     Program::victim("later").argument(MIB.to_string()).argument(way)
