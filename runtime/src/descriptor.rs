@@ -34,6 +34,18 @@ pub fn has_ended(pidfd: &OwnedFd) -> bool {
     poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(1)
 }
 
+/// What came of something, or nothing if the process that it was about has ended meanwhile.
+///
+/// # Errors
+/// That of `outcome`, if it has not.
+pub fn unless_ended<T>(pidfd: &OwnedFd, outcome: Result<T>) -> Result<Option<T>> {
+    match outcome {
+        Err(Error::ProgramGone { .. }) => Ok(None),
+        Err(_) if has_ended(pidfd) => Ok(None),
+        outcome => outcome.map(Some),
+    }
+}
+
 /// A duplicate of descriptor `number` of the process behind `pidfd`.
 ///
 /// # Errors

@@ -41,6 +41,7 @@ pub struct Hold<'a> {
     driver: u64,
     /// How many devices it sees.
     devices: u32,
+    waits: Duration,
     began: Instant,
 }
 
@@ -51,6 +52,7 @@ pub struct Asked<'a> {
     listener: Listener,
     request: u32,
     driver: u64,
+    waits: Duration,
     began: Instant,
 }
 
@@ -122,7 +124,8 @@ impl<'a> Asked<'a> {
         }
         wake(hold.keeper)?;
         let kept = Kept { pid: program.pid, pidfd: program.pidfd.as_fd(), may_be_stopped: false };
-        Ok(Some(Asked { program, kept, listener, request, driver: hold.driver, began }))
+        let waits = Duration::from_millis(hold.wait_ms.into());
+        Ok(Some(Asked { program, kept, listener, request, driver: hold.driver, waits, began }))
     }
 
     /// Waits until the devices are quiet. If they were suspended, by an agent that has died, they are given back first.
@@ -130,7 +133,7 @@ impl<'a> Asked<'a> {
     /// # Errors
     /// When the program's work does not end in time, or cannot be waited for.
     pub fn wait(self) -> Result<(Hold<'a>, Listener)> {
-        let Asked { program, kept, listener, request, driver, began } = self;
+        let Asked { program, kept, listener, request, driver, waits, began } = self;
         let (line, held) = listener.accept(kept, QUIET_WITHIN + PATIENCE)?;
         if held.request != request {
             return Err(not_held(program.pid, &held));
@@ -149,7 +152,7 @@ impl<'a> Asked<'a> {
             }
             _ => return Err(not_held(program.pid, &held)),
         }
-        Ok((Hold { program, line, driver, devices: held.devices, began }, listener))
+        Ok((Hold { program, line, driver, devices: held.devices, waits, began }, listener))
     }
 }
 
@@ -188,6 +191,11 @@ impl<'a> Hold<'a> {
     /// How many devices the program sees; they are numbered from 0.
     pub fn devices(&self) -> u32 {
         self.devices
+    }
+
+    /// How long the program waits for devices that it cannot have back.
+    pub fn waits(&self) -> Duration {
+        self.waits
     }
 
     /// The file of the driver that the program uses.

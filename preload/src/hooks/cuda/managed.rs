@@ -104,22 +104,11 @@ pub fn free(address: u64, other: impl FnOnce() -> CuResult) -> CuResult {
     }
 }
 
-/// Puts one answer of the driver's about a pointer right.
-///
-/// # Safety
-/// `answer` must be what the driver has written its answer to.
-pub unsafe fn correct(answer: *mut c_void, attribute: c_int, address: u64) {
-    if around(address).is_some() {
-        // SAFETY: the caller's word.
-        unsafe { correct_as_managed(answer, attribute) };
-    }
-}
-
-/// Puts several answers right.
+/// Puts answers of the driver's about a pointer right.
 ///
 /// # Safety
 /// There must be `count` attributes, and as many places that the driver has written its answers to.
-pub unsafe fn correct_all(count: c_uint, attributes: *const c_int, answers: *const *mut c_void, address: u64) {
+pub unsafe fn correct(count: c_uint, attributes: *const c_int, answers: *const *mut c_void, address: u64) {
     if around(address).is_none() {
         return;
     }
@@ -174,6 +163,41 @@ unsafe fn of_several(
     }
     let mut results = (0..count).map(|number| pinned(number).unwrap_or_else(|| each(number)));
     results.find(|&result| result != SUCCESS).unwrap_or(SUCCESS)
+}
+
+/// `cuMemPrefetchBatchAsync`, and the one that discards before.
+type PrefetchSeveral =
+    unsafe extern "C" fn(*mut u64, *mut usize, usize, *mut u64, *mut usize, usize, u64, Handle) -> CuResult;
+
+/// Does what `real` does, but for pinned memory.
+///
+/// # Safety
+/// As for `real`.
+#[expect(clippy::too_many_arguments, reason = "they are the driver's")]
+unsafe fn prefetch_several(
+    real: PrefetchSeveral,
+    addresses: *mut u64,
+    sizes: *mut usize,
+    count: usize,
+    places: *mut u64,
+    begin_at: *mut usize,
+    place_count: usize,
+    flags: u64,
+    stream: Handle,
+) -> CuResult {
+    // SAFETY: the caller's word, and of one address at a time: its own place begins at it.
+    unsafe {
+        of_several(
+            addresses,
+            sizes,
+            count,
+            || real(addresses, sizes, count, places, begin_at, place_count, flags, stream),
+            |at| {
+                let (place, mut first) = (places.add(place_of(begin_at, place_count, at)), 0);
+                real(addresses.add(at), sizes.add(at), 1, place, &raw mut first, 1, flags, stream)
+            },
+        )
+    }
 }
 
 /// Which of the places is that of an address: the last one that begins at it or before.
@@ -306,14 +330,7 @@ in_streams! {
         addresses: *mut u64, sizes: *mut usize, count: usize, places: *mut u64, begin_at: *mut usize, place_count: usize,
         flags: u64, stream: Handle
     ) |real| {
-        of_several(
-            addresses, sizes, count,
-            || real(addresses, sizes, count, places, begin_at, place_count, flags, stream),
-            |at| {
-                let (place, mut first) = (places.add(place_of(begin_at, place_count, at)), 0);
-                real(addresses.add(at), sizes.add(at), 1, place, &raw mut first, 1, flags, stream)
-            },
-        )
+        prefetch_several(real, addresses, sizes, count, places, begin_at, place_count, flags, stream)
     }
 
     "cuMemDiscardBatchAsync" 13000 cuMemDiscardBatchAsync, 13000 cuMemDiscardBatchAsync_ptsz =>
@@ -331,13 +348,6 @@ in_streams! {
         addresses: *mut u64, sizes: *mut usize, count: usize, places: *mut u64, begin_at: *mut usize, place_count: usize,
         flags: u64, stream: Handle
     ) |real| {
-        of_several(
-            addresses, sizes, count,
-            || real(addresses, sizes, count, places, begin_at, place_count, flags, stream),
-            |at| {
-                let (place, mut first) = (places.add(place_of(begin_at, place_count, at)), 0);
-                real(addresses.add(at), sizes.add(at), 1, place, &raw mut first, 1, flags, stream)
-            },
-        )
+        prefetch_several(real, addresses, sizes, count, places, begin_at, place_count, flags, stream)
     }
 }

@@ -6,6 +6,18 @@ use super::backing::{self, answers};
 use super::driver::{SUCCESS, driver_hooks};
 use super::managed;
 
+/// Puts answers about a pointer right.
+///
+/// # Safety
+/// There must be `count` attributes, and as many places that the driver has written its answers to.
+unsafe fn correct(count: c_uint, attributes: *const c_int, answers: *const *mut c_void, address: u64) {
+    // SAFETY: the caller's word.
+    unsafe {
+        answers::correct(count, attributes, answers, address);
+        managed::correct(count, attributes, answers, address);
+    }
+}
+
 driver_hooks! {
     "cuMemGetAddressRange" 3020 ungated =>
     cuMemGetAddressRange_v2(start: *mut u64, bytes: *mut usize, address: u64) |real| {
@@ -27,8 +39,7 @@ driver_hooks! {
     cuPointerGetAttribute(answer: *mut c_void, attribute: c_int, address: u64) |real| {
         let result = real(answer, attribute, answers::asked(address));
         if result == SUCCESS {
-            answers::correct(answer, attribute, address);
-            managed::correct(answer, attribute, address);
+            correct(1, &raw const attribute, &raw const answer, address);
         }
         result
     }
@@ -37,8 +48,7 @@ driver_hooks! {
     cuPointerGetAttributes(count: c_uint, attributes: *mut c_int, answers: *mut *mut c_void, address: u64) |real| {
         let result = real(count, attributes, answers, answers::asked(address));
         if result == SUCCESS {
-            answers::correct_all(count, attributes, answers, address);
-            managed::correct_all(count, attributes, answers, address);
+            correct(count, attributes, answers, address);
         }
         result
     }

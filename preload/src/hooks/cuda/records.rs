@@ -100,9 +100,7 @@ pub fn change(address: u64, change: impl FnOnce(&mut CudaAllocation) -> bool) {
     let _lock = Lock::take();
     // SAFETY: the lock is ours.
     let records = unsafe { &mut *RECORDS.get() };
-    if let Some((found, record)) = records.by_address.first_from(address)
-        && found == address
-    {
+    if let Some(record) = records.at(address) {
         // SAFETY: records that are in the index are live. A reader that sees half of the change reads it again.
         if change(unsafe { &mut *record }) {
             records.remove(address);
@@ -110,29 +108,41 @@ pub fn change(address: u64, change: impl FnOnce(&mut CudaAllocation) -> bool) {
     }
 }
 
-/// Other processes may have the memory of this handle from now on, wherever it is mapped; or what begins at this address.
-pub fn mark_exported(handle: u64) {
+/// The same with all records.
+fn change_all(mut change: impl FnMut(&mut CudaAllocation) -> bool) {
     let _lock = Lock::take();
     // SAFETY: the lock is ours.
     let records = unsafe { &mut *RECORDS.get() };
     let mut next = records.by_address.first_from(0);
     while let Some((address, record)) = next {
-        // SAFETY: records that are in the index are live. A reader that sees half of the change reads it again.
-        let record = unsafe { &mut *record };
-        if address == handle || record.what() == CUDA_MAPPED && record.owner == handle {
-            record.kind |= CUDA_EXPORTED;
+        // SAFETY: as in `change`.
+        if change(unsafe { &mut *record }) {
+            records.remove(address);
         }
         next = address.checked_add(1).and_then(|from| records.by_address.first_from(from));
     }
 }
 
+/// Takes out all that `is_gone` says of.
+pub fn remove_where(is_gone: impl Fn(&CudaAllocation) -> bool) {
+    change_all(|allocation| is_gone(allocation));
+}
+
+/// Other processes may have the memory of this handle from now on, wherever it is mapped; or what begins at this address.
+pub fn mark_exported(handle: u64) {
+    change_all(|allocation| {
+        if allocation.address == handle || allocation.what() == CUDA_MAPPED && allocation.owner == handle {
+            allocation.kind |= CUDA_EXPORTED;
+        }
+        false
+    });
+}
+
 /// The allocation that begins at `address`, or has this handle.
 pub fn at(address: u64) -> Option<CudaAllocation> {
     let _lock = Lock::take();
-    // SAFETY: the lock is ours.
-    let (found, record) = unsafe { &mut *RECORDS.get() }.by_address.first_from(address)?;
-    // SAFETY: records that are in the index are live.
-    (found == address).then(|| unsafe { record.read() })
+    // SAFETY: the lock is ours, and records that are in the index are live.
+    unsafe { (*RECORDS.get()).at(address).map(|record| record.read()) }
 }
 
 /// The allocation of memory that `address` lies in, at its start or inside.
@@ -145,22 +155,12 @@ pub fn containing(address: u64) -> Option<CudaAllocation> {
     (allocation.is_memory() && address - allocation.address < allocation.bytes.max(1)).then_some(allocation)
 }
 
-/// Takes out all that `is_gone` says of.
-pub fn remove_where(is_gone: impl Fn(&CudaAllocation) -> bool) {
-    let _lock = Lock::take();
-    // SAFETY: the lock is ours.
-    let records = unsafe { &mut *RECORDS.get() };
-    let mut next = records.by_address.first_from(0);
-    while let Some((address, record)) = next {
-        // SAFETY: records that are in the index are live.
-        if is_gone(unsafe { &*record }) {
-            records.remove(address);
-        }
-        next = address.checked_add(1).and_then(|from| records.by_address.first_from(from));
-    }
-}
-
 impl Records {
+    /// The record of what begins at `address`.
+    fn at(&mut self, address: u64) -> Option<*mut CudaAllocation> {
+        self.by_address.first_from(address).filter(|(found, _)| *found == address).map(|(_, record)| record)
+    }
+
     fn insert(&mut self, allocation: CudaAllocation) -> Option<()> {
         let record = self.free_record()?;
         // SAFETY: a free record, which is ours; the next one is in it.

@@ -96,8 +96,8 @@ impl Known {
 pub struct Devices<'a> {
     settings: &'a Settings<'a>,
     suspended: Vec<Suspended>,
-    /// What they need to have their devices again, and how long that is waited for.
-    room: (Room, Duration),
+    /// What they need to have their devices again.
+    room: Room,
 }
 
 /// A process whose devices are suspended.
@@ -139,7 +139,7 @@ struct Stored<'a> {
 impl<'a> Devices<'a> {
     /// None is suspended.
     pub fn new(settings: &'a Settings<'a>) -> Devices<'a> {
-        Devices { settings, suspended: Vec::new(), room: Default::default() }
+        Devices { settings, suspended: Vec::new(), room: Room::default() }
     }
 
     /// Suspends the devices of these processes, which run, where they have any, and writes what is in pieces.
@@ -174,8 +174,8 @@ impl<'a> Devices<'a> {
         }
         let to_move: Vec<(Uuid, u64)> = stored.iter().flat_map(|one| one.to_move.iter().copied()).collect();
         refuse_without_room(to_move.iter().map(|(_, bytes)| bytes).sum())?;
-        let room = Room::before(&to_move, known.contents.contexts());
         let waits = stored.iter().map(|one| one.waits).max().unwrap_or_default();
+        let room = Room::before(&to_move, known.contents.contexts(), waits);
         for one in &stored {
             unless_ended(one.program, tell_who_keeps(one.program.pid, one.control.hold, one.kept.as_ref()))?;
         }
@@ -207,7 +207,7 @@ impl<'a> Devices<'a> {
         }
         hit(point::DEVICES_SUSPENDED);
         if outcome.is_ok() {
-            self.room = (room.after(), waits);
+            self.room = room.after();
         }
         outcome
     }
@@ -246,7 +246,7 @@ impl<'a> Devices<'a> {
             true => None,
             false => Some((shown, MemoryKeeper::start(program, control.hold, memory)?)),
         };
-        let waits = Duration::from_millis(hold::look(program.pid, control)?.map_or(0, |there| there.wait_ms.into()));
+        let waits = hold.waits();
         let (line, began) = hold.into_line();
         Ok(Stored { program, control, line, listener, began, image, to_move, waits, kept })
     }
@@ -271,8 +271,7 @@ impl<'a> Devices<'a> {
     pub fn resume(&mut self) -> f64 {
         let mut suspended = std::mem::take(&mut self.suspended);
         let Some(began) = suspended.iter().map(|one| one.began).min() else { return 0.0 };
-        let (room, within) = std::mem::take(&mut self.room);
-        room.wait(within, || suspended.iter().all(|one| descriptor::has_ended(&one.program.pidfd)));
+        std::mem::take(&mut self.room).wait(|| suspended.iter().all(|one| descriptor::has_ended(&one.program.pidfd)));
         // Each takes its own time, and none waits for another.
         let asked: Vec<_> = suspended.iter_mut().map(Suspended::ask).collect();
         let begun: Vec<_> =
@@ -361,11 +360,7 @@ impl Suspended {
 
 /// What came of something, or nothing if the process has ended meanwhile: then it has no devices, and the job goes on without it.
 fn unless_ended<T>(program: &Program, outcome: Result<T>) -> Result<Option<T>> {
-    match outcome {
-        Err(Error::ProgramGone { .. }) => Ok(None),
-        Err(_) if descriptor::has_ended(&program.pidfd) => Ok(None),
-        outcome => outcome.map(Some),
-    }
+    descriptor::unless_ended(&program.pidfd, outcome)
 }
 
 /// Those among these processes that have a keeper.

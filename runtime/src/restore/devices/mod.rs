@@ -91,7 +91,7 @@ impl Devices {
             done += bytes;
             progress(Stage::Devices, done, total);
         };
-        thread::scope(|scope| {
+        thread::scope(|scope| -> Result<()> {
             // Each takes its own time, and none waits for another.
             let begun = self.asked.iter().map(|one| none_if_ended(one.begin())).collect::<Result<Vec<_>>>()?;
             let contents: Vec<_> =
@@ -99,11 +99,8 @@ impl Devices {
             for ((one, line), content) in self.asked.iter().zip(begun).zip(contents) {
                 let Some(line) = line.map(|line| none_if_ended(one.end(line))).transpose()?.flatten() else { continue };
                 hit(point::DEVICES_RESUMED);
-                match content.map_or(Ok(()), |content| content.put(&line, &one.memory, &mut filled)) {
-                    Ok(()) => back.push(line),
-                    Err(_) if descriptor::has_ended(&one.pidfd) => {}
-                    Err(error) => return Err(error),
-                }
+                let put = content.map_or(Ok(()), |content| content.put(&line, &one.memory, &mut filled));
+                back.extend(descriptor::unless_ended(&one.pidfd, put)?.map(|()| line));
             }
             Ok(())
         })?;

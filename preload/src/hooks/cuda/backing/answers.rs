@@ -24,22 +24,11 @@ pub fn asked(address: u64) -> u64 {
     if matches!(find(address), Found::Unused) { 0 } else { address }
 }
 
-/// Puts one answer right.
-///
-/// # Safety
-/// `answer` must be what the driver has written its answer to.
-pub unsafe fn correct(answer: *mut c_void, attribute: c_int, address: u64) {
-    if let Found::Allocation(backed, piece) = find(address) {
-        // SAFETY: the caller's word.
-        unsafe { correct_as(answer, attribute, &backed, &piece) };
-    }
-}
-
-/// Puts several answers right.
+/// Puts answers right.
 ///
 /// # Safety
 /// There must be `count` attributes, and as many places that the driver has written its answers to.
-pub unsafe fn correct_all(count: c_uint, attributes: *const c_int, answers: *const *mut c_void, address: u64) {
+pub unsafe fn correct(count: c_uint, attributes: *const c_int, answers: *const *mut c_void, address: u64) {
     let Found::Allocation(backed, piece) = find(address) else { return };
     for number in 0..count as usize {
         // SAFETY: the caller's word.

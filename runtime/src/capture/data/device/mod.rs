@@ -131,28 +131,27 @@ impl Device {
     fn show(&self, hold: &Hold<'_>, number: i32, wanted: &[(Allocation, Place)]) -> Result<Shown> {
         let _entered = self.series.enter()?;
         let mut shown = Shown::default();
-        let mut others = Vec::new();
+        let (mut copied, mut exportable) = (Vec::new(), Vec::new());
         for (allocation, place) in wanted {
             match place {
                 Place::In(piece) => shown.add_in(&self.series, hold, allocation, piece)?,
-                Place::Perhaps(_) | Place::Program => others.push(*allocation),
+                Place::Perhaps(piece) => exportable.push((*allocation, piece)),
+                Place::Program => copied.push(*allocation),
             }
         }
-        if shown.add_copies(&self.series, hold, number, &others)? {
+        let all: Vec<Allocation> = copied.iter().copied().chain(exportable.iter().map(|(one, _)| *one)).collect();
+        if shown.add_copies(&self.series, hold, number, &all)? {
             return Ok(shown);
         }
         // There is no room for copies of all. What is exported once cannot be in a full checkpoint any more.
-        let mut others = Vec::new();
-        for (allocation, place) in wanted {
-            match place {
-                Place::Perhaps(piece) if shown.add_in(&self.series, hold, allocation, piece).is_ok() => {}
-                Place::Perhaps(_) | Place::Program => others.push(*allocation),
-                Place::In(_) => {}
+        for (allocation, piece) in exportable {
+            if shown.add_in(&self.series, hold, &allocation, piece).is_err() {
+                copied.push(allocation);
             }
         }
-        if !shown.add_copies(&self.series, hold, number, &others)? {
+        if !shown.add_copies(&self.series, hold, number, &copied)? {
             let why = "it can only be read as a copy, and the device has no room for one";
-            shown.left_out.extend(others.iter().map(|other| LeftOut { id: other.id, why: why.to_owned() }));
+            shown.left_out.extend(copied.iter().map(|one| LeftOut { id: one.id, why: why.to_owned() }));
         }
         Ok(shown)
     }
