@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::exact::{Reference, assert_same};
-use crate::{Answer, Ckpt, Life, Program, Scene, code_of, cuda};
+use crate::exact::{Reference, assert_same, reference};
+use crate::{Answer, Ckpt, Life, Program, Restart, Scene, checkpoint, code_of, cuda};
 
 /// Steps that it takes.
 pub const STEPS: usize = 60;
@@ -53,4 +53,25 @@ pub fn at_fifth_step<'a>(scene: &'a Scene, program: &Program) -> Life<'a> {
 /// Lets it go further.
 pub fn go_on(scene: &Scene) {
     fs::write(scene.path().join("go-on"), "").expect("a file in the scene");
+}
+
+/// Goes on where it is through so many checkpoints, to its end.
+#[track_caller]
+pub fn goes_on_in_place(program: &Program, checkpoints: usize) {
+    let scene = scene();
+    let whole = reference(&scene, program);
+    let life = at_fifth_step(&scene, program);
+    for _ in 0..checkpoints {
+        checkpoint(&scene, life.pid);
+    }
+    go_on(&scene);
+    ended_like(life, &whole);
+}
+
+/// The restart of a life goes on to its end, and both have printed everything.
+#[track_caller]
+pub fn goes_on_again(scene: &Scene, restart: Restart, life: &Life<'_>, whole: &Reference) {
+    let mut second = restart.begin(scene, &life.directory, life.pid);
+    assert_eq!(code_of(second.wait()), whole.code, "{}", second.errors());
+    assert_same(&life.output.bytes(), &whole.stdout, "the output of both lives");
 }

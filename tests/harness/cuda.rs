@@ -12,9 +12,9 @@ use std::process::Command;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use crate::Program;
 use crate::product;
 use crate::program::{lock, newer_than_all, victims_folder};
+use crate::{Launch, Life, Program, Scene, Stdout, code_of};
 
 /// The parts of the driver for the CPU (kernels/cuda/on_cpu) that the double is built on.
 const SHARED: [&str; 3] = ["grid.cc", "kernels.cc", "engine.cc"];
@@ -249,4 +249,24 @@ fn with_extension(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found: Vec<_> = paths.filter(|path| path.extension().is_some_and(|found| found == extension)).collect();
     found.sort();
     found
+}
+
+/// Runs a program to its end, which must be good; what libckpt.so has written into its log.
+pub fn ends_well(program: &Program, launch: &Launch) -> String {
+    let scene = Scene::new();
+    let log = scene.path().join("log");
+    let mut life = Life::start(&scene, "life", &program.clone().variable("CKPT_LOG", &log), launch, Stdout::File);
+    assert_eq!((code_of(life.wait()), life.errors().as_str()), (0, ""), "{program:?} {launch:?}");
+    fs::read_to_string(&log).unwrap_or_default()
+}
+
+/// A test for each case of a program, which `holds` runs with these variables.
+#[macro_export]
+macro_rules! cases {
+    ($holds:path: $($name:ident $(($variable:literal = $value:literal))*;)*) => { $(
+        #[test]
+        fn $name() {
+            $holds(stringify!($name), &[$(($variable, $value)),*]);
+        }
+    )* };
 }

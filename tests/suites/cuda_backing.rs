@@ -1,39 +1,22 @@
 //! Device memory that libckpt.so has mapped is to the program what the driver's own is: each case holds for both.
 
-use ckpt_tests::{Launch, Life, Program, Scene, Stdout, code_of, cuda};
+use ckpt_tests::cuda::{self, ends_well};
+use ckpt_tests::{Launch, Program, cases};
 
 fn case(name: &str, whose: &str) -> Program {
     cuda::program("backed").argument(name).argument(whose)
-}
-
-/// Runs a program to its end, which must be good; what libckpt.so has written into its log.
-fn runs(program: &Program, launch: &Launch) -> String {
-    let scene = Scene::new();
-    let log = scene.path().join("log");
-    let mut life = Life::start(&scene, "life", &program.clone().variable("CKPT_LOG", &log), launch, Stdout::File);
-    assert_eq!((code_of(life.wait()), life.errors().as_str()), (0, ""), "{program:?} {launch:?}");
-    std::fs::read_to_string(&log).unwrap_or_default()
 }
 
 /// The case with the driver alone, with memory mapped, and with libckpt.so told to leave it the driver's.
 fn holds(name: &str, variables: &[(&str, &str)]) {
     let with =
         |program: Program| variables.iter().fold(program, |program, (name, value)| program.variable(name, value));
-    runs(&with(case(name, "native")), &Launch::Plain);
-    runs(&with(case(name, "mapped")), &Launch::Preload);
-    runs(&with(case(name, "native").variable("CKPT_DEVICE_BACKING", "native")), &Launch::Preload);
+    ends_well(&with(case(name, "native")), &Launch::Plain);
+    ends_well(&with(case(name, "mapped")), &Launch::Preload);
+    ends_well(&with(case(name, "native").variable("CKPT_DEVICE_BACKING", "native")), &Launch::Preload);
 }
 
-macro_rules! cases {
-    ($($name:ident $(($variable:literal = $value:literal))*;)*) => { $(
-        #[test]
-        fn $name() {
-            holds(stringify!($name), &[$(($variable, $value)),*]);
-        }
-    )* };
-}
-
-cases! {
+cases! { holds:
     the_range_is_what_was_asked_for;
     attributes_are_those_of_the_drivers_own;
     an_attribute_that_is_set_is_one_allocations;
@@ -61,11 +44,11 @@ cases! {
 #[test]
 fn what_cannot_be_mapped_is_the_drivers() {
     let program = case("what_cannot_be_mapped_is_the_drivers", "native").variable("CKPT_DOUBLE_CREATE_RESULT", "801");
-    runs(&program, &Launch::Preload);
+    ends_well(&program, &Launch::Preload);
 }
 
 #[test]
 fn a_handle_that_cannot_be_opened_is_explained_in_the_log() {
-    let log = runs(&case("memory_of_a_process_that_has_ended_cannot_be_opened", "mapped"), &Launch::Preload);
+    let log = ends_well(&case("memory_of_a_process_that_has_ended_cannot_be_opened", "mapped"), &Launch::Preload);
     assert!(log.contains("cannot be opened here") && log.contains("CKPT_DEVICE_BACKING=native"), "{log}");
 }

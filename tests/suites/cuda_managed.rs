@@ -1,18 +1,10 @@
 //! Managed memory that libckpt.so has pinned is to the program what the driver's own is: each case holds for both.
 
-use ckpt_tests::{Launch, Life, Program, Scene, Stdout, code_of, cuda};
+use ckpt_tests::cuda::{self, ends_well};
+use ckpt_tests::{Launch, Program, cases};
 
 fn case(name: &str, whose: &str) -> Program {
     cuda::program("managed").argument(name).argument(whose)
-}
-
-/// Runs a program to its end, which must be good; what libckpt.so has written into its log.
-fn runs(program: &Program, launch: &Launch) -> String {
-    let scene = Scene::new();
-    let log = scene.path().join("log");
-    let mut life = Life::start(&scene, "life", &program.clone().variable("CKPT_LOG", &log), launch, Stdout::File);
-    assert_eq!((code_of(life.wait()), life.errors().as_str()), (0, ""), "{program:?} {launch:?}");
-    std::fs::read_to_string(&log).unwrap_or_default()
 }
 
 fn pinned(program: Program) -> Program {
@@ -23,21 +15,12 @@ fn pinned(program: Program) -> Program {
 fn holds(name: &str, variables: &[(&str, &str)]) {
     let with =
         |program: Program| variables.iter().fold(program, |program, (name, value)| program.variable(name, value));
-    runs(&with(case(name, "native")), &Launch::Plain);
-    runs(&with(case(name, "native")), &Launch::Preload);
-    runs(&with(pinned(case(name, "pinned"))), &Launch::Preload);
+    ends_well(&with(case(name, "native")), &Launch::Plain);
+    ends_well(&with(case(name, "native")), &Launch::Preload);
+    ends_well(&with(pinned(case(name, "pinned"))), &Launch::Preload);
 }
 
-macro_rules! cases {
-    ($($name:ident $(($variable:literal = $value:literal))*;)*) => { $(
-        #[test]
-        fn $name() {
-            holds(stringify!($name), &[$(($variable, $value)),*]);
-        }
-    )* };
-}
-
-cases! {
+cases! { holds:
     it_is_said_to_be_managed;
     host_and_devices_have_the_same_bytes ("CKPT_DOUBLE_DEVICES" = "2");
     advice_is_taken;
@@ -50,6 +33,6 @@ cases! {
 #[test]
 fn that_memory_cannot_be_pinned_is_said_in_the_log() {
     let program = pinned(case("what_cannot_be_pinned_is_the_drivers", "pinned"));
-    let log = runs(&program.variable("CKPT_DOUBLE_FAIL", "cuMemHostAlloc:2:2"), &Launch::Preload);
+    let log = ends_well(&program.variable("CKPT_DOUBLE_FAIL", "cuMemHostAlloc:2:2"), &Launch::Preload);
     assert!(log.contains("managed memory of 1048576 bytes cannot be pinned (error 2 of the CUDA driver)"), "{log}");
 }

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use ckpt_tests::counted::{STEPS, ask_checkpoint, at_fifth_step, counting, ended_like, go_on, scene};
+use ckpt_tests::counted::{
+    STEPS, ask_checkpoint, at_fifth_step, counting, ended_like, go_on, goes_on_again, goes_on_in_place, scene,
+};
 use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives};
 use ckpt_tests::ordinary_user::as_ordinary_user;
 use ckpt_tests::{Ckpt, Life, Program, Restart, Stdout, checkpoint, code_of, cuda, fault, processes};
@@ -58,14 +60,7 @@ fn managed_memory_that_is_pinned_comes_back() {
 #[test]
 fn managed_memory_that_a_thread_uses_all_the_time_goes_on_in_place_and_comes_back() {
     let program = with_pinned(&["touched", "plain"]);
-    let scene = scene();
-    let whole = reference(&scene, &program);
-    let life = at_fifth_step(&scene, &program);
-    for _ in 0..5 {
-        checkpoint(&scene, life.pid);
-    }
-    go_on(&scene);
-    ended_like(life, &whole);
+    goes_on_in_place(&program, 5);
     survives_twice(&program);
 }
 
@@ -84,9 +79,7 @@ fn two_devices_and_access_of_one_to_the_memory_of_the_other_come_back() {
     life.kill();
     let restart = Restart::of(life.store()).variable("CKPT_DOUBLE_DEVICES", "2");
     go_on(&scene);
-    let mut second = restart.begin(&scene, &life.directory, life.pid);
-    assert_eq!(code_of(second.wait()), whole.code, "{}", second.errors());
-    assert_same(&life.output.bytes(), &whole.stdout, "the output of both lives");
+    goes_on_again(&scene, restart, &life, &whole);
 }
 
 #[test]
@@ -201,15 +194,7 @@ fn it_is_restarted_detached() {
 
 #[test]
 fn it_goes_on_in_place_through_many_checkpoints() {
-    let program = counting(&["plain", "pooled", "graph", "threads"]);
-    let scene = scene();
-    let whole = reference(&scene, &program);
-    let life = at_fifth_step(&scene, &program);
-    for _ in 0..8 {
-        checkpoint(&scene, life.pid);
-    }
-    go_on(&scene);
-    ended_like(life, &whole);
+    goes_on_in_place(&counting(&["plain", "pooled", "graph", "threads"]), 8);
 }
 
 #[test]
@@ -408,9 +393,7 @@ fn ends_and_is_restarted(program: &Program) {
     assert!(refused.errors().contains("no memory left"), "{}", refused.errors());
     fs::remove_file(&taker).expect("it was there");
     go_on(&scene);
-    let mut second = Restart::of(life.store()).id(id).begin(&scene, &life.directory, life.pid);
-    assert_eq!(code_of(second.wait()), whole.code, "{}", second.errors());
-    assert_same(&life.output.bytes(), &whole.stdout, "the output of both lives");
+    goes_on_again(&scene, Restart::of(life.store()).id(id), &life, &whole);
 }
 
 #[test]
@@ -488,9 +471,7 @@ fn memory_of_ours_takes_no_room_on_the_host_and_only_what_has_changed_of_it_is_s
     assert!(rows[1].memory_bytes > 64 * MIB, "{rows:?}");
     life.kill();
     go_on(&scene);
-    let mut second = Restart::of(life.store()).id(id).begin(&scene, &life.directory, life.pid);
-    assert_eq!(code_of(second.wait()), whole.code, "{}", second.errors());
-    assert_same(&life.output.bytes(), &whole.stdout, "the output of both lives");
+    goes_on_again(&scene, Restart::of(life.store()).id(id), &life, &whole);
 }
 
 #[test]
@@ -521,9 +502,7 @@ fn full_checkpoints_and_those_of_data_take_turns() {
     data();
     life.kill();
     go_on(&scene);
-    let mut second = Restart::of(life.store()).id(id).begin(&scene, &life.directory, life.pid);
-    assert_eq!(code_of(second.wait()), whole.code, "{}", second.errors());
-    assert_same(&life.output.bytes(), &whole.stdout, "the output of both lives");
+    goes_on_again(&scene, Restart::of(life.store()).id(id), &life, &whole);
 }
 
 #[test]
@@ -615,9 +594,7 @@ fn a_restart_that_is_killed_before_device_memory_is_filled_leaves_nobody_that_co
     assert!(printed.starts_with(&life.output.bytes()), "it has printed nothing");
     let said = fs::read_to_string(life.store().path().join("log")).expect("a log");
     assert!(said.contains("what device memory held has not been put back: the program ends"), "{said}");
-    let mut second = restart.begin(&scene, &life.directory, life.pid);
-    assert_eq!(code_of(second.wait()), whole.code, "{}", second.errors());
-    assert_same(&life.output.bytes(), &whole.stdout, "the output of both lives");
+    goes_on_again(&scene, restart, &life, &whole);
 }
 
 /// A machine for the double.
@@ -656,8 +633,6 @@ fn other_devices_stand_for_those_that_are_not_there_and_too_few_or_too_small_one
     for devices in [[(2, GIB), (1, GIB)], [(7, GIB), (2, GIB)], [(8, 2 * GIB), (9, GIB)]] {
         machine(&there, &devices);
         let restart = Restart::of(life.store()).id(id).variable("CKPT_DOUBLE_MACHINE", &there);
-        let mut second = restart.begin(&scene, &life.directory, life.pid);
-        assert_eq!(code_of(second.wait()), whole.code, "{devices:?}: {}", second.errors());
-        assert_same(&life.output.bytes(), &whole.stdout, "the output of both lives");
+        goes_on_again(&scene, restart, &life, &whole);
     }
 }
