@@ -2,6 +2,12 @@
 
 use ckpt_tests::exact::{Trigger, assert_same, reference};
 use ckpt_tests::{Ckpt, Life, Program, Scene, checkpoint, code_of, processes, skip};
+use nix::libc;
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use std::time::Duration;
 
 /// Runs the victim that holds `kind`, tries a checkpoint by command and one by signal, and lets it end.
 fn is_refused(kind: &str, why: &str) {
@@ -39,10 +45,10 @@ fn victim_is_refused(victim: &str, kind: &str, why: &str, triggers: &[Trigger]) 
     assert_eq!(answer.stderr.trim_end().lines().count(), 1, "a message is one line: {}", answer.stderr);
 
     if triggers.contains(&Trigger::Signal) {
-        processes::send(life.pid, nix::sys::signal::Signal::SIGUSR1);
+        processes::send(life.pid, Signal::SIGUSR1);
     }
     let failed = || life.store().rows(&scene).into_iter().filter(|row| row.state == "failed").collect::<Vec<_>>();
-    let limit = std::time::Duration::from_secs(10);
+    let limit = Duration::from_secs(10);
     processes::wait_until("each refusal is a row of the list", limit, || failed().len() >= triggers.len());
     for row in failed() {
         assert!(row.reason.contains(&word) && row.reason.contains(why), "{word} or {why:?} is missing: {row:?}");
@@ -172,7 +178,7 @@ fn a_vfork_during_which_a_checkpoint_begins_comes_to_its_end() {
     let pid = life.pid;
     let answer = std::thread::scope(|scope| {
         let asked = scope.spawn(|| Ckpt::new(&scene, ["checkpoint", &pid.to_string()]).call());
-        let limit = std::time::Duration::from_secs(5);
+        let limit = Duration::from_secs(5);
         let stands = || processes::thread_states(pid).contains(&'t');
         processes::wait_until("the others stand still", limit, stands);
         tell("exec_now");
@@ -196,10 +202,57 @@ fn a_traced_program_is_refused_with_the_tracers_name() {
     let life = Life::preloaded(&scene, "life", &program);
     life.output.wait_for_lines(3);
     // This test is the tracer: attached, and letting it run.
-    let pid = nix::unistd::Pid::from_raw(life.pid);
-    nix::sys::ptrace::seize(pid, nix::sys::ptrace::Options::empty()).expect("it is our child");
+    ptrace::seize(Pid::from_raw(life.pid), Options::empty()).expect("it is our child");
     let answer = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).call().failed_with(5);
     assert!(answer.stderr.contains("trace"), "{}", answer.stderr);
+    life.output.wait_for_more_lines(3);
+}
+
+/// Sends the trigger signal to a program of one thread, and keeps the process that starts its agent from ending: gives that process, which
+/// the calling thread traces.
+fn start_an_agent_and_keep_its_parent(program: i32) -> Pid {
+    let program = Pid::from_raw(program);
+    ptrace::seize(program, Options::PTRACE_O_TRACEVFORK | Options::PTRACE_O_TRACEVFORKDONE).expect("it is our child");
+    processes::send(program.as_raw(), Signal::SIGUSR1);
+    let next = |pid: Pid| waitpid(pid, Some(WaitPidFlag::__WALL)).expect("a process of ours that is traced");
+    let child_of = |pid: Pid| Pid::from_raw(ptrace::getevent(pid).expect("it has a child") as i32);
+    // Each of the two children stops at its beginning, and each parent when it has one.
+    let vforks = |pid: Pid| loop {
+        match next(pid) {
+            WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_VFORK) => return child_of(pid),
+            WaitStatus::Stopped(_, signal) => ptrace::cont(pid, signal).expect("it has stopped"),
+            WaitStatus::PtraceEvent(..) => ptrace::cont(pid, None).expect("it has stopped"),
+            other => panic!("the trigger starts no agent: {other:?}"),
+        }
+    };
+    let parent = vforks(program);
+    ptrace::detach(program, None).expect("it has stopped");
+    let agent = vforks(parent);
+    next(agent);
+    ptrace::detach(agent, None).expect("it has stopped");
+    ptrace::cont(parent, None).expect("it has stopped");
+    let executed = next(parent);
+    assert!(matches!(executed, WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_VFORK_DONE)), "{executed:?}");
+    parent
+}
+
+#[test]
+fn an_agent_whose_parent_has_not_ended_yet_is_none_of_the_job() {
+    let scene = Scene::new();
+    let program = Program::victim("registers").argument("200");
+    let life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_lines(3);
+    // There is one already, which the new one hands its request over to.
+    checkpoint(&scene, life.pid);
+    let parent = start_an_agent_and_keep_its_parent(life.pid);
+    let newest = || life.store().rows(&scene).pop().filter(|row| row.id == 2);
+    let is = |state: &str| newest().is_some_and(|row| row.state == state);
+    let traced = || processes::status_field(life.pid, "TracerPid").is_some_and(|tracer| tracer != "0");
+    let limit = Duration::from_secs(10);
+    processes::wait_until("the agent knows the processes of the job", limit, || traced() || is("failed"));
+    ptrace::detach(parent, None).expect("it has stopped");
+    processes::wait_until("the checkpoint is over", limit, || is("failed") || is("sealed"));
+    assert!(is("sealed"), "{:?}", newest());
     life.output.wait_for_more_lines(3);
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ckpt_wire::Control;
 
 use super::syscalls::{Shared, share};
-use super::{ProcessLineages, Program, WaitingCalls, kin, places, stop, wait_until_ready};
+use super::{ProcessLineages, Program, WaitingCalls, kin, own_children, places, stop, wait_until_ready};
 use crate::error::{Error, Result};
 use crate::image::{EndedChild, Family, LostLeader};
 use crate::proc::task::{self, stat_number};
@@ -90,8 +90,8 @@ pub fn prepare(root: i32, mark: u64, known: &mut ProcessLineages) -> Result<Vec<
             continue;
         }
         found.push(pid);
-        for (child, _) in children(pid).unwrap_or_default() {
-            if ready(child, deadline)?.is_some() {
+        for (child, stat) in children(pid).unwrap_or_default() {
+            if !own_children::is_starting_an_agent(child, &stat) && ready(child, deadline)?.is_some() {
                 unseen.push_back(child);
             }
         }
@@ -242,8 +242,8 @@ fn end_of(pid: i32) -> Result<Option<EndedChild>> {
         // Its memory goes first, and it is still there when that has gone.
         let Ok(stat) = task::stat_fields(pid, "stat") else { return Ok(None) };
         match stat.first().map(String::as_str) {
-            Some("Z") => return Ok(ended_child(pid, &stat, u32::MAX)),
-            Some("X") | None => return Ok(None),
+            Some("Z") if !own_children::is_over(&stat) => return Ok(ended_child(pid, &stat, u32::MAX)),
+            Some("Z" | "X") | None => return Ok(None),
             Some(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
             Some(_) => {
                 let why = "it is ending, and does not end".to_owned();
@@ -277,14 +277,7 @@ fn ended_child(pid: i32, stat: &[String], older_siblings: u32) -> Option<EndedCh
 fn children(pid: i32) -> Result<Vec<(i32, Vec<String>)>> {
     let stat = |child: i32| Some((child, task::stat_fields(child, "stat").ok()?));
     let all = task::children(pid)?.into_iter().filter_map(stat);
-    Ok(all.filter(|(_, stat)| !is_our_own(stat)).collect())
-}
-
-/// A child of the trigger or of a twin's birth: a process without exit signal. A program's own children signal
-/// their end, but for clones that it made without one, which are told apart by still running.
-fn is_our_own(stat: &[String]) -> bool {
-    let ended_or_waiting = stat.first().is_some_and(|state| matches!(state.as_str(), "Z" | "X" | "D"));
-    stat_number(stat, 38) == 0 && ended_or_waiting
+    Ok(all.filter(|(_, stat)| !own_children::is_over(stat)).collect())
 }
 
 /// Refuses a process that has with its parent what only threads have in common after a restart.

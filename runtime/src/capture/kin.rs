@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ckpt_wire::{Control, ENV_MARK};
 
-use super::Program;
+use super::{Program, own_children};
 use crate::error::{Error, Result};
 use crate::proc::task::{self, stat_number};
 
@@ -28,7 +28,7 @@ impl Strangers {
             match if begun < since || self.0.get(&pid) == Some(&begun) { Kind::Stranger } else { kind(pid, mark) } {
                 Kind::Stranger => drop(seen.insert(pid, begun)),
                 Kind::Unclear => unclear.push((pid, begun)),
-                Kind::Member => {}
+                Kind::Member | Kind::Ours => {}
             }
         }
         seen.extend(unclear.into_iter().filter(|&(pid, _)| !is_marked(pid, mark)));
@@ -165,10 +165,12 @@ enum Kind {
     Stranger,
     /// It executes another program at this moment, or has no environment.
     Unclear,
+    /// It starts an agent, or is a clone of one. It may also be a clone of the program's own that looks so while its parent lives.
+    Ours,
 }
 
 /// Whether a process is one of the job with `mark`: it has the control block of a libckpt.so that says so, or is about to have
-/// one, being executed with an environment that does. It is none if it has ended, or is a clone of ours.
+/// one, being executed with an environment that does. It is none if it has ended.
 fn kind(pid: i32, mark: u64) -> Kind {
     const KERNEL_THREAD: u64 = 0x0020_0000;
     let Ok(stat) = task::stat_fields(pid, "stat") else { return Kind::Stranger };
@@ -177,8 +179,9 @@ fn kind(pid: i32, mark: u64) -> Kind {
         return Kind::Stranger;
     }
     match Program::find(pid).and_then(|program| program.control()) {
-        Ok(control) if control.mark == mark && !is_clone_of_ours(pid) => Kind::Member,
-        Ok(_) => Kind::Stranger,
+        Ok(control) if control.mark != mark => Kind::Stranger,
+        Ok(_) if own_children::is_clone_of_agent(pid) || own_children::is_starting_an_agent(pid, &stat) => Kind::Ours,
+        Ok(_) => Kind::Member,
         Err(_) => will_be(pid, mark),
     }
 }
@@ -193,14 +196,6 @@ fn is_marked(pid: i32, mark: u64) -> bool {
         }
     }
     false
-}
-
-/// Whether it is a clone that holds memory for an agent: it has no descriptors.
-fn is_clone_of_ours(pid: i32) -> bool {
-    let status = task::text(pid, "status").unwrap_or_default();
-    let tracer = task::status_value(&status, "TracerPid").and_then(|tracer| tracer.parse().ok()).unwrap_or(0);
-    let has_none = || std::fs::read_dir(format!("/proc/{pid}/fd")).is_ok_and(|mut all| all.next().is_none());
-    tracer != 0 && task::executes_what_we_do(tracer) && has_none()
 }
 
 /// Whether process `pid` was executed with an environment that has libckpt.so loaded.

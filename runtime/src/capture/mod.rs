@@ -26,6 +26,7 @@ mod lazy_memory;
 mod linked_names;
 mod locks;
 mod mapping_defaults;
+mod own_children;
 mod page_set;
 mod pages;
 mod phases;
