@@ -28,7 +28,7 @@ impl Strangers {
             match if begun < since || self.0.get(&pid) == Some(&begun) { Kind::Stranger } else { kind(pid, mark) } {
                 Kind::Stranger => drop(seen.insert(pid, begun)),
                 Kind::Unclear => unclear.push((pid, begun)),
-                Kind::Member | Kind::Ours => {}
+                Kind::Member | Kind::StartsAgent => {}
             }
         }
         seen.extend(unclear.into_iter().filter(|&(pid, _)| !is_marked(pid, mark)));
@@ -165,12 +165,12 @@ enum Kind {
     Stranger,
     /// It executes another program at this moment, or has no environment.
     Unclear,
-    /// It starts an agent, or is a clone of one. It may also be a clone of the program's own that looks so while its parent lives.
-    Ours,
+    /// It starts an agent, or is a clone of the program's own that looks so while its parent lives.
+    StartsAgent,
 }
 
 /// Whether a process is one of the job with `mark`: it has the control block of a libckpt.so that says so, or is about to have
-/// one, being executed with an environment that does. It is none if it has ended.
+/// one, being executed with an environment that does. It is none if it has ended, or is a clone of ours.
 fn kind(pid: i32, mark: u64) -> Kind {
     const KERNEL_THREAD: u64 = 0x0020_0000;
     let Ok(stat) = task::stat_fields(pid, "stat") else { return Kind::Stranger };
@@ -178,9 +178,12 @@ fn kind(pid: i32, mark: u64) -> Kind {
     if has_ended || stat_number(&stat, 9) & KERNEL_THREAD != 0 || task::executes_what_we_do(pid) {
         return Kind::Stranger;
     }
+    // Asked first: whoever has memory after that had it then.
+    let starts_an_agent = own_children::is_starting_an_agent(pid, &stat);
     match Program::find(pid).and_then(|program| program.control()) {
-        Ok(control) if control.mark != mark => Kind::Stranger,
-        Ok(_) if own_children::is_clone_of_agent(pid) || own_children::is_starting_an_agent(pid, &stat) => Kind::Ours,
+        // Remembered: while such a clone ends, nobody traces it any more.
+        Ok(control) if control.mark != mark || own_children::is_clone_of_agent(pid) => Kind::Stranger,
+        Ok(_) if starts_an_agent => Kind::StartsAgent,
         Ok(_) => Kind::Member,
         Err(_) => will_be(pid, mark),
     }
