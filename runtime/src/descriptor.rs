@@ -1,6 +1,7 @@
 //! Descriptors that system calls return which neither std nor nix wraps, and what they say.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -31,7 +32,13 @@ pub fn pidfd_open(pid: i32) -> Result<OwnedFd> {
 
 /// Whether the process behind `pidfd` has ended.
 pub fn has_ended(pidfd: &OwnedFd) -> bool {
-    poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(1)
+    ends_within(pidfd, Duration::ZERO)
+}
+
+/// Whether a process has ended, or does so in time; not if a signal interrupts the wait.
+pub fn ends_within(pidfd: &OwnedFd, time: Duration) -> bool {
+    let time = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
+    poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], time) == Ok(1)
 }
 
 /// What came of something, or nothing if the process that it was about has ended meanwhile.

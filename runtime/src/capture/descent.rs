@@ -11,6 +11,7 @@ use ckpt_wire::Control;
 
 use super::syscalls::{Shared, share};
 use super::{ProcessLineages, Program, WaitingCalls, kin, own_children, places, stop, wait_until_ready};
+use crate::descriptor::{self, pidfd_open};
 use crate::error::{Error, Result};
 use crate::image::{EndedChild, Family, LostLeader};
 use crate::proc::task::{self, stat_number};
@@ -23,6 +24,8 @@ const LOADING_TIMEOUT_IN_STOP: Duration = Duration::from_millis(500);
 
 /// The same for one that is to load libckpt.so: only a machine that is very busy takes so long.
 const LOADING_TIMEOUT_OF_OURS: Duration = Duration::from_secs(5);
+/// How long a process that is to be refused may take to end, if that is what it does.
+const ENDING_BEFORE_REFUSAL: Duration = Duration::from_millis(200);
 /// How long a process may take from where its memory has gone to its end.
 const ENDING_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -77,7 +80,6 @@ pub fn root_of(pid: i32) -> i32 {
 /// # Errors
 /// When one of them cannot.
 pub fn prepare(root: i32, mark: u64, known: &mut ProcessLineages) -> Result<Vec<i32>> {
-    let deadline = Instant::now() + LOADING_TIMEOUT;
     let mut found = Vec::new();
     let mut unseen = VecDeque::from([root]);
     if mark != 0 {
@@ -91,7 +93,9 @@ pub fn prepare(root: i32, mark: u64, known: &mut ProcessLineages) -> Result<Vec<
         }
         found.push(pid);
         for (child, stat) in children(pid).unwrap_or_default() {
-            if !own_children::is_starting_an_agent(child, &stat) && ready(child, deadline)?.is_some() {
+            // Each has its time: a walk over many takes some itself.
+            let deadline = || Instant::now() + loading_timeout(child, LOADING_TIMEOUT);
+            if !own_children::is_starting_an_agent(child, &stat) && ready(child, deadline())?.is_some() {
                 unseen.push_back(child);
             }
         }
@@ -182,8 +186,7 @@ fn add(mut member: Member, members: &mut Vec<Member>) -> Result<VecDeque<(i32, u
 
 /// Stops a process that is not the first; none if it has ended.
 fn stop_child(pid: i32, known: &mut ProcessLineages, parent: Option<u32>) -> Result<Option<Member>> {
-    let timeout = if kin::loads_library(pid) { LOADING_TIMEOUT_OF_OURS } else { LOADING_TIMEOUT_IN_STOP };
-    let deadline = Instant::now() + timeout;
+    let deadline = Instant::now() + loading_timeout(pid, LOADING_TIMEOUT_IN_STOP);
     loop {
         let Some(found) = ready(pid, deadline)? else { return Ok(None) };
         match stop_one(found, known, parent, false) {
@@ -215,12 +218,20 @@ fn stop_one(
     Ok(Member { program, control, threads, family, is_first, job_stopped })
 }
 
+/// How long process `pid` may take until libckpt.so is in it: `otherwise` if nothing says that it will be.
+fn loading_timeout(pid: i32, otherwise: Duration) -> Duration {
+    if kin::loads_library(pid) { LOADING_TIMEOUT_OF_OURS } else { otherwise }
+}
+
 /// Process `pid` and its control block, once libckpt.so is in it or what stands for it; none if it has ended.
 fn ready(pid: i32, deadline: Instant) -> Result<Option<(Program, Box<Control>)>> {
+    let Ok(pidfd) = pidfd_open(pid) else { return Ok(None) };
     // What it waits in is looked up when it is stopped.
     match wait_until_ready(pid, &mut WaitingCalls::default(), deadline) {
         Ok(found) => Ok(Some(found)),
         Err(Error::ProgramGone { .. }) => Ok(None),
+        // One that is ending lacks this or that, whatever is looked for.
+        Err(_) if descriptor::ends_within(&pidfd, ENDING_BEFORE_REFUSAL) => Ok(None),
         Err(Error::NotPreloaded { .. }) => Err(without_libckpt(pid)),
         Err(error) => Err(error),
     }
