@@ -1,7 +1,7 @@
 //! Descriptors that system calls return which neither std nor nix wraps, and what they say.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -32,13 +32,23 @@ pub fn pidfd_open(pid: i32) -> Result<OwnedFd> {
 
 /// Whether the process behind `pidfd` has ended.
 pub fn has_ended(pidfd: &OwnedFd) -> bool {
-    ends_within(pidfd, Duration::ZERO)
+    ends_within(pidfd, Duration::ZERO) == Ok(true)
 }
 
-/// Whether a process has ended, or does so in time; not if a signal interrupts the wait.
-pub fn ends_within(pidfd: &OwnedFd, time: Duration) -> bool {
-    let time = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
-    poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], time) == Ok(1)
+/// Whether the process behind `pidfd` has ended, or does so in time.
+///
+/// # Errors
+/// The kernel's.
+pub fn ends_within(pidfd: &OwnedFd, time: Duration) -> nix::Result<bool> {
+    let deadline = Instant::now() + time;
+    loop {
+        let left =
+            PollTimeout::try_from(deadline.saturating_duration_since(Instant::now())).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], left) {
+            Err(Errno::EINTR) => {}
+            outcome => return outcome.map(|ready| ready > 0),
+        }
+    }
 }
 
 /// What came of something, or nothing if the process that it was about has ended meanwhile.

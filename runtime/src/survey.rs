@@ -3,17 +3,14 @@
 
 use std::ffi::OsString;
 use std::io::Read;
-use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 
-use crate::descriptor::pidfd_open;
+use crate::descriptor::{self, pidfd_open};
 use crate::error::{Error, Result};
 
 /// The hidden command that asks.
@@ -94,24 +91,11 @@ impl Survey {
     }
 }
 
-fn ends_within(child: &Child, within: Duration) -> std::io::Result<bool> {
-    let pidfd = pidfd_open(child.id() as i32).map_err(std::io::Error::other)?;
-    let deadline = Instant::now() + within;
-    loop {
-        let left =
-            PollTimeout::try_from(deadline.saturating_duration_since(Instant::now())).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], left) {
-            Ok(ready) => return Ok(ready > 0),
-            Err(Errno::EINTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
 /// What a child has printed and said, which is ended if it takes too long.
 fn end_of(mut child: Child) -> std::io::Result<(Vec<u8>, Vec<u8>)> {
     let (mut printed, mut said) = (Vec::new(), Vec::new());
-    if !ends_within(&child, WITHIN)? {
+    let pidfd = pidfd_open(child.id() as i32).map_err(std::io::Error::other)?;
+    if !descriptor::ends_within(&pidfd, WITHIN)? {
         child.kill()?;
         child.wait()?;
         return Ok((printed, said));

@@ -208,8 +208,8 @@ fn a_traced_program_is_refused_with_the_tracers_name() {
     life.output.wait_for_more_lines(3);
 }
 
-/// Sends the trigger signal to a program of one thread, and keeps the process that starts its agent from ending: gives that process, which
-/// the calling thread traces.
+/// Sends the trigger signal to a program of one thread, and keeps the process that starts its agent from ending: gives that
+/// process, which the calling thread traces.
 fn start_an_agent_and_keep_its_parent(program: i32) -> Pid {
     let program = Pid::from_raw(program);
     ptrace::seize(program, Options::PTRACE_O_TRACEVFORK | Options::PTRACE_O_TRACEVFORKDONE).expect("it is our child");

@@ -231,7 +231,7 @@ fn ready(pid: i32, deadline: Instant) -> Result<Option<(Program, Box<Control>)>>
         Ok(found) => Ok(Some(found)),
         Err(Error::ProgramGone { .. }) => Ok(None),
         // One that is ending lacks this or that, whatever is looked for.
-        Err(_) if descriptor::ends_within(&pidfd, ENDING_BEFORE_REFUSAL) => Ok(None),
+        Err(_) if descriptor::ends_within(&pidfd, ENDING_BEFORE_REFUSAL) == Ok(true) => Ok(None),
         Err(Error::NotPreloaded { .. }) => Err(without_libckpt(pid)),
         Err(error) => Err(error),
     }

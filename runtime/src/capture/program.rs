@@ -44,9 +44,6 @@ impl Program {
         let pidfd = pidfd_open(pid)?;
         let mappings = maps::outline(pid).map_err(|error| match error {
             Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => denied(pid),
-            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Error::ProgramGone { pid },
-            // It has ended since the file was opened.
-            Error::Io { source, .. } if source.raw_os_error() == Some(libc::ESRCH) => Error::ProgramGone { pid },
             other => other,
         })?;
         if mappings.is_empty() {

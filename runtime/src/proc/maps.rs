@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::ops::Range;
 use std::path::PathBuf;
 
-use crate::error::{Error, Result};
+use super::task;
+use crate::error::Result;
 
 /// Bytes that are asked for at once. The kernel writes records of some 700 bytes into a page until it has so many; one that does
 /// not fit into the rest of the page is thrown away, after a walk over the page tables of its mapping, and written once more.
@@ -56,22 +57,24 @@ impl Mapping {
 
 /// The mappings of process `pid`, ascending, without `[vsyscall]`, which is the kernel's and the same everywhere.
 pub fn mappings(pid: i32) -> Result<Vec<Mapping>> {
-    read(PathBuf::from(format!("/proc/{pid}/smaps")))
+    read(pid, "smaps")
 }
 
 /// The same without flags and protection keys, which cost a walk over all page tables.
 pub fn outline(pid: i32) -> Result<Vec<Mapping>> {
-    read(PathBuf::from(format!("/proc/{pid}/maps")))
+    read(pid, "maps")
 }
 
-fn read(path: PathBuf) -> Result<Vec<Mapping>> {
-    let file = File::open(&path).map_err(|source| Error::io("open", &path, source))?;
+fn read(pid: i32, file: &str) -> Result<Vec<Mapping>> {
+    let path = PathBuf::from(format!("/proc/{pid}/{file}"));
+    let unreadable = |source| task::unreadable(pid, path.clone(), source);
+    let file = File::open(&path).map_err(unreadable)?;
     let mut mappings: Vec<Mapping> = Vec::new();
     let mut reader = BufReader::with_capacity(READ_BYTES, file);
     let mut line = Vec::new();
     loop {
         line.clear();
-        let bytes = reader.read_until(b'\n', &mut line).map_err(|source| Error::io("read", &path, source))?;
+        let bytes = reader.read_until(b'\n', &mut line).map_err(unreadable)?;
         if bytes == 0 {
             break;
         }

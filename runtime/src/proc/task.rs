@@ -92,10 +92,15 @@ pub fn text(pid: i32, file: &str) -> Result<String> {
 /// A file of `/proc/PID`, raw.
 pub fn bytes(pid: i32, file: &str) -> Result<Vec<u8>> {
     let path = PathBuf::from(format!("/proc/{pid}/{file}"));
-    fs::read(&path).map_err(|source| match source.raw_os_error() {
+    fs::read(&path).map_err(|source| unreadable(pid, path, source))
+}
+
+/// What it means that `path`, a file of `/proc/PID`, cannot be opened, or read on.
+pub fn unreadable(pid: i32, path: PathBuf, source: std::io::Error) -> Error {
+    match source.raw_os_error() {
         Some(libc::ESRCH | libc::ENOENT) => Error::ProgramGone { pid },
         _ => Error::io("read", path, source),
-    })
+    }
 }
 
 /// The target of a link of `/proc/PID`, raw.
