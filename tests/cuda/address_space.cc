@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <map>
 
 #include "call.h"
@@ -43,14 +44,17 @@ uint64_t reserve_addresses(size_t bytes, size_t alignment, uint64_t wanted) {
     Locked locked;
     bool is_possible = wanted != 0 && wanted % alignment == 0 && wanted >= BEGIN && wanted + bytes <= END;
     if (is_possible && is_free(wanted, bytes) && take(wanted, bytes)) return wanted;
-    uint64_t address = round_up(BEGIN, alignment);
-    for (auto [start, length] : reservations()) {
-        if (address + bytes <= start && take(address, bytes)) return address;
-        address = round_up(start + length, alignment);
+    auto next = reservations().begin();
+    for (uint64_t address = round_up(BEGIN, alignment); address + bytes <= END;) {
+        if (next != reservations().end() && next->first < address + bytes) {
+            address = std::max<uint64_t>(address, round_up(next->first + next->second, alignment));
+            ++next;
+        } else if (take(address, bytes)) {
+            return address;
+        } else { // the program's own mapping lies there
+            address += round_up(GRANULARITY, alignment);
+        }
     }
-    // Somebody else's mapping may lie there.
-    for (; address + bytes <= END; address += round_up(GRANULARITY, alignment))
-        if (take(address, bytes)) return address;
     return 0;
 }
 

@@ -7,7 +7,8 @@
 
 namespace test_double {
 
-// Reserves the lowest free addresses, or those wanted where they are free (0: no wish). 0 if there are none.
+// Reserves the lowest free addresses, or those wanted where they are free (0: no wish). 0 if there are none. Free are those where
+// nothing is mapped, of the program's own either, which may have put memory where memory of a device was.
 uint64_t reserve_addresses(size_t bytes, size_t alignment, uint64_t wanted = 0);
 // What lies there now is gone, and the addresses are free.
 void free_addresses(uint64_t address);

@@ -1,9 +1,11 @@
 #include "allocations.h"
 
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #include <iterator>
 #include <map>
+#include <string>
 
 #include "address_space.h"
 #include "call.h"
@@ -16,6 +18,15 @@ namespace {
 std::map<uint64_t, Allocation> &all() {
     static auto *all = new std::map<uint64_t, Allocation>;
     return *all;
+}
+
+// Of memory of cuMemAllocManaged, as CKPT_DOUBLE_MANAGED says: README.md.
+Freed freed_of_managed() {
+    const char *text = getenv("CKPT_DOUBLE_MANAGED");
+    std::string wanted = text == nullptr ? "" : text;
+    if (wanted == "elsewhere") return Freed::ELSEWHERE;
+    if (wanted == "kept") return Freed::KEPT;
+    return wanted == "reserved" ? Freed::RESERVED : Freed::GONE;
 }
 
 } // namespace
@@ -92,7 +103,7 @@ void end_allocation(uint64_t address) {
 Heap &heap_of(int device) {
     static auto *heaps = new std::map<int, Heap>;
     Locked locked;
-    return heaps->try_emplace(device, device, GRANULARITY).first->second;
+    return heaps->try_emplace(device, device, GRANULARITY, device == NO_DEVICE ? freed_of_managed() : Freed::GONE).first->second;
 }
 
 Allocation *allocate(Kind kind, int device, int memory_of, CUcontext context, size_t bytes) {

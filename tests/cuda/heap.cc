@@ -16,10 +16,10 @@ namespace {
 constexpr size_t ALIGNMENT = 512;
 constexpr size_t NONE = SIZE_MAX;
 
-// The first gap of this length between the parts.
-size_t gap(const std::map<size_t, size_t> &parts, size_t all, size_t bytes) {
-    size_t offset = 0;
+// The first gap of this length between the parts, and not before an offset.
+size_t gap(const std::map<size_t, size_t> &parts, size_t offset, size_t all, size_t bytes) {
     for (auto [start, length] : parts) {
+        if (start < offset) continue;
         if (start - offset >= bytes) return offset;
         offset = start + length;
     }
@@ -39,21 +39,31 @@ std::map<uint64_t, Heap::Piece>::iterator Heap::piece_with_room(size_t bytes, si
     for (auto piece = pieces.begin(); piece != pieces.end(); ++piece) {
         bool is_unused = piece->second.parts.empty(), is_shared = piece->second.physical->bytes == piece_bytes;
         if (!is_unused && !(is_shared && bytes < piece_bytes)) continue;
-        offset = gap(piece->second.parts, piece->second.physical->bytes, bytes);
+        size_t from = freed == Freed::ELSEWHERE ? piece->second.touched : 0;
+        offset = gap(piece->second.parts, from, piece->second.physical->bytes, bytes);
         if (offset != NONE) return piece;
     }
     return pieces.end();
 }
 
+uint64_t Heap::addresses_for(size_t bytes) {
+    for (auto [address, length] : held)
+        if (length == bytes) return held.erase(address), address;
+    if (freed != Freed::ELSEWHERE) return reserve_addresses(bytes, GRANULARITY);
+    uint64_t address = reserve_addresses(bytes, GRANULARITY, next_elsewhere);
+    next_elsewhere = std::max(next_elsewhere, address + bytes);
+    return address;
+}
+
 std::map<uint64_t, Heap::Piece>::iterator Heap::new_piece(size_t bytes) {
     auto physical = Physical::create(bytes, device);
     if (physical == nullptr) return pieces.end();
-    uint64_t address = reserve_addresses(bytes, GRANULARITY);
+    uint64_t address = addresses_for(bytes);
     if (address == 0) return pieces.end();
     physical->map(address, 0, bytes, PROT_READ | PROT_WRITE);
     reserved += bytes;
     reserved_high = std::max(reserved_high, reserved);
-    return pieces.emplace(address, Piece{physical, {}}).first;
+    return pieces.emplace(address, Piece{physical, {}, 0}).first;
 }
 
 Part Heap::allocate(size_t bytes) {
@@ -64,6 +74,7 @@ Part Heap::allocate(size_t bytes) {
     if (piece == pieces.end()) offset = 0, piece = new_piece(round_up(rounded, rounded < piece_bytes ? piece_bytes : GRANULARITY));
     if (piece == pieces.end()) return {};
     piece->second.parts[offset] = rounded;
+    piece->second.touched = std::max(piece->second.touched, offset + rounded);
     used += rounded;
     used_high = std::max(used_high, used);
     uint64_t address = piece->first + offset;
@@ -81,12 +92,14 @@ void Heap::release(uint64_t address) {
 
 void Heap::trim(size_t keep) {
     Locked locked;
+    if (freed == Freed::KEPT) return;
     for (auto piece = pieces.begin(); piece != pieces.end() && reserved > keep;) {
         auto next = std::next(piece);
         if (piece->second.parts.empty()) {
             reserved -= piece->second.physical->bytes;
+            if (freed == Freed::RESERVED) held[piece->first] = piece->second.physical->bytes;
             piece->second.physical->unmap(piece->first);
-            free_addresses(piece->first);
+            if (freed != Freed::RESERVED) free_addresses(piece->first);
             pieces.erase(piece);
         }
         piece = next;

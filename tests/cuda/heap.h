@@ -12,6 +12,9 @@
 
 namespace test_double {
 
+// In the addresses of device memory, but further than anything is that takes the lowest.
+constexpr uint64_t FAR_AWAY = 0x400000000000;
+
 // Where an allocation's bytes are.
 struct Part {
     uint64_t address = 0; // none
@@ -19,9 +22,17 @@ struct Part {
     size_t offset = 0;
 };
 
+// What becomes of the addresses of a piece that is given back.
+enum class Freed {
+    GONE,      // nothing is mapped there, and they may be used again
+    ELSEWHERE, // nothing is mapped there, and what is allocated later is elsewhere
+    KEPT,      // the piece stays mapped: it is not given back
+    RESERVED,  // they are held without memory, and used again whatever the program has put there
+};
+
 class Heap {
   public:
-    Heap(int device, size_t piece_bytes) : device(device), piece_bytes(piece_bytes) {}
+    Heap(int device, size_t piece_bytes, Freed freed = Freed::GONE) : device(device), piece_bytes(piece_bytes), freed(freed) {}
     ~Heap();
     Heap(const Heap &) = delete;
 
@@ -37,13 +48,18 @@ class Heap {
     struct Piece {
         std::shared_ptr<Physical> physical;
         std::map<size_t, size_t> parts; // length by offset
+        size_t touched = 0;             // the end of all parts that there ever were
     };
     const int device;
     const size_t piece_bytes;
-    std::map<uint64_t, Piece> pieces; // by address
+    const Freed freed;
+    std::map<uint64_t, Piece> pieces;   // by address
+    std::map<uint64_t, size_t> held;    // lengths of pieces that are no more, by address: only where freed is RESERVED
+    uint64_t next_elsewhere = FAR_AWAY; // where the next piece is to be: only where it is ELSEWHERE
 
     std::map<uint64_t, Piece>::iterator piece_with_room(size_t bytes, size_t &offset);
     std::map<uint64_t, Piece>::iterator new_piece(size_t bytes);
+    uint64_t addresses_for(size_t bytes);
 };
 
 } // namespace test_double

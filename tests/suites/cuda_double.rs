@@ -81,6 +81,39 @@ cases! {
     a_default_stream_of_each_thread_is_another_one;
 }
 
+/// What the double does with managed memory that is freed, and with ordinary memory that takes its place.
+#[track_caller]
+fn replaced(name: &str, ways: &[&str]) {
+    for way in ways {
+        let program = cuda::program("replaced").argument(cuda::kernels_without_variables()).argument(name);
+        let (code, _, errors) = run(&program.variable("CKPT_DOUBLE_MANAGED", way));
+        assert_eq!((code, &errors[..]), (0, ""), "CKPT_DOUBLE_MANAGED={way}");
+    }
+}
+
+#[test]
+fn of_managed_memory_that_is_freed_nothing_is_left() {
+    replaced("nothing_is_left", &["", "elsewhere"]);
+}
+
+#[test]
+fn managed_memory_comes_back_where_it_was_or_elsewhere() {
+    replaced("it_comes_back_where_it_was", &["", "reserved"]);
+    replaced("what_is_allocated_later_is_elsewhere", &["elsewhere"]);
+}
+
+#[test]
+fn ordinary_memory_can_take_the_place_of_managed_memory() {
+    replaced("ordinary_memory_can_take_its_place", &["", "elsewhere"]);
+}
+
+#[test]
+fn a_driver_may_keep_managed_memory_or_its_addresses() {
+    replaced("memory_is_kept", &["kept"]);
+    replaced("addresses_are_held", &["reserved"]);
+    replaced("held_addresses_are_used_whatever_lies_there", &["reserved"]);
+}
+
 #[test]
 fn what_is_mapped_faults_without_access() {
     let (code, _, errors) = run(&case("what_is_mapped_faults_without_access"));
