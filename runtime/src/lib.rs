@@ -8,6 +8,7 @@
 compile_error!("ckpt supports Linux on x86-64 only");
 
 pub mod agent;
+pub mod apart;
 pub mod capture;
 pub mod commands;
 pub mod descriptor;
@@ -22,6 +23,7 @@ pub mod keeper;
 pub mod linkage;
 pub mod location;
 pub mod logging;
+pub mod managed_trial;
 pub mod mqueue;
 pub mod namespace;
 pub mod net;

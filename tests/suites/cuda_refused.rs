@@ -131,6 +131,17 @@ fn put_driver(folder: &Path, is_older: bool) {
 }
 
 #[test]
+fn a_trial_with_managed_memory_says_that_a_driver_is_older() {
+    let scene = scene();
+    let driver = scene.path().join("driver");
+    put_driver(&driver, true);
+    let driver = format!("--driver={}", driver.join("libcuda.so.1").display());
+    let answer = Ckpt::new(&scene, ["devices", "--managed", &driver]).call().succeeded();
+    let wanted = "\"leaves\":false,\"why\":\"the driver has no calls that checkpoint a process: ";
+    assert!(answer.stdout.contains(wanted), "{}", answer.stdout);
+}
+
+#[test]
 fn with_an_older_driver_there_are_checkpoints_of_data_alone() {
     let program = counting(&["plain"]);
     let scene = scene();

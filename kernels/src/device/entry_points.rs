@@ -2,7 +2,7 @@
 //!
 //! So a machine without a driver runs everything else, a missing entry point is an error that names it, and after a restart
 //! in a fresh process a new table is bound to the driver that is there then. Names and types are those of `cuda.h`; all
-//! of [`EntryPoints`] have been there since CUDA 9 or longer, and all of the others since CUDA 11.4.
+//! of [`EntryPoints`] have been there since CUDA 9 or longer, and all of the others since CUDA 11.4 where nothing else is said.
 
 use std::{
     error::Error as _,
@@ -138,6 +138,43 @@ entry_points! {
     fn device_name = "cuDeviceGetName"(name: *mut c_char, length: c_int, device: c_int);
     fn device_bytes = "cuDeviceTotalMem_v2"(bytes: *mut usize, device: c_int);
     fn device_attribute = "cuDeviceGetAttribute"(value: *mut c_int, attribute: c_int, device: c_int);
+}
+
+entry_points! {
+    /// The driver's functions that a trial with managed memory needs.
+    ManagedEntryPoints:
+    fn init = "cuInit"(flags: c_uint);
+    fn device_get = "cuDeviceGet"(device: *mut c_int, ordinal: c_int);
+    fn context_retain = "cuDevicePrimaryCtxRetain"(context: *mut Handle, device: c_int);
+    fn context_set = "cuCtxSetCurrent"(context: Handle);
+    fn allocate = "cuMemAlloc_v2"(address: *mut Address, bytes: usize);
+    fn allocate_managed = "cuMemAllocManaged"(address: *mut Address, bytes: usize, flags: c_uint);
+    fn free = "cuMemFree_v2"(address: Address);
+    fn register = "cuMemHostRegister_v2"(place: *mut c_void, bytes: usize, flags: c_uint);
+    fn device_address = "cuMemHostGetDevicePointer_v2"(address: *mut Address, place: *mut c_void, flags: c_uint);
+    fn copy_out = "cuMemcpyDtoH_v2"(to: *mut c_void, from: Address, bytes: usize);
+}
+
+/// `CUcheckpointLockArgs`.
+#[repr(C)]
+#[derive(Default)]
+pub struct LockArguments {
+    /// How long the driver may wait for what the process has its devices do.
+    pub timeout_ms: c_uint,
+    /// 0.
+    pub unused: c_uint,
+    /// 0.
+    pub unused_too: [u64; 7],
+}
+
+entry_points! {
+    /// The driver's functions that checkpoint a process, which are there from version 570 on. The arguments of all but the first
+    /// may be zeros.
+    CheckpointEntryPoints:
+    fn lock = "cuCheckpointProcessLock"(pid: c_int, how: *mut LockArguments);
+    fn checkpoint = "cuCheckpointProcessCheckpoint"(pid: c_int, how: *mut [u64; 8]);
+    fn restore = "cuCheckpointProcessRestore"(pid: c_int, how: *mut [u64; 9]);
+    fn unlock = "cuCheckpointProcessUnlock"(pid: c_int, how: *mut [u64; 8]);
 }
 
 type ErrorName = unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int;
