@@ -4,7 +4,10 @@
 
 use core::ffi::{c_int, c_ulong, c_void};
 
-use ckpt_wire::allocations::{CUDA_MANAGED, CUDA_MANAGED_GLOBAL, CUDA_MANAGED_PINNED, CUDA_PINNED, CUDA_REGISTERED};
+use ckpt_wire::allocations::{
+    CUDA_MANAGED, CUDA_MANAGED_EVACUATED, CUDA_MANAGED_GLOBAL, CUDA_MANAGED_PINNED, CUDA_MANAGED_REGISTERED,
+    CUDA_PINNED, CUDA_REGISTERED,
+};
 
 use crate::errno::set_errno;
 use crate::hooks::{cuda, heap};
@@ -74,7 +77,9 @@ fn classify(address: u64) -> Memory {
 fn kind_of(kind: u32) -> c_int {
     match kind {
         CUDA_PINNED | CUDA_REGISTERED => PINNED,
-        CUDA_MANAGED | CUDA_MANAGED_GLOBAL | CUDA_MANAGED_PINNED => MANAGED,
+        CUDA_MANAGED | CUDA_MANAGED_GLOBAL | CUDA_MANAGED_PINNED | CUDA_MANAGED_EVACUATED | CUDA_MANAGED_REGISTERED => {
+            MANAGED
+        }
         // Mapped, imported, of a graph, a global: on the device as well.
         _ => DEVICE,
     }

@@ -179,6 +179,22 @@ pub fn reserve(address: usize, bytes: usize) -> Result<(), Errno> {
     unsafe { call(libc::SYS_mmap, arguments) }.map(drop)
 }
 
+/// Changes what threads may do with memory.
+pub fn protect(address: usize, bytes: usize, protection: i32) -> Result<(), Errno> {
+    // SAFETY: no pointers; who may not be kept from this memory is the caller's business.
+    unsafe { call(libc::SYS_mprotect, [address, bytes, protection as usize, 0, 0, 0]) }.map(drop)
+}
+
+/// Moves a mapping to other addresses, in one step; nothing is left where it was.
+///
+/// # Safety
+/// It must be ours, of that length, and what is mapped where it goes must be needed by nobody.
+pub unsafe fn move_mapping(from: usize, bytes: usize, to: usize) -> Result<(), Errno> {
+    let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as usize;
+    // SAFETY: the caller's word.
+    unsafe { call(libc::SYS_mremap, [from, bytes, bytes, flags, to, 0]) }.map(drop)
+}
+
 /// Gives a mapping back.
 ///
 /// # Safety

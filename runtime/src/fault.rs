@@ -50,6 +50,7 @@ fault_points! {
     USERFAULTFD_MADE = "userfaultfd.made",
     USERFAULTFD_REGISTER = "userfaultfd.register",
     PAGEMAP_PROTECT = "pagemap.protect",
+    DEVICES_EVACUATED = "devices.evacuated",
     DEVICES_KEPT = "devices.kept",
     DEVICES_ASKED = "devices.asked",
     DEVICES_SUSPENDED = "devices.suspended",

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use ckpt_wire::device::{self as wire, Answer, COMMAND_OPEN, COMMAND_RESUME, Command, Held, SOCKET_BYTES};
+use ckpt_wire::device::{self as wire, Answer, BRINGS_BACK, COMMAND_OPEN, COMMAND_RESUME, Command, Held, SOCKET_BYTES};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::sockopt::PeerCredentials;
@@ -154,6 +154,15 @@ impl Line<'_> {
         self.try_receive(within)?.ok_or_else(|| self.ended(Errno::ECONNRESET))
     }
 
+    /// Whether there is an answer within this time.
+    ///
+    /// # Errors
+    /// When the program has ended.
+    pub fn is_answered(&self, within: Duration) -> Result<bool> {
+        let deadline = Instant::now() + within;
+        Ok(poll_to_read(self.socket.as_fd(), deadline, self.kept)? == Readable::Yes)
+    }
+
     /// Both.
     ///
     /// # Errors
@@ -191,12 +200,13 @@ impl Line<'_> {
     }
 
     /// Has the driver give suspended devices back, other ones for those in so many pairs of them, which lie at an address of the
-    /// program's. It may take its time.
+    /// program's. It may take its time. Evacuated memory is pinned then, unless it is to be brought back.
     ///
     /// # Errors
     /// When the keeper is gone.
-    pub fn begin_to_resume(&self, pairs: u64, count: usize) -> Result<()> {
-        self.send(Command { address: pairs, bytes: (PAIR_BYTES * count) as u64, ..command(COMMAND_RESUME) })
+    pub fn begin_to_resume(&self, pairs: u64, count: usize, brings_back: bool) -> Result<()> {
+        let to = if brings_back { BRINGS_BACK } else { 0 };
+        self.send(Command { address: pairs, to, bytes: (PAIR_BYTES * count) as u64, ..command(COMMAND_RESUME) })
     }
 
     /// Waits until that is done. The error is the driver's, and the step that failed.
@@ -260,14 +270,29 @@ pub fn why(error: i32) -> String {
 }
 
 fn wait_to_read(socket: BorrowedFd<'_>, mut deadline: Instant, kept: Kept<'_>) -> Result<()> {
+    while poll_to_read(socket, deadline, kept)? == Readable::NotYet {
+        if !(kept.may_be_stopped && task::is_job_stopped(kept.pid)) {
+            return Err(late(kept.pid));
+        }
+        deadline = Instant::now() + PATIENCE;
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Readable {
+    Yes,
+    NotYet,
+}
+
+fn poll_to_read(socket: BorrowedFd<'_>, deadline: Instant, kept: Kept<'_>) -> Result<Readable> {
     loop {
         let left_ms = deadline.saturating_duration_since(Instant::now()).as_millis();
         let timeout = PollTimeout::try_from(left_ms.min(i32::MAX as u128) as i32).unwrap_or(PollTimeout::MAX);
         let mut events = [PollFd::new(socket, PollFlags::POLLIN), PollFd::new(kept.pidfd, PollFlags::POLLIN)];
         match poll(&mut events, timeout) {
-            Ok(0) if kept.may_be_stopped && task::is_job_stopped(kept.pid) => deadline = Instant::now() + PATIENCE,
-            Ok(0) => break Err(late(kept.pid)),
-            Ok(_) if events[0].any() == Some(true) => break Ok(()),
+            Ok(0) => break Ok(Readable::NotYet),
+            Ok(_) if events[0].any() == Some(true) => break Ok(Readable::Yes),
             Ok(_) => break Err(Error::ProgramGone { pid: kept.pid }),
             Err(Errno::EINTR) => {}
             Err(error) => break Err(Error::io("wait for", "the keeper", error)),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use ckpt_store::{PageKey, Store};
-use ckpt_wire::allocations::{CUDA_DEVICE, CUDA_MANAGED_PINNED, CUDA_PINNED, CUDA_REGISTERED};
+use ckpt_wire::allocations::{CUDA_DEVICE, CUDA_MANAGED_EVACUATED, CUDA_MANAGED_PINNED, CUDA_PINNED, CUDA_REGISTERED};
 
 use crate::differences::Differences;
 use crate::error::{Error, Result};
@@ -109,7 +109,8 @@ enum Place {
 fn place_in_full(process: &ProcessImage, allocation: &Allocation) -> std::result::Result<Place, &'static str> {
     let in_piece = || process.devices.as_ref()?.piece_of(allocation);
     match allocation.kind {
-        AllocationKind::Heap | AllocationKind::Cuda(CUDA_PINNED | CUDA_REGISTERED | CUDA_MANAGED_PINNED, _) => {
+        AllocationKind::Heap
+        | AllocationKind::Cuda(CUDA_PINNED | CUDA_REGISTERED | CUDA_MANAGED_PINNED | CUDA_MANAGED_EVACUATED, _) => {
             Ok(Place::Host)
         }
         AllocationKind::Cuda(CUDA_DEVICE, _) if let Some((series, piece)) = in_piece() => {

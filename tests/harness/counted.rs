@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::exact::{Reference, assert_same, reference};
-use crate::{Answer, Ckpt, Life, Program, Restart, Scene, checkpoint, code_of, cuda};
+use crate::exact::{How, Reference, Trigger, assert_same, reference, survives};
+use crate::{Answer, Ckpt, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, cuda};
 
 /// Steps that it takes.
 pub const STEPS: usize = 60;
@@ -66,6 +66,20 @@ pub fn goes_on_in_place(program: &Program, checkpoints: usize) {
     }
     go_on(&scene);
     ended_like(life, &whole);
+}
+
+/// The usual way to a checkpoint, but for these.
+pub fn triggered(trigger: Trigger, stdout: Stdout) -> How {
+    How { trigger, stdout, ..How::usual() }
+}
+
+/// Killed behind checkpoints at two moments, and restarted.
+#[track_caller]
+pub fn survives_twice(program: &Program) {
+    let scene = scene();
+    let whole = reference(&scene, program);
+    survives(&scene, program, triggered(Trigger::Command, Stdout::File), 5, &whole);
+    survives(&scene, program, triggered(Trigger::Signal, Stdout::Pipe), 40, &whole);
 }
 
 /// The restart of a life goes on to its end, and both have printed everything.

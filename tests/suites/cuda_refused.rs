@@ -29,6 +29,8 @@ const EXPORTED: &str = "device memory that other processes may have";
 fn what_the_driver_does_not_checkpoint_is_refused_by_name_and_goes_on() {
     for (kind, words) in [("managed", "managed memory (cuMemAllocManaged)"), ("exported", EXPORTED)] {
         let program = counting(&["plain", kind]).variable("CKPT_DEVICE_BACKING", "native");
+        // Then managed memory cannot be evacuated.
+        let program = program.variable("CKPT_DOUBLE_MANAGED", "kept");
         let scene = scene();
         is_refused(&scene, &program, &[words], |life| {
             let row = life.store().rows(&scene).pop().expect("a row");

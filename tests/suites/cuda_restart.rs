@@ -9,24 +9,12 @@ use std::time::Duration;
 
 use ckpt_tests::counted::{
     STEPS, ask_checkpoint, at_fifth_step, counting, ended_like, go_on, goes_on_again, goes_on_in_place, scene,
+    survives_twice, triggered,
 };
-use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives};
+use ckpt_tests::exact::{Trigger, assert_same, reference, survives};
 use ckpt_tests::ordinary_user::as_ordinary_user;
 use ckpt_tests::{Ckpt, Life, Program, Restart, Stdout, checkpoint, code_of, cuda, fault, processes};
 use nix::sys::signal::Signal;
-
-fn how(trigger: Trigger, stdout: Stdout) -> How {
-    How { trigger, stdout, ..How::usual() }
-}
-
-/// Killed behind checkpoints at two moments, and restarted.
-#[track_caller]
-fn survives_twice(program: &Program) {
-    let scene = scene();
-    let whole = reference(&scene, program);
-    survives(&scene, program, how(Trigger::Command, Stdout::File), 5, &whole);
-    survives(&scene, program, how(Trigger::Signal, Stdout::Pipe), 40, &whole);
-}
 
 #[test]
 fn plain_device_memory_comes_back() {
@@ -58,7 +46,7 @@ fn managed_memory_that_is_pinned_comes_back() {
 }
 
 #[test]
-fn managed_memory_that_a_thread_uses_all_the_time_goes_on_in_place_and_comes_back() {
+fn pinned_managed_memory_that_a_thread_uses_all_the_time_goes_on_in_place_and_comes_back() {
     let program = with_pinned(&["touched", "plain"]);
     goes_on_in_place(&program, 5);
     survives_twice(&program);
@@ -88,7 +76,7 @@ fn threads_that_never_stop_calling_the_driver_go_on_right() {
     let scene = scene();
     let whole = reference(&scene, &program);
     for (line, trigger) in [(3, Trigger::Command), (20, Trigger::Signal), (45, Trigger::Command)] {
-        survives(&scene, &program, how(trigger, Stdout::File), line, &whole);
+        survives(&scene, &program, triggered(trigger, Stdout::File), line, &whole);
     }
 }
 
@@ -202,7 +190,7 @@ fn one_that_is_ended_by_its_checkpoint_goes_on_where_it_was() {
     let program = counting(&["plain", "pooled"]);
     let scene = scene();
     let whole = reference(&scene, &program);
-    survives(&scene, &program, how(Trigger::Kill, Stdout::File), 20, &whole);
+    survives(&scene, &program, triggered(Trigger::Kill, Stdout::File), 20, &whole);
 }
 
 #[test]

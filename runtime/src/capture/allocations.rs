@@ -27,6 +27,8 @@ pub struct Allocations {
     pub known: Vec<Allocation>,
     /// Ids of those among them that other processes may have.
     pub exported: Vec<u64>,
+    /// Ids of managed memory among them that is from a pool.
+    pub pooled: Vec<u64>,
     /// How many more there may be, that could not be recorded.
     pub lost: u64,
     /// How many functions of the CUDA driver the program has looked up that libckpt.so does not know.
@@ -50,15 +52,21 @@ pub fn allocations(pid: i32, control: &Control) -> Result<Allocations> {
     }
     allocations.sort_unstable_by_key(|allocation| allocation.address);
     keep_mapped(&mut allocations, &maps::outline(pid)?);
-    let (mut next, mut exported) = (table.cuda_blocks, Vec::new());
+    let mut all = Allocations {
+        known: allocations,
+        lost: table.lost,
+        unknown_entry_points: table.cuda_unknown,
+        ..Allocations::default()
+    };
+    let mut next = table.cuda_blocks;
     for _ in 0..AREAS_MAX {
         if next == 0 {
             break;
         }
-        next = read_cuda_block(pid, next, &mut allocations, &mut exported)?;
+        next = read_cuda_block(pid, next, &mut all)?;
     }
-    allocations.sort_by_key(|allocation| allocation.address);
-    Ok(Allocations { known: allocations, exported, lost: table.lost, unknown_entry_points: table.cuda_unknown })
+    all.known.sort_by_key(|allocation| allocation.address);
+    Ok(all)
 }
 
 /// Reads the entries of the area at `area`, and gives the address of the next one.
@@ -92,7 +100,7 @@ fn read_area(pid: i32, area: u64, into: &mut Vec<Allocation>) -> Result<u64> {
 }
 
 /// Reads the CUDA driver's allocations in the block at `block`, and gives the address of the next one.
-fn read_cuda_block(pid: i32, block: u64, into: &mut Vec<Allocation>, exported: &mut Vec<u64>) -> Result<u64> {
+fn read_cuda_block(pid: i32, block: u64, into: &mut Allocations) -> Result<u64> {
     let read = || {
         let mut bytes = vec![0_u64; size_of::<CudaBlock>() / 8];
         read_memory(pid, block, bytes.as_mut_bytes()).map(|()| bytes)
@@ -103,8 +111,10 @@ fn read_cuda_block(pid: i32, block: u64, into: &mut Vec<Allocation>, exported: &
     let (Some(before), Some(after)) = (parsed(before.as_bytes()), parsed(after.as_bytes())) else { return Ok(0) };
     let stable = before.allocations.iter().zip(&after.allocations).filter(|(before, after)| before == after);
     for (allocation, _) in stable.filter(|(allocation, _)| allocation.id != 0) {
-        exported.extend(allocation.is_exported().then_some(allocation.id));
-        into.push(Allocation {
+        into.exported.extend(allocation.is_exported().then_some(allocation.id));
+        let is_pooled = allocation.what() == wire::CUDA_MANAGED && !allocation.can_be_evacuated();
+        into.pooled.extend(is_pooled.then_some(allocation.id));
+        into.known.push(Allocation {
             id: allocation.id,
             address: allocation.address,
             bytes: allocation.bytes,

@@ -141,7 +141,7 @@ impl<'a> Asked<'a> {
         match held.outcome {
             HELD | HELD_ELSEWHERE => {}
             HELD_SUSPENDED => {
-                line.begin_to_resume(0, 0)?;
+                line.begin_to_resume(0, 0, false)?;
                 if let Err((error, _)) = line.resumed()? {
                     return Err(Error::environment(
                         format!("giving process {} the devices back that an agent that has died took", program.pid),

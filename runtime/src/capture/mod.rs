@@ -42,7 +42,6 @@ mod regions;
 mod registered_rings;
 mod reuse;
 mod snapshot;
-mod stop;
 mod stored_series;
 mod syscalls;
 mod sysv;

@@ -19,6 +19,9 @@ pub struct DevicesImage {
     pub devices: Vec<DeviceImage>,
     /// Memory of ours on each, which the driver has not had.
     pub pieces: Vec<StoredPieces>,
+    /// Bytes of managed memory that are memory of the host, and are to be managed again.
+    #[serde(default)]
+    pub evacuated_bytes: u64,
 }
 
 impl DevicesImage {

@@ -124,6 +124,16 @@ impl CudaAllocation {
         self.kind & CUDA_EXPORTED != 0
     }
 
+    /// Whether it is managed memory that `cuMemAllocManaged` has given, wherever that is now: what can be evacuated.
+    pub const fn can_be_evacuated(&self) -> bool {
+        match self.what() {
+            // From a pool, it has that for an owner.
+            CUDA_MANAGED => self.owner == 0,
+            CUDA_MANAGED_EVACUATED | CUDA_MANAGED_REGISTERED => true,
+            _ => false,
+        }
+    }
+
     /// Whether `address` is the first of a range of memory, and not a handle.
     pub const fn is_memory(&self) -> bool {
         !matches!(self.what(), CUDA_ARRAY | CUDA_PHYSICAL)
@@ -155,6 +165,11 @@ pub const CUDA_IMPORTED: u32 = 10;
 pub const CUDA_PHYSICAL: u32 = 11;
 /// Managed memory to the program, which libckpt.so has made of host memory that the driver has allocated and pinned.
 pub const CUDA_MANAGED_PINNED: u32 = 12;
+/// Managed memory to the program, which is ordinary memory of the host at the same address while its devices are suspended.
+pub const CUDA_MANAGED_EVACUATED: u32 = 13;
+/// Managed memory to the program: ordinary memory of the host that came to its address when it was evacuated, and that the driver
+/// has pinned there since, because it would not give that address again. The owner is where that memory begins.
+pub const CUDA_MANAGED_REGISTERED: u32 = 14;
 /// A bit of [`CudaAllocation::kind`]: other processes may have it, by a handle or a descriptor that was made of it.
 pub const CUDA_EXPORTED: u32 = 1 << 16;
 

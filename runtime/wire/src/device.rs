@@ -26,6 +26,13 @@
 //! from behind their addresses before the driver's checkpoint, and puts them back afterwards. In the next life it makes new
 //! memory for them, which whoever restarts the program fills ([`COMMAND_FILLED`]).
 //!
+//! The driver does not suspend managed memory ([`COMMAND_EVACUATE`]): its content is copied to ordinary memory of the host, it is
+//! freed, and that memory takes its place, at the same address. The program's threads use it without any call, so all of them but
+//! the keeper and the line have to stand still meanwhile, which is the agent's business; and since the driver must not wait for a
+//! lock that one of them holds, the keeper tries it first ([`COMMAND_TRY`]). When the devices are there again the memory becomes
+//! the driver's again ([`COMMAND_BRING_BACK`]), or if that does not give it the same address any more, or if nobody holds the
+//! threads still, it stays where it is and the driver pins it there, so that devices reach it all the same.
+//!
 //! Device code brings variables that the program need not ever ask for. libckpt.so says what code is loaded ([`CodeBlock`]);
 //! the agent reads the variables' names there, and has the keeper record them ([`COMMAND_VARIABLE`]).
 
@@ -76,6 +83,9 @@ pub const DEVICES_LOST: u32 = 3;
 /// [`Hold::devices`]: they are there again, with new memory in pieces, which is still to be filled. If nobody does, the program
 /// ends.
 pub const DEVICES_EMPTY: u32 = 4;
+
+/// [`Hold::devices`]: they are there again, and managed memory is still ordinary memory of the host.
+pub const DEVICES_EVACUATED: u32 = 5;
 
 /// Physical memory that libckpt.so has mapped, in no order.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -243,14 +253,28 @@ pub const COMMAND_VARIABLE: u32 = 7;
 pub const COMMAND_SUSPEND: u32 = 8;
 /// Gives suspended devices back: the driver's Restore and Unlock. At `address` in the program are `bytes` / 32 pairs of 16 bytes
 /// each, which say what device (as in [`COMMAND_IDENTIFY`]) is to stand for which; none if each stands for itself. The gate
-/// stays closed: what follows is a hold like any other. If there is an error, `values[0]` is the [`STEP_RESTORE`], [`STEP_UNLOCK`]
-/// or [`STEP_MEMORY`] that failed, and the keeper is suspended still, or the devices are lost ([`DEVICES_LOST`]). If pieces
+/// stays closed: what follows is a hold like any other. If `to` is [`BRINGS_BACK`], evacuated memory waits for its command
+/// ([`DEVICES_EVACUATED`]); otherwise the driver pins it where it is. If there is an error, `values[0]` is the [`STEP_RESTORE`], [`STEP_UNLOCK`]
+/// [`STEP_MEMORY`] or [`STEP_MANAGED`] that failed, and the keeper is suspended still, or the devices are lost ([`DEVICES_LOST`]). If pieces
 /// have new memory ([`DEVICES_EMPTY`]), `values[0]` of a good answer is how many.
 pub const COMMAND_RESUME: u32 = 9;
 /// Memory of the host, zeros, of `bytes`, for as long as the hold lasts: its address.
 pub const COMMAND_BUFFER: u32 = 10;
 /// The new memory of pieces has its content ([`DEVICES_EMPTY`]).
 pub const COMMAND_FILLED: u32 = 11;
+
+/// Tries whether the driver can work while all other threads stand still: takes every lock that it is known to take, and has it
+/// allocate and free managed memory. If a thread that stands still holds one of them, the answer comes when it goes on.
+pub const COMMAND_TRY: u32 = 12;
+/// Makes all managed memory ordinary memory of the host. All other threads stand still. How many bytes. If there is an error, some of
+/// it may be: [`COMMAND_BRING_BACK`] puts that right.
+pub const COMMAND_EVACUATE: u32 = 13;
+/// Makes it managed memory again; pins it where it is if `bytes` is 0, or where the driver gives another address. If `bytes` is 1, all other threads
+/// stand still. How many bytes are managed again, and how many are pinned. The error's `values[0]` is [`STEP_MANAGED`].
+pub const COMMAND_BRING_BACK: u32 = 14;
+
+/// [`Command::to`] of [`COMMAND_RESUME`]: there will be a [`COMMAND_BRING_BACK`].
+pub const BRINGS_BACK: u64 = 1;
 
 /// A step of the driver's: its process is locked.
 pub const STEP_LOCK: u64 = 1;
@@ -263,6 +287,9 @@ pub const STEP_UNLOCK: u64 = 4;
 /// Memory is taken from behind the addresses of pieces, or put back there: first of all, or last.
 pub const STEP_MEMORY: u64 = 5;
 
+/// Managed memory is evacuated, or comes back.
+pub const STEP_MANAGED: u64 = 6;
+
 /// What a step is called.
 pub fn step_name(step: u64) -> &'static str {
     match step {
@@ -271,6 +298,7 @@ pub fn step_name(step: u64) -> &'static str {
         STEP_RESTORE => "restore",
         STEP_UNLOCK => "unlock",
         STEP_MEMORY => "memory",
+        STEP_MANAGED => "managed memory",
         _ => "none",
     }
 }

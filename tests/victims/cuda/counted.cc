@@ -312,6 +312,70 @@ Counter touched(Device device) {
     return of_memory(device, memory, WORDS / 2);
 }
 
+// Much of it, in every page of which a thread of the host counts, all the time.
+Counter wide(Device device) {
+    constexpr size_t PAGES = 24 << 8, STEP = 4096 / 4;
+    CUdeviceptr memory;
+    ok(cuMemAllocManaged(&memory, PAGES * 4096, CU_MEM_ATTACH_GLOBAL));
+    std::thread([words = reinterpret_cast<volatile uint32_t *>(memory)] {
+        for (size_t page = 0; page < PAGES; ++page) words[page * STEP] = 0;
+        for (uint32_t round = 0;; ++round) {
+            for (size_t page = 0; page < PAGES; ++page) {
+                EXPECT(words[page * STEP] == round);
+                words[page * STEP] = round + 1;
+            }
+        }
+    }).detach();
+    return of_memory(device, memory + 4096 - 128, 32);
+}
+
+// Little of it, several on a page, of which one is freed and allocated again in each step.
+Counter churned(Device device) {
+    constexpr size_t WORDS_OF_EACH = 300;
+    auto *all = new std::vector<CUdeviceptr>(7);
+    for (CUdeviceptr &one : *all) {
+        ok(cuMemAllocManaged(&one, WORDS_OF_EACH * 4, CU_MEM_ATTACH_GLOBAL));
+        std::fill_n(reinterpret_cast<uint32_t *>(one), WORDS_OF_EACH, 3);
+    }
+    return [=](uint32_t step) {
+        ok(cuCtxSetCurrent(device.context));
+        CUdeviceptr &one = (*all)[step % all->size()];
+        std::vector<uint32_t> carried(reinterpret_cast<uint32_t *>(one), reinterpret_cast<uint32_t *>(one) + WORDS_OF_EACH);
+        ok(cuMemFree(one));
+        ok(cuMemAllocManaged(&one, WORDS_OF_EACH * 4, CU_MEM_ATTACH_HOST));
+        std::copy(carried.begin(), carried.end(), reinterpret_cast<uint32_t *>(one));
+        uint64_t sum = 0;
+        for (CUdeviceptr each : *all) {
+            CUdeviceptr start;
+            size_t bytes;
+            ok(cuMemGetAddressRange(&start, &bytes, each + 8));
+            EXPECT(start == each && bytes == WORDS_OF_EACH * 4);
+            uint64_t count = WORDS_OF_EACH;
+            launch(device, device.add_one, device.first, {&start, &count});
+            ok(cuStreamSynchronize(device.first));
+            sum = mixed(sum, reinterpret_cast<uint32_t *>(each), WORDS_OF_EACH);
+        }
+        return sum;
+    };
+}
+
+// Two threads that are in the heap half of the time, where they hold its locks.
+Counter allocating(Device device) {
+    for (size_t number = 0; number < 2; ++number) {
+        std::thread([number] {
+            std::vector<void *> held(64);
+            for (size_t round = 0;; ++round) {
+                void *&place = held[round * 7 % held.size()];
+                free(place);
+                size_t bytes = 1100 + (round * 977 + number) % 9000;
+                place = malloc(bytes);
+                memset(place, int(round), bytes);
+            }
+        }).detach();
+    }
+    return managed(device);
+}
+
 Counter exported(Device device) {
     CUdeviceptr memory;
     ok(cuMemAlloc(&memory, BYTES));
@@ -349,7 +413,8 @@ Counter threads(Device device) {
 const std::map<std::string, Counter (*)(Device)> KINDS = {
     {"plain", plain},           {"small", small}, {"large", large}, {"pitched", pitched}, {"pooled", pooled},   {"mapped", mapped},
     {"fleeting", fleeting},     {"array", array}, {"pinned", pinned},   {"graph", graph},     {"peer", peer},
-    {"registered", registered}, {"created", created}, {"managed", managed}, {"touched", touched}, {"exported", exported}, {"shared", shared}, {"threads", threads},
+    {"registered", registered}, {"created", created}, {"managed", managed}, {"touched", touched},
+    {"wide", wide}, {"churned", churned}, {"allocating", allocating}, {"exported", exported}, {"shared", shared}, {"threads", threads},
 };
 
 // After the step that the harness says, until there is the file that it says.

@@ -1,4 +1,5 @@
-//! Managed memory: the driver's, or, with `CKPT_MANAGED_BACKING=pinned`, memory of the host that the driver has pinned.
+//! Managed memory: the driver's, or, in a program that has been checkpointed or restarted, ordinary memory of the host that the
+//! driver has pinned where it is (`keeper::evacuation`), or, with `CKPT_MANAGED_BACKING=pinned`, memory of the host that the driver has pinned.
 //!
 //! The driver checkpoints pinned memory, but not managed memory. To a program one is what the other is: host and devices have the
 //! same bytes at the same address, and threads may use it at any time, also while a checkpoint is taken. But pinned memory does
@@ -8,11 +9,11 @@
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use ckpt_wire::allocations::{CUDA_MANAGED, CUDA_MANAGED_PINNED, CudaAllocation};
+use ckpt_wire::allocations::{CUDA_MANAGED, CUDA_MANAGED_PINNED, CUDA_MANAGED_REGISTERED, CudaAllocation};
 
 use super::backing::calls::{self, INVALID_VALUE, OUT_OF_MEMORY};
 use super::driver::{CuResult, Handle, NO_FUNCTION, Real, SUCCESS, driver_hooks};
-use super::{memory, records};
+use super::{keeper, memory, records};
 use crate::log;
 use crate::section::Section;
 
@@ -29,6 +30,10 @@ const ATTACH_HOST: c_uint = 2;
 // `CUpointer_attribute`, and of `CUmemorytype` what managed memory is said to be.
 const MEMORY_TYPE: c_int = 2;
 const IS_MANAGED: c_int = 8;
+const CONTEXT: c_int = 1;
+const DEVICE_ORDINAL: c_int = 9;
+const RANGE_START: c_int = 11;
+const RANGE_BYTES: c_int = 12;
 const DEVICE: c_uint = 2;
 
 // `CUmem_range_attribute`: those whose answers are numbers of devices.
@@ -45,16 +50,26 @@ const ADVICE_LAST: c_int = 6;
 /// Whether managed memory is pinned memory. Before our constructor has read the user's wish, it is not.
 static IS_PINNED: AtomicBool = AtomicBool::new(false);
 
+/// Whether some of it may be, so that where there has been none looking costs nothing.
+static MAY_BE_OURS: AtomicBool = AtomicBool::new(false);
+
 /// From now on, what is allocated is pinned, or is the driver's.
 pub fn switch(is_pinned: bool) {
     IS_PINNED.store(is_pinned, Ordering::Relaxed);
+    if is_pinned {
+        may_be_ours();
+    }
+}
+
+/// From now on, some of it may be pinned.
+pub fn may_be_ours() {
+    MAY_BE_OURS.store(true, Ordering::Relaxed);
 }
 
 /// The pinned allocation that an address lies in.
 pub fn around(address: u64) -> Option<CudaAllocation> {
-    // Where none has been asked for, looking costs nothing.
-    let found = IS_PINNED.load(Ordering::Relaxed).then(|| records::containing(address)).flatten();
-    found.filter(|found| found.kind == CUDA_MANAGED_PINNED)
+    let found = MAY_BE_OURS.load(Ordering::Relaxed).then(|| records::containing(address)).flatten();
+    found.filter(|found| matches!(found.kind, CUDA_MANAGED_PINNED | CUDA_MANAGED_REGISTERED))
 }
 
 fn begins_at(address: u64) -> Option<CudaAllocation> {
@@ -99,6 +114,9 @@ fn free_host(address: u64) -> CuResult {
 pub fn free(address: u64, other: impl FnOnce() -> CuResult) -> CuResult {
     let Some(found) = begins_at(address) else { return other() };
     match calls::synchronise(found.context as Handle) {
+        Ok(()) if found.kind == CUDA_MANAGED_REGISTERED => {
+            memory::free(address, || keeper::free_registered(&found).err().unwrap_or(SUCCESS))
+        }
         Ok(()) => memory::free(address, || free_host(address)),
         Err(error) => error,
     }
@@ -109,21 +127,24 @@ pub fn free(address: u64, other: impl FnOnce() -> CuResult) -> CuResult {
 /// # Safety
 /// There must be `count` attributes, and as many places that the driver has written its answers to.
 pub unsafe fn correct(count: c_uint, attributes: *const c_int, answers: *const *mut c_void, address: u64) {
-    if around(address).is_none() {
-        return;
-    }
+    let Some(found) = around(address) else { return };
     for number in 0..count as usize {
         // SAFETY: the caller's word.
-        unsafe { correct_as_managed(*answers.add(number), *attributes.add(number)) };
+        unsafe { correct_as_managed(*answers.add(number), *attributes.add(number), &found) };
     }
 }
 
-unsafe fn correct_as_managed(answer: *mut c_void, attribute: c_int) {
+unsafe fn correct_as_managed(answer: *mut c_void, attribute: c_int, found: &CudaAllocation) {
     // SAFETY: the caller's word; the types are those that cuda.h gives the attributes.
     unsafe {
         match attribute {
             MEMORY_TYPE => answer.cast::<c_uint>().write_unaligned(DEVICE),
             IS_MANAGED => answer.cast::<c_uint>().write_unaligned(1),
+            // Several may lie on a page, which was pinned as a whole, by whoever had a context then.
+            RANGE_START => answer.cast::<u64>().write_unaligned(found.address),
+            RANGE_BYTES => answer.cast::<usize>().write_unaligned(found.bytes as usize),
+            CONTEXT => answer.cast::<u64>().write_unaligned(found.context),
+            DEVICE_ORDINAL => answer.cast::<c_int>().write_unaligned(found.device),
             _ => {}
         }
     }
@@ -155,7 +176,7 @@ unsafe fn of_several(
     all: impl FnOnce() -> CuResult,
     mut each: impl FnMut(usize) -> CuResult,
 ) -> CuResult {
-    let is_asked = IS_PINNED.load(Ordering::Relaxed) && !addresses.is_null() && !sizes.is_null();
+    let is_asked = MAY_BE_OURS.load(Ordering::Relaxed) && !addresses.is_null() && !sizes.is_null();
     // SAFETY: the caller's word.
     let pinned = |number: usize| unsafe { nothing(addresses.add(number).read(), sizes.add(number).read()) };
     if !is_asked || !(0..count).any(|number| pinned(number).is_some()) {

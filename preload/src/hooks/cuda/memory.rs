@@ -9,6 +9,9 @@ use super::backing::{self, ipc};
 use super::driver::{CuResult, Handle, SUCCESS, driver_hooks};
 use super::{managed, records};
 
+/// `CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED`.
+const NOT_REGISTERED: CuResult = 713;
+
 /// A handle of memory in another process, which is passed by value.
 #[repr(C)]
 pub struct IpcHandle([u8; ipc::HANDLE_BYTES]);
@@ -108,7 +111,13 @@ driver_hooks! {
     }
 
     "cuMemHostUnregister" 4000 =>
-    cuMemHostUnregister(place: *mut c_void) |real| { free(place as u64, || real(place)) }
+    cuMemHostUnregister(place: *mut c_void) |real| {
+        if managed::around(place as u64).is_some() {
+            // To the program it is managed, which was never registered.
+            return NOT_REGISTERED;
+        }
+        free(place as u64, || real(place))
+    }
 
     "cuIpcGetMemHandle" 4010 =>
     cuIpcGetMemHandle(handle: *mut IpcHandle, address: u64) |real| {

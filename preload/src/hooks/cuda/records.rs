@@ -138,6 +138,22 @@ pub fn mark_exported(handle: u64) {
     });
 }
 
+/// The first allocation from an address, or handle, on of which `is_meant` says so.
+pub fn next(mut from: u64, is_meant: impl Fn(&CudaAllocation) -> bool) -> Option<CudaAllocation> {
+    let _lock = Lock::take();
+    // SAFETY: the lock is ours.
+    let records = unsafe { &mut *RECORDS.get() };
+    loop {
+        let (address, record) = records.by_address.first_from(from)?;
+        // SAFETY: records that are in the index are live.
+        let allocation = unsafe { record.read() };
+        if is_meant(&allocation) {
+            return Some(allocation);
+        }
+        from = address.checked_add(1)?;
+    }
+}
+
 /// The allocation that begins at `address`, or has this handle.
 pub fn at(address: u64) -> Option<CudaAllocation> {
     let _lock = Lock::take();

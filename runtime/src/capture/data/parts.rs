@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use ckpt_store::PAGE_BYTES;
-use ckpt_wire::allocations::{CUDA_MANAGED_PINNED, CUDA_PINNED, CUDA_REGISTERED};
+use ckpt_wire::allocations::{CUDA_MANAGED_PINNED, CUDA_MANAGED_REGISTERED, CUDA_PINNED, CUDA_REGISTERED};
 
 use super::extent::Copied;
 use super::look::Look;
@@ -98,7 +98,8 @@ pub fn of(allocations: &[Allocation], mappings: &[Mapping]) -> (Vec<Part>, Vec<L
 fn is_of_host(allocation: &Allocation) -> bool {
     matches!(
         allocation.kind,
-        AllocationKind::Heap | AllocationKind::Cuda(CUDA_PINNED | CUDA_REGISTERED | CUDA_MANAGED_PINNED, _)
+        AllocationKind::Heap
+            | AllocationKind::Cuda(CUDA_PINNED | CUDA_REGISTERED | CUDA_MANAGED_PINNED | CUDA_MANAGED_REGISTERED, _)
     )
 }
 

@@ -5,15 +5,18 @@
 //! like all other memory, and lets the devices go ([`ckpt_wire::device`]). All processes hold their devices still before the first one is suspended: what
 //! one of them waits for on a device may be the work of another one.
 //!
+//! Managed memory, which the driver does not move, is evacuated before and brought back behind ([`evacuated`]).
+//!
 //! From when a process is suspended, its keeper gives the devices back by itself if nobody listens at the name that it
 //! knows any more: so whatever becomes of the agent, the program goes on.
 
 mod content;
+mod evacuated;
 mod memory_keeper;
 mod refusals;
 mod room;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -29,13 +32,14 @@ use crate::error::{Error, Result};
 use crate::fault::{hit, point};
 use crate::image::{Allocation, AllocationKind, DeviceImage, DevicesImage};
 use crate::keeper::{self, Kept, Line, Listener, MOVING_WITHIN, PATIENCE, command};
+use crate::managed_trial::ManagedTrial;
 use crate::ptrace::write_memory;
 use crate::survey::Survey;
 use ckpt_store::Attempt;
 use ckpt_wire::Control;
 use ckpt_wire::allocations::{
-    CUDA_ARRAY, CUDA_DEVICE, CUDA_GLOBAL, CUDA_MANAGED, CUDA_MANAGED_GLOBAL, CUDA_MANAGED_PINNED, CUDA_MAPPED,
-    CUDA_PINNED, CUDA_REGISTERED,
+    CUDA_ARRAY, CUDA_DEVICE, CUDA_GLOBAL, CUDA_MANAGED, CUDA_MANAGED_EVACUATED, CUDA_MANAGED_GLOBAL,
+    CUDA_MANAGED_PINNED, CUDA_MANAGED_REGISTERED, CUDA_MAPPED, CUDA_PINNED, CUDA_REGISTERED,
 };
 use ckpt_wire::device::{
     COMMAND_SUSPEND, Command, HELD, HELD_SUSPENDED, Hold as Shared, Piece as ShownPiece, STEP_CHECKPOINT, step_name,
@@ -71,10 +75,33 @@ impl Surveys {
     }
 }
 
+/// Drivers, by their files, that have let managed memory be evacuated when that was tried.
+#[derive(Default)]
+pub struct Trials(HashSet<PathBuf>);
+
+impl Trials {
+    /// Why the managed memory of process `pid` cannot be evacuated, if it is so.
+    fn why_not(&mut self, pid: i32, control: &Control) -> Result<Option<String>> {
+        let Some(there) = hold::look(pid, control)? else { return Ok(None) };
+        let driver = hold::file_of(pid, there.driver)?;
+        if self.0.contains(&driver) {
+            return Ok(None);
+        }
+        let tried = ManagedTrial::apart(&driver, None)?;
+        // In its old place, or pinned where it is: one is enough, and the second is what is left when an agent dies.
+        if !(tried.leaves && tried.can_be_registered) {
+            return Ok(Some(tried.why.unwrap_or_default()));
+        }
+        self.0.insert(driver);
+        Ok(None)
+    }
+}
+
 /// What is remembered of devices between two checkpoints of a job.
 #[derive(Default)]
 pub struct Known {
     surveys: Surveys,
+    trials: Trials,
     /// Of device code that processes have loaded, by the instances of libckpt.so in them.
     variables: HashMap<u64, Variables>,
     contents: Contents,
@@ -132,6 +159,8 @@ struct Stored<'a> {
     to_move: Vec<(Uuid, u64)>,
     /// How long the program waits for devices that it cannot have back.
     waits: Duration,
+    /// Bytes of managed memory.
+    managed_bytes: u64,
     /// Addresses of what shows a piece, and who keeps their memory.
     kept: Option<(Vec<u64>, MemoryKeeper)>,
 }
@@ -162,8 +191,8 @@ impl<'a> Devices<'a> {
         }
         known.variables.retain(|instance, _| programs.iter().any(|(_, control)| control.job == *instance));
         for (program, control) in &programs {
-            let may_be = refuse(program.pid, control)
-                .and_then(|()| refuse_driver(program.pid, control, &mut known.surveys))
+            let may_be = refuse_driver(program.pid, control, &mut known.surveys)
+                .and_then(|()| refuse(program.pid, control, &mut known.trials))
                 .and_then(|()| known.variables.entry(control.job).or_default().read(program, control));
             unless_ended(program, may_be)?;
         }
@@ -173,13 +202,20 @@ impl<'a> Devices<'a> {
             stored.extend(unless_ended(program, self.store(held, known, attempt))?);
         }
         let to_move: Vec<(Uuid, u64)> = stored.iter().flat_map(|one| one.to_move.iter().copied()).collect();
-        refuse_without_room(to_move.iter().map(|(_, bytes)| bytes).sum())?;
+        let managed_bytes: u64 = stored.iter().map(|one| one.managed_bytes).sum();
+        refuse_without_room(to_move.iter().map(|(_, bytes)| bytes).sum::<u64>() + managed_bytes)?;
         let waits = stored.iter().map(|one| one.waits).max().unwrap_or_default();
         let room = Room::before(&to_move, known.contents.contexts(), waits);
         for one in &stored {
             unless_ended(one.program, tell_who_keeps(one.program.pid, one.control.hold, one.kept.as_ref()))?;
         }
         hit(point::DEVICES_KEPT);
+        let evacuated = stored.iter().try_for_each(|one| unless_ended(one.program, one.evacuate()).map(drop));
+        if let Err(error) = evacuated {
+            stored.iter().for_each(Stored::bring_back);
+            return Err(error);
+        }
+        hit(point::DEVICES_EVACUATED);
         // From here on it may take its time, and each takes its own.
         for one in &mut stored {
             if let Some((_, memory)) = &mut one.kept {
@@ -190,8 +226,10 @@ impl<'a> Devices<'a> {
         }
         hit(point::DEVICES_ASKED);
         let mut outcome = Ok(());
-        for Stored { program, control, line, listener, began, image, kept, .. } in stored {
-            match unless_ended(program, suspended(line, program.pid)) {
+        for one in stored {
+            let done = suspended(&one.line, one.program.pid).inspect_err(|_| one.bring_back());
+            let Stored { program, control, line, listener, began, image, kept, .. } = one;
+            match unless_ended(program, done.and_then(|()| line.wait_until_closed())) {
                 Ok(None) => {}
                 Ok(Some(())) => self.suspended.push(Suspended {
                     program: program.try_clone()?,
@@ -236,11 +274,13 @@ impl<'a> Devices<'a> {
         if hold.devices() > 0 {
             // Also a variable that the program has never asked for may be one that is refused.
             known.variables.entry(control.job).or_default().record(&hold, program, control)?;
-            refuse(program.pid, control)?;
+            refuse(program.pid, control, &mut known.trials)?;
             content = known.contents.store(&hold, control, self.settings.tree, attempt)?;
         }
+        let managed_bytes = evacuated::bytes(&allocations::allocations(program.pid, control)?.known);
         let (mut image, to_move) = describe(&hold, control, &content, &mut known.surveys)?;
         image.pieces = std::mem::take(&mut content.image);
+        image.evacuated_bytes = managed_bytes;
         let (shown, memory): (Vec<u64>, Vec<_>) = content.memory.into_iter().unzip();
         let kept = match memory.is_empty() {
             true => None,
@@ -248,7 +288,7 @@ impl<'a> Devices<'a> {
         };
         let waits = hold.waits();
         let (line, began) = hold.into_line();
-        Ok(Stored { program, control, line, listener, began, image, to_move, waits, kept })
+        Ok(Stored { program, control, line, listener, began, image, to_move, waits, managed_bytes, kept })
     }
 
     fn name(&self, number: usize) -> PathBuf {
@@ -301,6 +341,19 @@ fn open(line: Result<Option<Line<'_>>>) -> bool {
     }
 }
 
+impl Stored<'_> {
+    fn evacuate(&self) -> Result<()> {
+        evacuated::evacuate(self.program, self.control, &self.line, self.managed_bytes)
+    }
+
+    /// What cannot be done is left to its keeper.
+    fn bring_back(&self) {
+        if let Err(error) = evacuated::bring_back(self.program, self.control, &self.line, self.managed_bytes) {
+            log::error!("{error}");
+        }
+    }
+}
+
 /// A process that is getting its devices back, unless it has them already.
 struct Resuming<'a> {
     line: Line<'a>,
@@ -337,7 +390,7 @@ impl Suspended {
         match held.outcome {
             HELD => Ok(Some(Resuming { line, has_them: true })),
             HELD_SUSPENDED => {
-                line.begin_to_resume(0, 0)?;
+                line.begin_to_resume(0, 0, self.image.evacuated_bytes > 0)?;
                 Ok(Some(Resuming { line, has_them: false }))
             }
             _ => Ok(None),
@@ -353,6 +406,9 @@ impl Suspended {
                 keeper::why(error),
                 "it tries again by itself; if it ends, `ckpt restart` brings it back",
             ));
+        }
+        if !has_them {
+            evacuated::bring_back(&self.program, &*self.program.control()?, &line, self.image.evacuated_bytes)?;
         }
         Ok(Some(line))
     }
@@ -400,7 +456,7 @@ fn describe(
     };
     let devices = (0..hold.devices() as i32).map(describe).collect::<Result<_>>()?;
     let driver = driver.into_os_string().into_encoded_bytes();
-    Ok((DevicesImage { hold: control.hold, driver, devices, pieces: Vec::new() }, to_move))
+    Ok((DevicesImage { hold: control.hold, driver, devices, pieces: Vec::new(), evacuated_bytes: 0 }, to_move))
 }
 
 /// Tells a keeper who has the memory of its pieces while the devices are suspended, which is taken from it then.
@@ -422,11 +478,11 @@ fn bytes_there(allocation: &Allocation) -> u64 {
     }
 }
 
-/// Waits until the devices are suspended, and nobody in the process has a connection to us.
-fn suspended(line: Line<'_>, pid: i32) -> Result<()> {
+/// Waits until the devices are suspended.
+fn suspended(line: &Line<'_>, pid: i32) -> Result<()> {
     let answer = line.receive(MOVING_WITHIN)?;
     if answer.error == 0 {
-        return line.wait_until_closed();
+        return Ok(());
     }
     let what = format!("a checkpoint of what process {pid} has on devices");
     Err(match (answer.error, answer.values[0]) {
@@ -453,7 +509,13 @@ pub fn written_by_devices(pid: i32, control: &Control) -> Result<PageSet> {
     }
     for allocation in allocations::allocations(pid, control)?.known {
         if let AllocationKind::Cuda(
-            CUDA_PINNED | CUDA_REGISTERED | CUDA_MANAGED | CUDA_MANAGED_GLOBAL | CUDA_MANAGED_PINNED,
+            CUDA_PINNED
+            | CUDA_REGISTERED
+            | CUDA_MANAGED
+            | CUDA_MANAGED_GLOBAL
+            | CUDA_MANAGED_PINNED
+            | CUDA_MANAGED_EVACUATED
+            | CUDA_MANAGED_REGISTERED,
             _,
         ) = allocation.kind
         {

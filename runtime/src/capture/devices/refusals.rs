@@ -1,10 +1,12 @@
 //! What cannot be suspended, and is refused by name before anything has been asked of the driver.
+//!
+//! Managed memory is not if the driver lets it be evacuated. That is tried first, by a process of its own.
 
 use ckpt_wire::Control;
 use ckpt_wire::allocations::{CUDA_IMPORTED, CUDA_MANAGED, CUDA_MANAGED_GLOBAL};
 use ckpt_wire::device::{DEVICES_SUSPENDED, Hold as Shared};
 
-use super::Surveys;
+use super::{Surveys, Trials};
 use crate::capture::allocations::{self, Allocations};
 use crate::capture::hold;
 use crate::error::{Error, Result};
@@ -13,11 +15,11 @@ use crate::proc::{memory, task};
 use crate::survey::Survey;
 
 /// Refuses what the driver cannot suspend, before anything has been asked of it.
-pub fn refuse(pid: i32, control: &Control) -> Result<()> {
+pub fn refuse(pid: i32, control: &Control, trials: &mut Trials) -> Result<()> {
     let unsupported = |what: String, why: &str, advice: &str| {
         Err(Error::unsupported(format!("process {pid}: {what}"), why.to_owned(), advice.to_owned()))
     };
-    let Allocations { known, exported, .. } = allocations::allocations(pid, control)?;
+    let Allocations { known, exported, pooled, .. } = allocations::allocations(pid, control)?;
     for allocation in known {
         let (address, bytes) = (allocation.address, allocation.bytes);
         if exported.contains(&allocation.id) {
@@ -29,13 +31,25 @@ pub fn refuse(pid: i32, control: &Control) -> Result<()> {
             );
         }
         match allocation.kind {
-            AllocationKind::Cuda(CUDA_MANAGED, _) => {
+            AllocationKind::Cuda(CUDA_MANAGED, _) if pooled.contains(&allocation.id) => {
                 return unsupported(
-                    format!("managed memory (cuMemAllocManaged), {bytes} bytes at {address:#x}"),
+                    format!("managed memory of a pool, {bytes} bytes at {address:#x}"),
                     "the CUDA driver does not checkpoint it",
-                    "start it with CKPT_MANAGED_BACKING=pinned, use cuMemAlloc, or take checkpoints of data (ckpt checkpoint \
-                     --data)",
+                    "use cuMemAllocManaged, or take checkpoints of data (ckpt checkpoint --data)",
                 );
+            }
+            AllocationKind::Cuda(CUDA_MANAGED, _) => {
+                if let Some(why) = trials.why_not(pid, control)? {
+                    return unsupported(
+                        format!("managed memory (cuMemAllocManaged), {bytes} bytes at {address:#x}"),
+                        &format!(
+                            "the CUDA driver does not checkpoint it, nor can it be evacuated before, as was tried in a process of \
+                             its own: {why}"
+                        ),
+                        "start it with CKPT_MANAGED_BACKING=pinned, use cuMemAlloc, or take checkpoints of data (ckpt checkpoint \
+                         --data)",
+                    );
+                }
             }
             AllocationKind::Cuda(CUDA_MANAGED_GLOBAL, _) => {
                 return unsupported(

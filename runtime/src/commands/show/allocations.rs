@@ -53,6 +53,8 @@ fn kind(kind: AllocationKind) -> String {
     let word = match kind {
         wire::CUDA_DEVICE => "device",
         wire::CUDA_MANAGED => return "managed".to_owned(),
+        wire::CUDA_MANAGED_EVACUATED => return "managed (evacuated)".to_owned(),
+        wire::CUDA_MANAGED_REGISTERED => return "managed (registered)".to_owned(),
         wire::CUDA_MANAGED_PINNED => return "managed (pinned)".to_owned(),
         wire::CUDA_PINNED => return "pinned".to_owned(),
         wire::CUDA_REGISTERED => return "registered".to_owned(),

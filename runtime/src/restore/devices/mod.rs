@@ -19,6 +19,7 @@ use ckpt_wire::Control;
 use ckpt_wire::device::{HELD_SUSPENDED, Hold, STEP_RESTORE};
 use nix::errno::Errno;
 use nix::unistd::geteuid;
+use zerocopy::{FromZeros, IntoBytes};
 
 use super::process::HalfBuilt;
 use super::{Progress, Stage};
@@ -28,7 +29,8 @@ use crate::fault::{hit, point};
 use crate::image::{DevicesImage, JobImage, ProcessImage};
 use crate::keeper::{self, Kept, Line, Listener, PAIR_BYTES, PATIENCE};
 use crate::proc::task;
-use crate::ptrace::ProcessMemory;
+use crate::ptrace::{ProcessMemory, Stopped};
+use crate::{evacuation, stop};
 use content::Content;
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
@@ -99,7 +101,9 @@ impl Devices {
             for ((one, line), content) in self.asked.iter().zip(begun).zip(contents) {
                 let Some(line) = line.map(|line| none_if_ended(one.end(line))).transpose()?.flatten() else { continue };
                 hit(point::DEVICES_RESUMED);
-                let put = content.map_or(Ok(()), |content| content.put(&line, &one.memory, &mut filled));
+                let put = content
+                    .map_or(Ok(()), |content| content.put(&line, &one.memory, &mut filled))
+                    .and_then(|()| one.bring_managed_back(&line));
                 back.extend(descriptor::unless_ended(&one.pidfd, put)?.map(|()| line));
             }
             Ok(())
@@ -178,13 +182,25 @@ impl Asked {
                 "report this; another checkpoint can be restarted with --id",
             ));
         }
-        line.begin_to_resume(self.pairs.0, self.pairs.1)?;
+        line.begin_to_resume(self.pairs.0, self.pairs.1, self.image.evacuated_bytes > 0)?;
         Ok(line)
     }
 
     /// The same line, when it has them.
     fn end<'a>(&self, line: Line<'a>) -> Result<Line<'a>> {
         line.resumed()?.map(|()| line).map_err(|(error, step)| self.refused(error, step))
+    }
+
+    /// Has managed memory, which is ordinary memory of the host, be managed again.
+    fn bring_managed_back(&self, line: &Line<'_>) -> Result<()> {
+        let bytes = self.image.evacuated_bytes;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let mut shared = Hold::new_zeroed();
+        self.memory.read(self.image.hold, shared.as_mut_bytes())?;
+        let stop = || stop::all_but(self.pid, &[shared.keeper, shared.line as i32]).map(StandingStill);
+        evacuation::bring_back_still(line, stop, bytes, self.pid).map(drop)
     }
 
     fn refused(&self, error: i32, step: u64) -> Error {
@@ -205,6 +221,15 @@ impl Asked {
                 Error::environment(what, keeper::why(error), "restart it; nvidia-smi shows how the devices are")
             }
         }
+    }
+}
+
+/// Threads that go on as if they had not been stopped when this is dropped.
+struct StandingStill(Vec<Stopped>);
+
+impl Drop for StandingStill {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(stop::let_go);
     }
 }
 

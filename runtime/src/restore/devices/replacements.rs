@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn image(devices: Vec<DeviceImage>) -> DevicesImage {
-        DevicesImage { hold: 1, driver: Vec::new(), devices, pieces: Vec::new() }
+        DevicesImage { hold: 1, driver: Vec::new(), devices, pieces: Vec::new(), evacuated_bytes: 0 }
     }
 
     #[test]

@@ -1,12 +1,17 @@
 //! The driver's functions that the keeper calls, each with its type. They are found before they are needed: a lookup may wait
 //! for the dynamic linker's lock, which a thread that waits at the gate may hold. Those for memory are `backing`'s.
 
-use core::ffi::{c_char, c_int, c_uint};
+use core::ffi::{c_char, c_int, c_uint, c_void};
 
 use super::super::driver::{CuResult, Handle, NO_FUNCTION, Real, SUCCESS};
 
 /// `CU_STREAM_NON_BLOCKING`.
 pub const NON_BLOCKING: c_uint = 1;
+/// `CU_MEM_ATTACH_GLOBAL`.
+pub const ATTACH_GLOBAL: c_uint = 1;
+/// `CU_MEMHOSTREGISTER_PORTABLE` and `_DEVICEMAP`.
+pub const PORTABLE: c_uint = 1;
+pub const DEVICE_MAP: c_uint = 2;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: c_uint = 2;
 
@@ -85,6 +90,11 @@ functions! {
     module_variable: c"cuModuleGetGlobal_v2" (address: *mut u64, bytes: *mut usize, module: Handle, name: *const c_char);
     library_variable: c"cuLibraryGetGlobal" (address: *mut u64, bytes: *mut usize, library: Handle, name: *const c_char);
     library_managed: c"cuLibraryGetManaged" (address: *mut u64, bytes: *mut usize, library: Handle, name: *const c_char);
+    allocate_managed: c"cuMemAllocManaged" (address: *mut u64, bytes: usize, flags: c_uint);
+    free: c"cuMemFree_v2" (address: u64);
+    register: c"cuMemHostRegister_v2" (place: *mut c_void, bytes: usize, flags: c_uint);
+    unregister: c"cuMemHostUnregister" (place: *mut c_void);
+    device_pointer: c"cuMemHostGetDevicePointer_v2" (address: *mut u64, place: *mut c_void, flags: c_uint);
     copy: c"cuMemcpyAsync" (to: u64, from: u64, bytes: usize, stream: Handle);
 }
 

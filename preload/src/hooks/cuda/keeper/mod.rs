@@ -9,7 +9,9 @@
 //! or is gone, even while the keeper is stuck in the driver; so the keeper asks whether its hold is over whenever it comes
 //! back. What it has made for the agent it takes away by itself.
 
+mod address_space;
 mod commands;
+mod evacuation;
 mod functions;
 mod line;
 mod reservations;
@@ -21,8 +23,9 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use ckpt_wire::device::{
-    Answer, COMMAND_FILLED, COMMAND_RESUME, COMMAND_SUSPEND, Command, DEVICES_THERE, HELD, HELD_CALL_GOES_ON,
-    HELD_CAPTURE, HELD_DRIVER, HELD_ELSEWHERE, HELD_SUSPENDED, HELD_WORK_GOES_ON, Held,
+    Answer, BRINGS_BACK, COMMAND_BRING_BACK, COMMAND_EVACUATE, COMMAND_FILLED, COMMAND_RESUME, COMMAND_SUSPEND,
+    COMMAND_TRY, Command, DEVICES_THERE, HELD, HELD_CALL_GOES_ON, HELD_CAPTURE, HELD_DRIVER, HELD_ELSEWHERE,
+    HELD_SUSPENDED, HELD_WORK_GOES_ON, Held, STEP_MANAGED,
 };
 
 use super::driver::{self, SUCCESS};
@@ -31,6 +34,7 @@ use crate::errno::SavedErrno;
 use crate::sys;
 use commands::Session;
 
+pub use evacuation::free as free_registered;
 pub use suspend::wait_at_most as wait_for_devices;
 
 /// Pid of the process that has a keeper; 0 for none.
@@ -155,11 +159,11 @@ fn serve(request: u32) {
 /// Does what the agent says, until the connection ends. Whether it has ended as agreed, with the devices suspended. While they are
 /// not there, nothing is asked of the driver, which would not answer.
 fn obey(mut command: Option<Command>, are_there: bool) -> bool {
-    let is_locked = || !are_there || suspend::are_away() && !suspend::are_empty() || suspend::are_others();
+    let is_locked = || !are_there || suspend::are_locked() || suspend::are_others();
     let mut session = Session::new();
     while let Some(wanted) = command {
         let done = match wanted.what {
-            COMMAND_SUSPEND if !suspend::are_away() => {
+            COMMAND_SUSPEND if !suspend::are_away() || suspend::are_evacuated() => {
                 if are_there {
                     core::mem::replace(&mut session, Session::new()).end();
                 }
@@ -173,11 +177,18 @@ fn obey(mut command: Option<Command>, are_there: bool) -> bool {
             }
             // SAFETY: the agent has written them there.
             COMMAND_RESUME if suspend::are_away() => unsafe {
-                suspend::resume(wanted.address as *mut u8, (wanted.bytes / suspend::PAIR_BYTES) as u32)
+                let count = (wanted.bytes / suspend::PAIR_BYTES) as u32;
+                suspend::resume(wanted.address as *mut u8, count, wanted.to == BRINGS_BACK)
             },
-            COMMAND_FILLED if !is_locked() => {
-                suspend::filled();
-                Ok(0)
+            COMMAND_FILLED if !is_locked() => suspend::filled().map(|()| 0),
+            COMMAND_TRY if !is_locked() => evacuation::try_locks().map(|()| 0).map_err(|error| (error, STEP_MANAGED)),
+            COMMAND_EVACUATE if !is_locked() => suspend::evacuate(),
+            COMMAND_BRING_BACK if !is_locked() => {
+                command = line::answer(match suspend::bring_back(wanted.bytes != 0) {
+                    Ok(values) => Answer { values, ..NO_ANSWER },
+                    Err((error, step)) => Answer { error, values: [step, 0], ..NO_ANSWER },
+                });
+                continue;
             }
             _ if is_locked() => Err((commands::INVALID, 0)),
             _ => {

@@ -3,6 +3,8 @@
 //! Before the first, the memory of pieces is taken from behind their addresses, if somebody keeps it ([`kept`]); behind the last
 //! it is put back. In the next life nobody has kept it: there is new memory, and whoever restarts the program fills it.
 //!
+//! Managed memory has been evacuated before ([`evacuation`]), where the agent has seen to that, and comes back behind.
+//!
 //! The addresses at which the driver had mapped its devices are kept meanwhile, too ([`reservations`]).
 //!
 //! From the first of them to the last the gate is closed, and it is the keeper's to open: nobody else may say that the devices
@@ -13,15 +15,15 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ckpt_wire::DEVICE_WAIT_MS_DEFAULT;
 use ckpt_wire::device::{
-    DEVICES_EMPTY, DEVICES_LOST, DEVICES_ON_THEIR_WAY, DEVICES_SUSPENDED, DEVICES_THERE, STEP_CHECKPOINT, STEP_LOCK,
-    STEP_MEMORY, STEP_RESTORE, STEP_UNLOCK, step_name,
+    DEVICES_EMPTY, DEVICES_EVACUATED, DEVICES_LOST, DEVICES_ON_THEIR_WAY, DEVICES_SUSPENDED, DEVICES_THERE,
+    STEP_CHECKPOINT, STEP_LOCK, STEP_MANAGED, STEP_MEMORY, STEP_RESTORE, STEP_UNLOCK, step_name,
 };
 
 use super::super::backing::kept;
 use super::super::driver::{CuResult, SUCCESS};
 use super::super::{gate, hold};
 use super::functions::{self, CheckpointArguments, LockArguments, RestoreArguments};
-use super::{commands, line, reservations};
+use super::{commands, evacuation, line, reservations};
 use crate::log;
 use crate::section::Section;
 use crate::sys;
@@ -41,6 +43,9 @@ const CHECKPOINTED: c_int = 2;
 const FAILED: c_int = 3;
 /// Of a device and the one that stands for it.
 pub const PAIR_BYTES: u64 = 32;
+
+/// Whether somebody will ask for evacuated memory when the devices are there again.
+static IS_BROUGHT_BACK: AtomicBool = AtomicBool::new(false);
 
 /// Whether it was somebody else who had the driver let the devices go, and who will have it give them back.
 static IS_OTHERS: AtomicBool = AtomicBool::new(false);
@@ -68,11 +73,48 @@ pub fn are_empty() -> bool {
     hold::devices().load(Ordering::SeqCst) == DEVICES_EMPTY
 }
 
+/// Whether they are there, and managed memory is evacuated.
+pub fn are_evacuated() -> bool {
+    hold::devices().load(Ordering::SeqCst) == DEVICES_EVACUATED
+}
+
+/// Whether the driver does not have them.
+pub fn are_locked() -> bool {
+    are_away() && !are_empty() && !are_evacuated()
+}
+
 /// It has been filled, if there was any.
-pub fn filled() {
-    if are_empty() {
+pub fn filled() -> Result<(), Failed> {
+    if are_empty() { have_them() } else { Ok(()) }
+}
+
+/// The driver has them, and what was taken from it is back, but for evacuated memory.
+fn have_them() -> Result<(), Failed> {
+    if !evacuation::is_there() {
+        become_(DEVICES_THERE);
+        return Ok(());
+    }
+    become_(DEVICES_EVACUATED);
+    if IS_BROUGHT_BACK.load(Ordering::Relaxed) { Ok(()) } else { bring_back(false).map(drop) }
+}
+
+/// Evacuates managed memory, while all other threads stand still.
+pub fn evacuate() -> Result<u64, Failed> {
+    let outcome = evacuation::evacuate().map_err(|error| (error, STEP_MANAGED));
+    if evacuation::is_there() {
+        // Whatever becomes of the agent, it comes back before the gate is opened.
+        become_(DEVICES_EVACUATED);
+    }
+    outcome
+}
+
+/// Brings it back; in its place, if other threads do not stand still.
+pub fn bring_back(are_still: bool) -> Result<[u64; 2], Failed> {
+    let back = evacuation::bring_back(are_still).map_err(|error| (error, STEP_MANAGED))?;
+    if are_evacuated() {
         become_(DEVICES_THERE);
     }
+    Ok(back)
 }
 
 fn become_(devices: u32) {
@@ -107,7 +149,11 @@ pub fn suspend(lock_ms: u64) -> Result<(), Failed> {
     let let_go = if keeper == 0 { Ok(()) } else { kept::let_go(keeper).map_err(|error| (error, STEP_MEMORY)) };
     let outcome = let_go.and_then(|()| lock_and_checkpoint(lock_ms.min(u64::from(u32::MAX)) as c_uint));
     let is_free = outcome.is_err() && state() != Some(LOCKED) && take_memory_back().is_ok();
-    become_(if is_free { DEVICES_THERE } else { DEVICES_SUSPENDED });
+    become_(match is_free {
+        true if evacuation::is_there() => DEVICES_EVACUATED,
+        true => DEVICES_THERE,
+        false => DEVICES_SUSPENDED,
+    });
     outcome
 }
 
@@ -131,11 +177,11 @@ fn lock_and_checkpoint(timeout_ms: c_uint) -> Result<(), Failed> {
 }
 
 /// Gives them back, the devices that these pairs name for others. If that fails, they are suspended still, or lost. How many pieces
-/// have new memory, which is to be filled.
+/// have new memory, which is to be filled. `is_brought_back`: somebody will ask for evacuated memory; otherwise it is pinned.
 ///
 /// # Safety
 /// There must be so many pairs.
-pub unsafe fn resume(pairs: *mut u8, count: u32) -> Result<u64, Failed> {
+pub unsafe fn resume(pairs: *mut u8, count: u32, is_brought_back: bool) -> Result<u64, Failed> {
     if are_others() {
         become_(DEVICES_THERE);
         return Ok(0);
@@ -144,16 +190,20 @@ pub unsafe fn resume(pairs: *mut u8, count: u32) -> Result<u64, Failed> {
         return Err((commands::INVALID, STEP_MEMORY));
     }
     become_(DEVICES_ON_THEIR_WAY);
+    IS_BROUGHT_BACK.store(is_brought_back, Ordering::Relaxed);
     // SAFETY: the caller's word.
     let restored = unsafe { restore(pairs, count) };
-    let outcome = restored.and_then(|()| take_memory_back());
-    become_(match outcome {
-        Ok(0) => DEVICES_THERE,
-        Ok(_) => DEVICES_EMPTY,
-        Err(_) if state() == Some(FAILED) => DEVICES_LOST,
-        Err(_) => DEVICES_SUSPENDED,
-    });
-    outcome
+    match restored.and_then(|()| take_memory_back()) {
+        Ok(0) => have_them().map(|()| 0),
+        Ok(new) => {
+            become_(DEVICES_EMPTY);
+            Ok(new)
+        }
+        Err(failed) => {
+            become_(if state() == Some(FAILED) { DEVICES_LOST } else { DEVICES_SUSPENDED });
+            Err(failed)
+        }
+    }
 }
 
 /// How many pieces have new memory.
@@ -232,7 +282,7 @@ pub fn resume_alone(done: u32) {
             sys::end_program();
         }
         // SAFETY: none.
-        let Err((error, step)) = (unsafe { resume(core::ptr::null_mut(), 0) }) else {
+        let Err((error, step)) = (unsafe { resume(core::ptr::null_mut(), 0, false) }) else {
             gate::open();
             return;
         };

@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use super::threads;
 use crate::error::{Error, Result};
 use crate::proc::task;
-use crate::ptrace::{Options, Running, Stopped};
+use crate::ptrace::{Options, Running, Stopped, mask_of};
 
 /// How long a program may take to stop: a thread in vfork waits for its child, one in an uninterruptible
 /// call for its disk.
@@ -41,6 +40,16 @@ pub fn stop(pid: i32) -> Result<Vec<Stopped>> {
         // Nothing is held while we wait: the other may be waiting for us.
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// The same for all threads of `pid` but these, which go on.
+///
+/// # Errors
+/// As of [`stop`].
+pub fn all_but(pid: i32, others: &[i32]) -> Result<Vec<Stopped>> {
+    let (others, stopped): (Vec<_>, Vec<_>) = stop(pid)?.into_iter().partition(|thread| others.contains(&thread.tid()));
+    others.into_iter().for_each(let_go);
+    Ok(stopped)
 }
 
 /// Whether a thread that traces a program executes what we do. One that has ended traces nothing any more.
@@ -118,7 +127,7 @@ fn stop_into(pid: i32, deadline: Instant, stopped: &mut Vec<Stopped>) -> Result<
 pub fn let_go(thread: Stopped) {
     let repaired = || {
         let now = thread.registers()?;
-        let is_due = |signals: Vec<_>| threads::mask_of(&signals) & !thread.signal_mask().unwrap_or(0) != 0;
+        let is_due = |signals: Vec<_>| mask_of(&signals) & !thread.signal_mask().unwrap_or(0) != 0;
         let signal_is_due = is_due(thread.queued_signals()?) || is_due(thread.queued_process_signals()?);
         if now.broken_by_stop() && !signal_is_due { thread.set_registers(&now.reissuing(true)) } else { Ok(()) }
     };

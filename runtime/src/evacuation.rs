@@ -1,0 +1,104 @@
+//! Managed memory of a program's, which its driver does not suspend: the keeper evacuates it to memory of the host, and brings it
+//! back ([`ckpt_wire::device`]).
+//!
+//! All other threads of the process stand still meanwhile: they use such memory without any call. One of them may hold a lock that
+//! the driver would wait for, of the heap for example. Who holds which lock does not change while all stand still; so the keeper
+//! takes each once before anything is moved. If that takes long, the threads go on for a moment, and are stopped elsewhere.
+
+use std::thread;
+use std::time::Duration;
+
+use ckpt_wire::device::{COMMAND_BRING_BACK, COMMAND_EVACUATE, COMMAND_TRY, Command};
+
+use crate::error::{Error, Result};
+use crate::keeper::{Line, PATIENCE, command};
+
+/// How often threads are stopped until none of them holds a lock.
+const STOPS: u32 = 150;
+/// How long it takes the driver to allocate and to free, at most, while nobody holds one.
+const TRIED_WITHIN: Duration = Duration::from_millis(60);
+/// Bytes of managed memory that are moved in a second, at least.
+const BYTES_A_SECOND_MIN: u64 = 500 << 20;
+
+/// What has become of managed memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Back {
+    /// Bytes that are the driver's.
+    pub managed: u64,
+    /// Bytes that are memory of the host, which the driver has pinned.
+    pub pinned: u64,
+}
+
+/// Does something while all threads of a process stand still but those of its keeper, whose line this is. `stop` stops them, and they
+/// go on when what it gives is dropped.
+///
+/// # Errors
+/// Those of `stop` and `act`; when threads hold a lock however often they are stopped.
+pub fn while_still<S, T>(
+    line: &Line<'_>,
+    stop: impl Fn() -> Result<S>,
+    act: impl FnOnce(&Line<'_>) -> Result<T>,
+) -> Result<T> {
+    for number in 0..STOPS {
+        let still = stop()?;
+        line.send(command(COMMAND_TRY))?;
+        if line.is_answered(TRIED_WITHIN)? {
+            line.good("trying the CUDA driver", line.receive(PATIENCE)?)?;
+            let outcome = act(line);
+            drop(still);
+            return outcome;
+        }
+        drop(still);
+        line.receive(PATIENCE)?;
+        // Not in step with what threads do again and again.
+        thread::sleep(Duration::from_micros(u64::from(number) * 613 % 7919));
+    }
+    Err(Error::environment(
+        "stopping the program while the CUDA driver moves managed memory",
+        format!("{STOPS} times a thread was stopped that holds a lock which the driver waits for"),
+        "try again",
+    ))
+}
+
+/// Evacuates all managed memory, of so many bytes, while other threads stand still.
+///
+/// # Errors
+/// The driver's; then [`bring_back`] puts right what has been done.
+pub fn evacuate(line: &Line<'_>, bytes: u64) -> Result<()> {
+    line.send(command(COMMAND_EVACUATE))?;
+    line.good("evacuating managed memory", line.receive(moved_within(bytes))?).map(drop)
+}
+
+/// Makes it managed again, of so many bytes; has the driver pin it where it is if other threads do not stand still.
+///
+/// # Errors
+/// The driver's: devices do not reach it.
+pub fn bring_back(line: &Line<'_>, are_still: bool, bytes: u64) -> Result<Back> {
+    line.send(Command { bytes: are_still.into(), ..command(COMMAND_BRING_BACK) })?;
+    let answer = line.good("bringing managed memory back", line.receive(moved_within(bytes))?)?;
+    let [managed, pinned] = answer.values;
+    Ok(Back { managed, pinned })
+}
+
+/// The same while `stop` has other threads stand still, or in its place if they cannot be stopped.
+///
+/// # Errors
+/// As above.
+pub fn bring_back_still<S>(line: &Line<'_>, stop: impl Fn() -> Result<S>, bytes: u64, pid: i32) -> Result<Back> {
+    let back = while_still(line, stop, |line| bring_back(line, true, bytes)).or_else(|error| {
+        log::warn!("managed memory of process {pid} stays where it is: {error}");
+        bring_back(line, false, bytes)
+    })?;
+    if back.pinned > 0 {
+        log::warn!(
+            "managed memory of process {pid}, {} MiB, is pinned memory of the host now: its driver has not given the same addresses \
+             again; devices reach it through the bus",
+            back.pinned.div_ceil(1 << 20),
+        );
+    }
+    Ok(back)
+}
+
+fn moved_within(bytes: u64) -> Duration {
+    PATIENCE + Duration::from_secs(bytes / BYTES_A_SECOND_MIN)
+}

@@ -1,0 +1,130 @@
+//! Managed memory, which the driver does not checkpoint, is evacuated before and comes back behind; on the double of the driver, which
+//! can be told what becomes of such memory when it is freed.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use ckpt_tests::counted::{
+    ask_checkpoint, at_fifth_step, counting, ended_like, go_on, goes_on_in_place, scene, survives_twice,
+};
+use ckpt_tests::exact::{assert_same, reference};
+use ckpt_tests::{Ckpt, Restart, Scene, checkpoint, code_of, fault, processes};
+
+#[test]
+fn managed_memory_comes_back() {
+    survives_twice(&counting(&["plain", "managed", "managed"]));
+    survives_twice(&counting(&["plain", "managed", "managed"]).variable("CKPT_DEVICE_BACKING", "native"));
+}
+
+#[test]
+fn managed_memory_whose_address_the_driver_does_not_give_again_comes_back() {
+    survives_twice(&counting(&["managed", "plain", "managed"]).variable("CKPT_DOUBLE_MANAGED", "elsewhere"));
+}
+
+#[test]
+fn threads_that_use_managed_memory_all_the_time_do_not_notice_that_it_is_evacuated() {
+    let program = counting(&["touched", "plain", "managed"]);
+    for driver in ["usual", "elsewhere"] {
+        let program = program.clone().variable("CKPT_DOUBLE_MANAGED", driver);
+        goes_on_in_place(&program, 8);
+        survives_twice(&program);
+    }
+}
+
+/// The kind that the first managed memory is of, in a running program or a checkpoint.
+fn kind_of_managed(scene: &Scene, which: &[&str]) -> String {
+    let answer = Ckpt::new(scene, [&["show"], which, &["--json"]].concat()).call().succeeded();
+    let shown: serde_json::Value = serde_json::from_str(&answer.stdout).expect("JSON");
+    let kinds = shown["allocations"].as_array().expect("a list").iter().filter_map(|one| one["kind"].as_str());
+    kinds.into_iter().find(|kind| kind.starts_with("managed")).expect("managed memory").to_owned()
+}
+
+#[test]
+fn where_managed_memory_is_can_be_seen_and_is_said() {
+    for (driver, behind) in [("usual", "managed"), ("elsewhere", "managed (registered)")] {
+        let program = counting(&["managed", "churned"]).variable("CKPT_DOUBLE_MANAGED", driver);
+        let scene = scene();
+        let whole = reference(&scene, &program);
+        let mut life = at_fifth_step(&scene, &program);
+        let (pid, store) = (life.pid.to_string(), life.store());
+        assert_eq!(kind_of_managed(&scene, &[&pid]), "managed");
+        let id = checkpoint(&scene, life.pid);
+        assert_eq!(kind_of_managed(&scene, &[&pid]), behind, "{driver}: when the program has its devices again");
+        let path = store.path().to_string_lossy().into_owned();
+        assert_eq!(kind_of_managed(&scene, &[&path, &id.to_string()]), "managed (evacuated)");
+        let log = fs::read_to_string(store.path().join("log")).expect("a log");
+        assert_eq!(log.contains("is pinned memory of the host now"), behind != "managed", "{log}");
+        life.kill();
+        let mut second = Restart::of(store).begin(&scene, &life.directory, life.pid);
+        life.output.wait_for_lines(12);
+        assert_eq!(kind_of_managed(&scene, &[&pid]), behind, "{driver}: after a restart");
+        checkpoint(&scene, life.pid);
+        assert_eq!(kind_of_managed(&scene, &[&pid]), behind, "{driver}: after its checkpoint");
+        go_on(&scene);
+        assert_eq!(code_of(second.wait()), whole.code, "{}", second.errors());
+        assert_same(&life.output.bytes(), &whole.stdout, "the output of both lives");
+    }
+}
+
+#[test]
+fn managed_memory_that_shares_pages_is_freed_and_allocated_as_before() {
+    for driver in ["usual", "elsewhere"] {
+        let program = counting(&["churned", "managed"]).variable("CKPT_DOUBLE_MANAGED", driver);
+        goes_on_in_place(&program, 5);
+        survives_twice(&program);
+    }
+}
+
+#[test]
+fn threads_that_hold_locks_of_the_heap_do_not_keep_managed_memory_from_being_evacuated() {
+    goes_on_in_place(&counting(&["allocating", "touched"]), 6);
+}
+
+#[test]
+fn it_goes_on_when_the_agent_dies_while_managed_memory_is_evacuated() {
+    for driver in ["usual", "elsewhere"] {
+        let program = counting(&["wide", "touched", "plain"]).variable("CKPT_DOUBLE_MANAGED", driver);
+        let scene = scene();
+        let whole = reference(&scene, &program);
+        let life = at_fifth_step(&scene, &program);
+        for point in
+            ["devices.kept:1", "devices.evacuated:1", "devices.asked:1", "devices.suspended:1", "devices.resumed:1"]
+        {
+            processes::end_agents(life.pid);
+            let answer = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).variable(fault::KILL, point).call();
+            assert_ne!(answer.code, 0, "{driver}, {point}: {answer:?}");
+        }
+        checkpoint(&scene, life.pid);
+        go_on(&scene);
+        ended_like(life, &whole);
+    }
+}
+
+#[test]
+fn it_goes_on_when_the_agent_is_killed_at_whatever_moment_of_an_evacuation() {
+    let program = counting(&["wide", "touched"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let life = at_fifth_step(&scene, &program);
+    let main_is_traced = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", life.pid)).unwrap_or_default();
+        status.contains("State:\tt")
+    };
+    for round in 0..12_u64 {
+        thread::scope(|scope| {
+            let asked = scope.spawn(|| ask_checkpoint(&scene, life.pid));
+            while !main_is_traced() && !asked.is_finished() {
+                thread::yield_now();
+            }
+            // Not awaited: the moment is what is tried. Copying takes some ten milliseconds, and what follows a few.
+            thread::sleep(Duration::from_millis(round * 3));
+            processes::end_agents(life.pid);
+            let answer = asked.join().expect("it is asked");
+            assert!(processes::is_alive(life.pid), "round {round}: {answer:?}");
+        });
+    }
+    checkpoint(&scene, life.pid);
+    go_on(&scene);
+    ended_like(life, &whole);
+}
