@@ -1,7 +1,7 @@
 //! Managed memory of a program's, which its driver does not suspend: the keeper evacuates it to memory of the host, and brings it
 //! back ([`ckpt_wire::device`]).
 //!
-//! All other threads of the process stand still meanwhile: they use such memory without any call. One of them may hold a lock that
+//! All other threads of the process stand still meanwhile ([`crate::stillness`]): they use such memory without any call. One of them may hold a lock that
 //! the driver would wait for, of the heap for example. Who holds which lock does not change while all stand still; so the keeper
 //! takes each once before anything is moved. If that takes long, the threads go on for a moment, and are stopped elsewhere.
 
@@ -12,6 +12,7 @@ use ckpt_wire::device::{COMMAND_BRING_BACK, COMMAND_EVACUATE, COMMAND_TRY, Comma
 
 use crate::error::{Error, Result};
 use crate::keeper::{Line, PATIENCE, command};
+use crate::stillness::Stillness;
 
 /// How often threads are stopped until none of them holds a lock.
 const STOPS: u32 = 150;
@@ -29,26 +30,20 @@ pub struct Back {
     pub pinned: u64,
 }
 
-/// Does something while all threads of a process stand still but those of its keeper, whose line this is. `stop` stops them, and they
-/// go on when what it gives is dropped.
+/// Does something while all threads of process `pid` stand still but those of its keeper, whose line this is.
 ///
 /// # Errors
-/// Those of `stop` and `act`; when threads hold a lock however often they are stopped.
-pub fn while_still<S, T>(
-    line: &Line<'_>,
-    stop: impl Fn() -> Result<S>,
-    act: impl FnOnce(&Line<'_>) -> Result<T>,
-) -> Result<T> {
+/// When they cannot be stopped, or hold a lock however often they are; those of `act`.
+pub fn while_still<T>(line: &Line<'_>, pid: i32, act: impl FnOnce(&Line<'_>) -> Result<T>) -> Result<T> {
+    let mut stillness = Stillness::of(pid)?;
     for number in 0..STOPS {
-        let still = stop()?;
+        stillness.stop()?;
         line.send(command(COMMAND_TRY))?;
         if line.is_answered(TRIED_WITHIN)? {
             line.good("trying the CUDA driver", line.receive(PATIENCE)?)?;
-            let outcome = act(line);
-            drop(still);
-            return outcome;
+            return act(line);
         }
-        drop(still);
+        stillness.go()?;
         line.receive(PATIENCE)?;
         // Not in step with what threads do again and again.
         thread::sleep(Duration::from_micros(u64::from(number) * 613 % 7919));
@@ -80,12 +75,12 @@ pub fn bring_back(line: &Line<'_>, are_still: bool, bytes: u64) -> Result<Back> 
     Ok(Back { managed, pinned })
 }
 
-/// The same while `stop` has other threads stand still, or in its place if they cannot be stopped.
+/// The same while other threads of process `pid` stand still, or in its place if they cannot be stopped.
 ///
 /// # Errors
 /// As above.
-pub fn bring_back_still<S>(line: &Line<'_>, stop: impl Fn() -> Result<S>, bytes: u64, pid: i32) -> Result<Back> {
-    let back = while_still(line, stop, |line| bring_back(line, true, bytes)).or_else(|error| {
+pub fn bring_back_still(line: &Line<'_>, bytes: u64, pid: i32) -> Result<Back> {
+    let back = while_still(line, pid, |line| bring_back(line, true, bytes)).or_else(|error| {
         log::warn!("managed memory of process {pid} stays where it is: {error}");
         bring_back(line, false, bytes)
     })?;

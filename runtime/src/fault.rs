@@ -11,6 +11,9 @@ use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+/// The environment variable that says where this process dies.
+pub const KILL: &str = "CKPT_FAULT";
+
 struct Plan {
     kill: Option<(String, u64)>,
     passed: AtomicU64,
@@ -66,7 +69,7 @@ pub fn arm_from_environment() {
 }
 
 fn plan_from_environment() -> Option<Plan> {
-    let kill = std::env::var("CKPT_FAULT").ok().and_then(|spec| {
+    let kill = std::env::var(KILL).ok().and_then(|spec| {
         let (name, count) = spec.rsplit_once(':')?;
         Some((name.to_owned(), count.parse().ok()?))
     });

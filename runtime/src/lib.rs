@@ -36,7 +36,7 @@ pub mod ptrace;
 pub mod restore;
 pub mod saved_name;
 pub mod sparse;
-pub mod stop;
+pub mod stillness;
 pub mod stored_content;
 pub mod stored_file;
 pub mod stored_memory;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use ckpt_runtime::commands::{
     agent, checkpoint, copy, devices, diff, doctor, extract, fault_points, flatten, keep_memory, list, prune, restart,
-    run, show, status_beside_program, verify,
+    run, show, stand_still, status_beside_program, verify,
 };
 use ckpt_runtime::error::{Result, exit_code};
 use ckpt_runtime::{fault, logging, parent};
@@ -62,6 +62,8 @@ enum Command {
     #[command(hide = true)]
     KeepMemory(keep_memory::Arguments),
     #[command(hide = true)]
+    StandStill(stand_still::Arguments),
+    #[command(hide = true)]
     FaultPoints,
 }
 
@@ -88,6 +90,7 @@ impl Command {
             Command::Agent(arguments) => agent::execute(arguments),
             Command::Devices(arguments) => devices::execute(arguments),
             Command::KeepMemory(arguments) => keep_memory::execute(arguments),
+            Command::StandStill(arguments) => stand_still::execute(arguments),
             Command::FaultPoints => fault_points::execute(),
         }
     }

@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 use ckpt_wire::Control;
 
 use super::syscalls::{Shared, share};
-use super::{ProcessLineages, Program, WaitingCalls, kin, own_children, places, wait_until_ready};
+use super::{ProcessLineages, Program, WaitingCalls, kin, own_children, places, stop, wait_until_ready};
 use crate::descriptor::{self, pidfd_open};
 use crate::error::{Error, Result};
 use crate::image::{EndedChild, Family, LostLeader};
 use crate::proc::task::{self, stat_number};
 use crate::ptrace::Stopped;
-use crate::stop;
 
 /// How long a process may take from its start to the constructor of libckpt.so, before the job is stopped.
 const LOADING_TIMEOUT: Duration = Duration::from_secs(2);

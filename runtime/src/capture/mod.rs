@@ -42,6 +42,8 @@ mod regions;
 mod registered_rings;
 mod reuse;
 mod snapshot;
+mod stillness;
+mod stop;
 mod stored_series;
 mod syscalls;
 mod sysv;
@@ -90,6 +92,7 @@ pub use kin::{all_with, first};
 pub use program::Program;
 pub use refusals::refuse_other_pid_namespace;
 pub use reuse::Reuse;
+pub use stillness::{moves_memory, stand_still};
 pub use tree::Options as TreeOptions;
 pub use waiting_calls::WaitingCalls;
 

@@ -18,12 +18,11 @@ use object::pod::slice_from_bytes;
 use object::read::elf::GnuHashTable;
 use zerocopy::FromBytes;
 
-use super::adoption;
+use super::{adoption, stop};
 use crate::descriptor::pidfd_open;
 use crate::error::{Error, Result};
 use crate::proc::{clocks, maps, pagemap, task};
 use crate::ptrace::read_memory;
-use crate::stop;
 
 type Le = LittleEndian;
 const LE: Le = LittleEndian;

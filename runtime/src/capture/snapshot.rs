@@ -37,7 +37,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::image::{Allocation, Backing, LostLeader, Objects, OpenFile, ProcessImage, ThreadImage};
 use crate::proc::{DELETED, maps, task};
-use crate::ptrace::{Pinned, SIGINFO_BYTES, Stopped, mask_of, remote_call};
+use crate::ptrace::{Pinned, SIGINFO_BYTES, Stopped, remote_call};
 
 /// How long, ms, a job runs on each time that something is underway in it which cannot be captured there.
 const PAUSES_MS: [u64; 8] = [1, 2, 5, 10, 20, 50, 100, 200];
@@ -322,7 +322,7 @@ fn threads_of(member: &mut Member, known: &mut ProcessLineages) -> Result<Thread
     let _pinned = Pinned::to(task::last_cpu(pid)?);
     stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
     let process_signals = stopped[0].queued_process_signals()?;
-    let signal_mask = mask_of(&process_signals);
+    let signal_mask = threads::mask_of(&process_signals);
     let is_read_whole = known.are_read_whole;
     let known = known.of(pid, control, *is_first);
     let (mut images, mut ways) = (Vec::with_capacity(stopped.len()), Vec::with_capacity(stopped.len()));

@@ -9,7 +9,7 @@ use super::waiting_calls::WaitingCalls;
 use crate::error::{Error, Result};
 use crate::image::{AlternateStack, Rseq, ThreadImage};
 use crate::proc::task;
-use crate::ptrace::{Registers, RseqConfiguration, SIGINFO_BYTES, Stopped, abort_handler, mask_of, read_memory};
+use crate::ptrace::{Registers, RseqConfiguration, SIGINFO_BYTES, Stopped, abort_handler, read_memory};
 
 const SS_ONSTACK: i32 = 1;
 const PR_GET_TID_ADDRESS: u64 = 40;
@@ -52,6 +52,17 @@ impl Captured {
     fn is_led(&self) -> bool {
         self.now.broken_by_stop()
     }
+}
+
+/// A signal number's bit in a mask.
+fn bit(siginfo: &[u8; SIGINFO_BYTES]) -> u64 {
+    let signal = i32::from_ne_bytes([siginfo[0], siginfo[1], siginfo[2], siginfo[3]]);
+    if (1..=64).contains(&signal) { 1 << (signal - 1) } else { 0 }
+}
+
+/// The signals among `queued` as a mask.
+pub fn mask_of(queued: &[[u8; SIGINFO_BYTES]]) -> u64 {
+    queued.iter().fold(0, |mask, siginfo| mask | bit(siginfo))
 }
 
 /// Siginfos for the image.

@@ -18,6 +18,7 @@ pub mod prune;
 pub mod restart;
 pub mod run;
 pub mod show;
+pub mod stand_still;
 pub mod verify;
 
 mod executable;

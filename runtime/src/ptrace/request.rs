@@ -130,17 +130,6 @@ pub fn set_signal_mask(tid: i32, mask: u64) -> Result<()> {
     unsafe { ptrace(PTRACE_SETSIGMASK, point::PTRACE_SETSIGMASK, tid, 8, data) }.map(drop)
 }
 
-/// A signal number's bit in a mask.
-fn bit(siginfo: &[u8; SIGINFO_BYTES]) -> u64 {
-    let signal = i32::from_ne_bytes([siginfo[0], siginfo[1], siginfo[2], siginfo[3]]);
-    if (1..=64).contains(&signal) { 1 << (signal - 1) } else { 0 }
-}
-
-/// The signals among `queued` as a mask; bit 0 is signal 1.
-pub fn mask_of(queued: &[[u8; SIGINFO_BYTES]]) -> u64 {
-    queued.iter().fold(0, |mask, siginfo| mask | bit(siginfo))
-}
-
 /// The queued signals of the thread, or of its whole process when `shared`, oldest first.
 pub fn queued_signals(tid: i32, shared: bool) -> Result<Vec<[u8; SIGINFO_BYTES]>> {
     const BATCH: usize = 32;

@@ -87,6 +87,9 @@ pub const DEVICES_EMPTY: u32 = 4;
 /// [`Hold::devices`]: they are there again, and managed memory is still ordinary memory of the host.
 pub const DEVICES_EVACUATED: u32 = 5;
 
+/// [`Hold::devices`]: they are there, and managed memory is on its way: threads that stand still must not go on.
+pub const DEVICES_MOVING: u32 = 6;
+
 /// Physical memory that libckpt.so has mapped, in no order.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

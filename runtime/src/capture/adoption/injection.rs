@@ -14,11 +14,10 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::resident::{self, BYTES, CODE_BYTES, DATA_BYTES, GUARD_BYTES, Stub};
 use crate::capture::guest::Guest;
 use crate::capture::threads::Captured;
-use crate::capture::{Program, WaitingCalls, refusals, threads};
+use crate::capture::{Program, WaitingCalls, refusals, stop, threads};
 use crate::error::{Error, Result};
 use crate::proc::maps;
-use crate::ptrace::{ProcessMemory, Stopped, mask_of, write_memory};
-use crate::stop;
+use crate::ptrace::{ProcessMemory, Stopped, write_memory};
 
 /// Code begins at such addresses.
 const ALIGNMENT: u64 = 64;
@@ -67,7 +66,7 @@ pub fn inject(pid: i32, control: &Control, calls: &mut WaitingCalls) -> Result<(
 /// Puts all threads on their ways home: what follows may fail, and they go on as if nothing had been.
 fn lead_home(pid: i32, stopped: &[Stopped], control: &Control, calls: &mut WaitingCalls) -> Result<Vec<Captured>> {
     let main = stopped.first().ok_or(Error::ProgramGone { pid })?;
-    let process_signals = mask_of(&main.queued_process_signals()?);
+    let process_signals = threads::mask_of(&main.queued_process_signals()?);
     let lead = |thread: &Stopped| {
         let way = threads::way_home(pid, thread, control, process_signals, calls)?;
         way.lead_home(thread).map(|()| way)

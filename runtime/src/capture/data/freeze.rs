@@ -13,13 +13,12 @@ use crate::capture::guest::Guest;
 use crate::capture::page_set::PageSet;
 use crate::capture::snapshot::Still;
 use crate::capture::twin::{Memory, Twin};
-use crate::capture::{Event, Lineage, Program, TreeOptions, devices, refusals, threads};
+use crate::capture::{Event, Lineage, Program, TreeOptions, devices, refusals, stop, threads};
 use crate::error::Result;
 use crate::image::LeftOut;
 use crate::proc::maps::{self, Mapping};
 use crate::proc::task;
-use crate::ptrace::{Pinned, mask_of};
-use crate::stop;
+use crate::ptrace::Pinned;
 
 /// Allocations in memory of the host, which holds still.
 pub struct Frozen {
@@ -58,7 +57,7 @@ pub fn freeze(
     let mut stopped = stop::stop(pid)?;
     let pinned = Pinned::to(task::last_cpu(pid)?);
     stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
-    let process_signals = mask_of(&stopped[0].queued_process_signals()?);
+    let process_signals = threads::mask_of(&stopped[0].queued_process_signals()?);
     let way_home = |thread| threads::way_home(pid, thread, control, process_signals, &mut known.calls);
     let homes: Vec<_> = stopped.iter().map(way_home).collect::<Result<_>>()?;
     known.begin_tracking(program, control, &mut stopped[0], &homes[0])?;

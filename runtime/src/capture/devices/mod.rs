@@ -343,12 +343,12 @@ fn open(line: Result<Option<Line<'_>>>) -> bool {
 
 impl Stored<'_> {
     fn evacuate(&self) -> Result<()> {
-        evacuated::evacuate(self.program, self.control, &self.line, self.managed_bytes)
+        evacuated::evacuate(self.program, &self.line, self.managed_bytes)
     }
 
     /// What cannot be done is left to its keeper.
     fn bring_back(&self) {
-        if let Err(error) = evacuated::bring_back(self.program, self.control, &self.line, self.managed_bytes) {
+        if let Err(error) = evacuated::bring_back(self.program, &self.line, self.managed_bytes) {
             log::error!("{error}");
         }
     }
@@ -408,7 +408,7 @@ impl Suspended {
             ));
         }
         if !has_them {
-            evacuated::bring_back(&self.program, &*self.program.control()?, &line, self.image.evacuated_bytes)?;
+            evacuated::bring_back(&self.program, &line, self.image.evacuated_bytes)?;
         }
         Ok(Some(line))
     }

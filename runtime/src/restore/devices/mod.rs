@@ -19,18 +19,17 @@ use ckpt_wire::Control;
 use ckpt_wire::device::{HELD_SUSPENDED, Hold, STEP_RESTORE};
 use nix::errno::Errno;
 use nix::unistd::geteuid;
-use zerocopy::{FromZeros, IntoBytes};
 
 use super::process::HalfBuilt;
 use super::{Progress, Stage};
 use crate::descriptor::{self, pidfd_open};
 use crate::error::{Error, Result};
+use crate::evacuation;
 use crate::fault::{hit, point};
 use crate::image::{DevicesImage, JobImage, ProcessImage};
 use crate::keeper::{self, Kept, Line, Listener, PAIR_BYTES, PATIENCE};
 use crate::proc::task;
-use crate::ptrace::{ProcessMemory, Stopped};
-use crate::{evacuation, stop};
+use crate::ptrace::ProcessMemory;
 use content::Content;
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
@@ -197,10 +196,7 @@ impl Asked {
         if bytes == 0 {
             return Ok(());
         }
-        let mut shared = Hold::new_zeroed();
-        self.memory.read(self.image.hold, shared.as_mut_bytes())?;
-        let stop = || stop::all_but(self.pid, &[shared.keeper, shared.line as i32]).map(StandingStill);
-        evacuation::bring_back_still(line, stop, bytes, self.pid).map(drop)
+        evacuation::bring_back_still(line, bytes, self.pid).map(drop)
     }
 
     fn refused(&self, error: i32, step: u64) -> Error {
@@ -221,15 +217,6 @@ impl Asked {
                 Error::environment(what, keeper::why(error), "restart it; nvidia-smi shows how the devices are")
             }
         }
-    }
-}
-
-/// Threads that go on as if they had not been stopped when this is dropped.
-struct StandingStill(Vec<Stopped>);
-
-impl Drop for StandingStill {
-    fn drop(&mut self) {
-        self.0.drain(..).for_each(stop::let_go);
     }
 }
 

@@ -15,8 +15,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ckpt_wire::DEVICE_WAIT_MS_DEFAULT;
 use ckpt_wire::device::{
-    DEVICES_EMPTY, DEVICES_EVACUATED, DEVICES_LOST, DEVICES_ON_THEIR_WAY, DEVICES_SUSPENDED, DEVICES_THERE,
-    STEP_CHECKPOINT, STEP_LOCK, STEP_MANAGED, STEP_MEMORY, STEP_RESTORE, STEP_UNLOCK, step_name,
+    DEVICES_EMPTY, DEVICES_EVACUATED, DEVICES_LOST, DEVICES_MOVING, DEVICES_ON_THEIR_WAY, DEVICES_SUSPENDED,
+    DEVICES_THERE, STEP_CHECKPOINT, STEP_LOCK, STEP_MANAGED, STEP_MEMORY, STEP_RESTORE, STEP_UNLOCK, step_name,
 };
 
 use super::super::backing::kept;
@@ -100,21 +100,26 @@ fn have_them() -> Result<(), Failed> {
 
 /// Evacuates managed memory, while all other threads stand still.
 pub fn evacuate() -> Result<u64, Failed> {
-    let outcome = evacuation::evacuate().map_err(|error| (error, STEP_MANAGED));
-    if evacuation::is_there() {
-        // Whatever becomes of the agent, it comes back before the gate is opened.
-        become_(DEVICES_EVACUATED);
-    }
-    outcome
+    become_(DEVICES_MOVING);
+    // If the hold is over, either the line has seen that they are not there, or it has opened the gate.
+    let is_over = line::is_over();
+    let outcome = if is_over { Err(evacuation::NOT_STILL) } else { evacuation::evacuate() };
+    // Whatever becomes of the agent, it comes back before the gate is opened.
+    become_(if evacuation::is_there() { DEVICES_EVACUATED } else { DEVICES_THERE });
+    outcome.map_err(|error| (error, STEP_MANAGED))
 }
 
 /// Brings it back; in its place, if other threads do not stand still.
 pub fn bring_back(are_still: bool) -> Result<[u64; 2], Failed> {
-    let back = evacuation::bring_back(are_still).map_err(|error| (error, STEP_MANAGED))?;
-    if are_evacuated() {
-        become_(DEVICES_THERE);
+    let is_evacuated = are_evacuated();
+    if is_evacuated {
+        become_(DEVICES_MOVING);
     }
-    Ok(back)
+    let back = evacuation::bring_back(are_still).map_err(|error| (error, STEP_MANAGED));
+    if is_evacuated {
+        become_(if back.is_ok() { DEVICES_THERE } else { DEVICES_EVACUATED });
+    }
+    back
 }
 
 fn become_(devices: u32) {

@@ -1,4 +1,4 @@
-//! Threads that touch memory which is on its way, although they should stand still: the agent that has stopped them is dead. They
+//! Threads that touch memory which is on its way, although they should stand still: who has stopped them is dead. They
 //! wait until the memory is there, in a handler of SIGSEGV that is ours for as long as that takes.
 //!
 //! What they have the kernel do with such memory meanwhile fails (EFAULT); so the keeper looks whether they stand still before

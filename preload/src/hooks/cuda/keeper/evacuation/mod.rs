@@ -5,9 +5,11 @@
 //! there. So whatever the driver answers, the program goes on, on a path to its memory that may be slower.
 //!
 //! While memory is on its way its addresses hold nothing, or not yet what they should. The program's threads use them without any
-//! call; so the agent has all of them stand still ([`stillness`]), and should it die in that moment, who touches such memory waits
-//! ([`guard`]). Without an agent that holds them still nothing is moved: memory that is in its place can be pinned there at any
-//! time. Before this is relied on, the agent tries with a process of its own whether the driver goes along.
+//! call; so a process of ckpt's has all of them stand still until that is over ([`stillness`]), also if the agent dies meanwhile.
+//! Should that process be killed, who touches memory that is not there waits ([`guard`]); but who touches what the driver has given
+//! and nobody has filled yet does not, so if they have not stood still until all was filled, the program is ended rather than be
+//! wrong. Where nobody holds them still nothing is moved: memory that is in its place can be pinned there at any time. Before this
+//! is relied on, the agent tries with a process of its own whether the driver goes along.
 //!
 //! The keeper alone does this, while the gate is closed.
 
@@ -22,6 +24,8 @@ use super::functions::{self, DEVICE_MAP, PORTABLE};
 use super::{address_space, commands};
 use crate::hooks::cuda::driver::{CuResult, SUCCESS};
 use crate::hooks::cuda::{contexts, managed, records};
+use crate::log;
+use crate::section::Section;
 use crate::sys;
 use spans::{PAGE, Span, Taken};
 use wanted::{One, Wanted};
@@ -31,7 +35,7 @@ pub use stillness::try_locks;
 /// `CUDA_ERROR_NOT_SUPPORTED`.
 const NOT_SUPPORTED: CuResult = 801;
 /// Threads do not stand still.
-const NOT_STILL: CuResult = -libc::EBUSY;
+pub const NOT_STILL: CuResult = -libc::EBUSY;
 /// Something is in the way.
 const OCCUPIED: CuResult = -libc::EEXIST;
 
@@ -56,15 +60,18 @@ pub fn evacuate() -> Result<u64, CuResult> {
     let mut spans = spans::take();
     unregister_all(&mut spans)?;
     let first = spans.all().len();
-    let copied = for_each(CUDA_MANAGED, |found| spans.add(first, found.address, found.bytes))
-        .and_then(|()| spans.all().iter_mut().skip(first).try_for_each(copy_aside));
-    // Whoever has stopped the threads may have died meanwhile.
-    if let Err(error) = copied.and_then(|()| if stillness::is_there() { Ok(()) } else { Err(NOT_STILL) }) {
-        spans.all().iter_mut().skip(first).for_each(forget_copy);
+    if let Err(error) = for_each(CUDA_MANAGED, |found| spans.add(first, found.address, found.bytes)) {
         spans.truncate(first);
         return Err(error);
     }
     guard::moving(|| {
+        let copied = spans.all().iter_mut().skip(first).try_for_each(copy_aside);
+        // Whoever has stopped the threads may have died meanwhile.
+        if let Err(error) = copied.and_then(|()| if stillness::is_there() { Ok(()) } else { Err(NOT_STILL) }) {
+            spans.all().iter_mut().skip(first).for_each(forget_copy);
+            spans.truncate(first);
+            return Err(error);
+        }
         for_each(CUDA_MANAGED, |found| {
             // SAFETY: the program's, which cannot use it on a device before it is back.
             done(unsafe { functions::free(found.address) })?;
@@ -249,7 +256,22 @@ fn reallocate(spans: &mut Taken) -> Result<(), CuResult> {
     for span in spans.all().iter_mut().filter(|span| span.aside != 0) {
         fill(span, wanted.within(span.start, span.bytes));
     }
+    if !stillness::is_there() {
+        end_program();
+    }
     Ok(())
+}
+
+/// Threads have gone on before what they use was there, and nobody knows what they have seen.
+fn end_program() -> ! {
+    if let Some(mut section) = Section::enter() {
+        log::append(&mut section, |line| {
+            line.push(
+                b"the threads have gone on while managed memory came back: the program ends; ckpt restart brings it back",
+            );
+        });
+    }
+    sys::end_program()
 }
 
 /// Copies to memory of the driver's what was in a span before.

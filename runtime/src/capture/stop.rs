@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
+use super::threads;
 use crate::error::{Error, Result};
 use crate::proc::task;
-use crate::ptrace::{Options, Running, Stopped, mask_of};
+use crate::ptrace::{Options, Running, Stopped};
 
 /// How long a program may take to stop: a thread in vfork waits for its child, one in an uninterruptible
 /// call for its disk.
@@ -127,7 +128,7 @@ fn stop_into(pid: i32, deadline: Instant, stopped: &mut Vec<Stopped>) -> Result<
 pub fn let_go(thread: Stopped) {
     let repaired = || {
         let now = thread.registers()?;
-        let is_due = |signals: Vec<_>| mask_of(&signals) & !thread.signal_mask().unwrap_or(0) != 0;
+        let is_due = |signals: Vec<_>| threads::mask_of(&signals) & !thread.signal_mask().unwrap_or(0) != 0;
         let signal_is_due = is_due(thread.queued_signals()?) || is_due(thread.queued_process_signals()?);
         if now.broken_by_stop() && !signal_is_due { thread.set_registers(&now.reissuing(true)) } else { Ok(()) }
     };
