@@ -112,7 +112,7 @@ fn it_is_never_wrong_when_the_agent_is_killed_at_whatever_moment_of_an_evacuatio
     let mut first = at_fifth_step(&scene, &program);
     checkpoint(&scene, first.pid);
     let mut restarted = None;
-    for round in 0..10 {
+    for round in 0..6 {
         kill_agent_while_memory_moves(&scene, first.pid, round);
         if ask_checkpoint(&scene, first.pid).code == 0 {
             continue;
@@ -151,7 +151,7 @@ fn kill_agent_while_memory_moves(scene: &Scene, pid: i32, round: u64) {
             wait_while(false);
         }
         // Not awaited: the moment is what is tried. Copying takes some ten milliseconds, and what follows a few.
-        thread::sleep(Duration::from_millis(round * 3));
+        thread::sleep(Duration::from_millis(round * 5));
         processes::end_agents(pid);
     });
 }

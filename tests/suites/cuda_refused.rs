@@ -27,15 +27,28 @@ const EXPORTED: &str = "device memory that other processes may have";
 
 #[test]
 fn what_the_driver_does_not_checkpoint_is_refused_by_name_and_goes_on() {
-    for (kind, words) in [("managed", "managed memory (cuMemAllocManaged)"), ("exported", EXPORTED)] {
-        let program = counting(&["plain", kind]).variable("CKPT_DEVICE_BACKING", "native");
-        // Then managed memory cannot be evacuated.
-        let program = program.variable("CKPT_DOUBLE_MANAGED", "kept");
+    let program = counting(&["plain", "exported"]).variable("CKPT_DEVICE_BACKING", "native");
+    let scene = scene();
+    is_refused(&scene, &program, &[EXPORTED], |life| {
+        let row = life.store().rows(&scene).pop().expect("a row");
+        assert!(row.reason.contains(EXPORTED), "{row:?}");
+    });
+}
+
+/// Where the driver keeps mapped what is freed of managed memory, or holds its addresses and uses them again whatever lies there.
+#[test]
+fn managed_memory_is_refused_by_name_where_the_driver_does_not_let_it_be_evacuated() {
+    for (driver, why) in [("kept", "mapped"), ("reserved", "in place of managed memory")] {
+        let program = counting(&["plain", "managed"]).variable("CKPT_DOUBLE_MANAGED", driver);
         let scene = scene();
-        is_refused(&scene, &program, &[words], |life| {
-            let row = life.store().rows(&scene).pop().expect("a row");
-            assert!(row.reason.contains(words), "{kind}: {row:?}");
-        });
+        let whole = reference(&scene, &program);
+        let life = at_fifth_step(&scene, &program);
+        let asks = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).variable("CKPT_DOUBLE_MANAGED", driver);
+        let said = asks.call().failed_with(4).stderr;
+        assert!(said.contains("managed memory (cuMemAllocManaged), 1048576 bytes at"), "{driver}: {said}");
+        assert!(said.contains("nor can it be evacuated before") && said.contains(why), "{driver}: {said}");
+        go_on(&scene);
+        ended_like(life, &whole);
     }
 }
 

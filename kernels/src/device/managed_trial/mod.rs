@@ -21,7 +21,7 @@ use mappings::{Mapped, mapped_in};
 use pages::{Ordinary, overlap, pages_of, place, protect};
 
 /// Small ones share what a driver hands out at once, and some of them a page; large ones have their own.
-const SIZES: [usize; 6] = [8 << 10, 8 << 10, 1000, 1000, 4 << 20, 64 << 20];
+const SIZES: [usize; 6] = [8 << 10, 8 << 10, 1000, 1000, 4 << 20, 36 << 20];
 /// How often memory is allocated again in the hope of the same addresses.
 const TRIES: usize = 4;
 /// `CU_MEM_ATTACH_GLOBAL`.
