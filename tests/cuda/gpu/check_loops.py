@@ -2,12 +2,13 @@
 
     check_loops.py FOLDER OUT DRIVER    FOLDER has libckpt.so, ckpt and the programs; DRIVER is libcuda.so.1
 
-Prints a line for each, and for what is skipped why; exits 1 if one has not gone on exactly. Last, that managed memory of the
-driver's own is refused by name, and its program goes on.
+Prints a line for each, and for what is skipped why; exits 1 if one has not gone on exactly. First, what the driver lets be done
+with managed memory: if it can be evacuated, a program with some is among them; otherwise it is refused by name, and goes on.
 """
 
 import glob
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -24,6 +25,14 @@ def folder_of(name):
     folders = ["/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"]
     folders += [folder for path in sys.path if path for folder in sorted(glob.glob(f"{path}/nvidia/*/lib"))]
     return next((folder for folder in folders if glob.glob(f"{folder}/{name}*")), None)
+
+
+def can_be_evacuated(folder, driver):
+    words = [f"{folder}/ckpt", "devices", "--driver", driver, "--managed"]
+    tried = subprocess.run(words, capture_output=True, text=True, timeout=lives.LIMIT_S)
+    print(f"managed memory can be evacuated: {tried.stdout.strip() or tried.stderr.strip()}")
+    found = json.loads(tried.stdout)
+    return found["leaves"] and found["can_be_registered"]
 
 
 def is_refused(folder, out):
@@ -47,6 +56,7 @@ def is_refused(folder, out):
 
 def main():
     folder, out, driver = sys.argv[1:]
+    is_evacuated = can_be_evacuated(folder, driver)
     loop = lambda kind, name="loops": [f"{folder}/{name}", kind, STEPS, PAUSE_US]
     count = ["count", "--family", "delaunay", "--vertices", "300000", "--driver", driver, "--checkpoints", STEPS]
     programs = [
@@ -55,6 +65,7 @@ def main():
         (loop("replayed"), {}, "a graph with memory of its own"),
         (loop("pipelined"), {}, "four streams, pinned memory, calls on the host"),
         (loop("heat"), {"CKPT_MANAGED_BACKING": "pinned"}, "managed memory"),
+        *([(loop("heat"), {}, "managed memory, evacuated")] if is_evacuated else []),
         ([f"{folder}/graphlets", *count], {}, "graphlets"),
     ]
     runtime, blas = folder_of("libcudart.so.13"), folder_of("libcublas.so.1")
@@ -72,8 +83,9 @@ def main():
         print("PyTorch: skipped, it is not installed")
     all_right = lives.check_all(folder, out, programs)
     try:
-        is_refused(folder, out)
-        print("managed memory of the driver's is refused by name, and its program goes on")
+        if not is_evacuated:
+            is_refused(folder, out)
+            print("managed memory of the driver's is refused by name, and its program goes on")
     except (lives.Wrong, subprocess.TimeoutExpired) as error:
         print(f"managed memory of the driver's: FAILED: {error}")
         all_right = False

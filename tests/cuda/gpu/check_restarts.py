@@ -19,6 +19,8 @@ KINDS = [
     (["threads", "plain"], {}),
     (["large", "small"], {}),
     (["managed", "touched"], {"CKPT_MANAGED_BACKING": "pinned"}),
+    # Evacuated, or refused by name if the driver does not let it be (`ckpt devices --managed` says why).
+    (["managed", "touched", "churned"], {}),
 ]
 # Random calls of several threads, by the seeds that decide them.
 SEEDS = range(1, 5)
