@@ -113,7 +113,9 @@ fn it_is_never_wrong_when_the_agent_is_killed_at_whatever_moment_of_an_evacuatio
     checkpoint(&scene, first.pid);
     let mut restarted = None;
     for round in 0..6 {
-        kill_agent_while_memory_moves(&scene, first.pid, round);
+        // They stand still three times: when memory is evacuated, for the capture, and when it comes back.
+        let moment = Duration::from_millis(round * 5);
+        while_threads_stand_still(&scene, first.pid, 2 * (round % 2), moment, || processes::end_agents(first.pid));
         if ask_checkpoint(&scene, first.pid).code == 0 {
             continue;
         }
@@ -130,14 +132,33 @@ fn it_is_never_wrong_when_the_agent_is_killed_at_whatever_moment_of_an_evacuatio
     assert_same(&first.output.bytes(), &whole.stdout, "all that it has printed");
 }
 
-/// Kills the agent of a checkpoint of process `pid` while its threads stand still, in each round a little later.
-fn kill_agent_while_memory_moves(scene: &Scene, pid: i32, round: u64) {
+#[test]
+fn it_goes_on_when_who_holds_its_threads_is_killed_while_memory_is_evacuated() {
+    let program = counting(&["wide", "touched"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let life = at_fifth_step(&scene, &program);
+    let holds = |pid: &i32| {
+        let arguments = processes::arguments(*pid);
+        arguments.get(1..) == Some(&["stand-still".to_owned(), life.pid.to_string()])
+    };
+    for round in 0..4 {
+        while_threads_stand_still(&scene, life.pid, 0, Duration::from_millis(round * 4), || {
+            processes::all().into_iter().filter(holds).for_each(|pid| processes::send(pid, Signal::SIGKILL));
+        });
+    }
+    checkpoint(&scene, life.pid);
+    go_on(&scene);
+    ended_like(life, &whole);
+}
+
+/// Asks for a checkpoint of process `pid`, and does something when its threads have stood still so often before and do so again
+/// since a while.
+fn while_threads_stand_still(scene: &Scene, pid: i32, before: u64, since: Duration, act: impl FnOnce()) {
     let stand_still = || {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         status.contains("State:\tt")
     };
-    // They do so three times: when memory is evacuated, for the capture, and when it comes back.
-    let stops_before = 2 * (round % 2);
     thread::scope(|threads| {
         let asked = threads.spawn(|| ask_checkpoint(scene, pid));
         let wait_while = |are_still: bool| {
@@ -146,12 +167,12 @@ fn kill_agent_while_memory_moves(scene: &Scene, pid: i32, round: u64) {
             }
         };
         wait_while(false);
-        for _ in 0..stops_before {
+        for _ in 0..before {
             wait_while(true);
             wait_while(false);
         }
         // Not awaited: the moment is what is tried. Copying takes some ten milliseconds, and what follows a few.
-        thread::sleep(Duration::from_millis(round * 5));
-        processes::end_agents(pid);
+        thread::sleep(since);
+        act();
     });
 }
