@@ -11,7 +11,7 @@ use ckpt_tests::counted::{
     STEPS, ask_checkpoint, at_fifth_step, counting, ended_like, go_on, goes_on_again, goes_on_in_place, scene,
     survives_twice, triggered,
 };
-use ckpt_tests::exact::{Trigger, assert_same, reference, survives};
+use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives};
 use ckpt_tests::ordinary_user::as_ordinary_user;
 use ckpt_tests::{Ckpt, Life, Program, Restart, Stdout, checkpoint, code_of, cuda, fault, processes};
 use nix::sys::signal::Signal;
