@@ -179,6 +179,17 @@ pub fn reserve(address: usize, bytes: usize) -> Result<(), Errno> {
     unsafe { call(libc::SYS_mmap, arguments) }.map(drop)
 }
 
+/// Takes addresses in place of what is mapped there.
+///
+/// # Safety
+/// Nobody may use that any more.
+pub unsafe fn replace_by_reservation(address: usize, bytes: usize) -> Result<(), Errno> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    let arguments = [address, bytes, libc::PROT_NONE as usize, flags as usize, usize::MAX, 0];
+    // SAFETY: the caller's word; descriptor -1 is asked for with MAP_ANONYMOUS.
+    unsafe { call(libc::SYS_mmap, arguments) }.map(drop)
+}
+
 /// Changes what threads may do with memory.
 pub fn protect(address: usize, bytes: usize, protection: i32) -> Result<(), Errno> {
     // SAFETY: no pointers; who may not be kept from this memory is the caller's business.

@@ -21,6 +21,9 @@ const TRIED_WITHIN: Duration = Duration::from_millis(60);
 /// Bytes of managed memory that are moved in a second, at least.
 const BYTES_A_SECOND_MIN: u64 = 500 << 20;
 
+/// How long that may take beside, for many allocations.
+const MANY_WITHIN: Duration = Duration::from_secs(60);
+
 /// What has become of managed memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Back {
@@ -41,7 +44,12 @@ pub fn while_still<T>(line: &Line<'_>, pid: i32, act: impl FnOnce(&Line<'_>) -> 
         line.send(command(COMMAND_TRY))?;
         if line.is_answered(TRIED_WITHIN)? {
             line.good("trying the CUDA driver", line.receive(PATIENCE)?)?;
-            return act(line);
+            let outcome = act(line);
+            if outcome.is_ok() {
+                // Otherwise memory may be on its way: that is for the other one to see.
+                stillness.go()?;
+            }
+            return outcome;
         }
         stillness.go()?;
         line.receive(PATIENCE)?;
@@ -95,5 +103,5 @@ pub fn bring_back_still(line: &Line<'_>, bytes: u64, pid: i32) -> Result<Back> {
 }
 
 fn moved_within(bytes: u64) -> Duration {
-    PATIENCE + Duration::from_secs(bytes / BYTES_A_SECOND_MIN)
+    MANY_WITHIN + Duration::from_secs(bytes / BYTES_A_SECOND_MIN)
 }

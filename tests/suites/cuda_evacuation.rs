@@ -123,7 +123,7 @@ fn it_is_never_wrong_when_the_agent_is_killed_at_whatever_moment_of_an_evacuatio
         let life = restarted.as_mut().unwrap_or(&mut first);
         assert_eq!(code_of(life.wait()), 128 + Signal::SIGKILL as i32, "round {round}: {}", life.errors());
         let log = fs::read_to_string(first.store().path().join("log")).expect("a log");
-        assert!(log.contains("the agent has died while managed memory came back: the program ends"), "{log}");
+        assert!(log.contains("the threads have gone on while managed memory came back: the program ends"), "{log}");
         restarted = Some(Restart::of(first.store()).begin(&scene, &first.directory, first.pid));
     }
     go_on(&scene);

@@ -21,10 +21,16 @@ pub fn stand_still(program: &Program) -> Result<Vec<Stopped>> {
     let stopped = stop::all_but(pid, &[shared.keeper, shared.line as i32])?;
     let process_signals = stopped.first().map_or(Ok(Vec::new()), Stopped::queued_process_signals)?;
     let process_signals = threads::mask_of(&process_signals);
-    for thread in &stopped {
-        threads::way_home(pid, thread, &control, process_signals, &mut calls)?.lead_home(thread)?;
+    let way_home = |thread| threads::way_home(pid, thread, &control, process_signals, &mut calls);
+    let homes: Result<Vec<_>> = stopped.iter().map(way_home).collect();
+    let led = homes.and_then(|homes| stopped.iter().zip(&homes).try_for_each(|(thread, home)| home.lead_home(thread)));
+    match led {
+        Ok(()) => Ok(stopped),
+        Err(error) => {
+            stopped.into_iter().for_each(stop::let_go);
+            Err(error)
+        }
     }
-    Ok(stopped)
 }
 
 /// Whether the keeper is moving memory just now. If the program cannot be looked at, it has ended.

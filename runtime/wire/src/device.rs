@@ -257,7 +257,7 @@ pub const COMMAND_SUSPEND: u32 = 8;
 /// Gives suspended devices back: the driver's Restore and Unlock. At `address` in the program are `bytes` / 32 pairs of 16 bytes
 /// each, which say what device (as in [`COMMAND_IDENTIFY`]) is to stand for which; none if each stands for itself. The gate
 /// stays closed: what follows is a hold like any other. If `to` is [`BRINGS_BACK`], evacuated memory waits for its command
-/// ([`DEVICES_EVACUATED`]); otherwise the driver pins it where it is. If there is an error, `values[0]` is the [`STEP_RESTORE`], [`STEP_UNLOCK`]
+/// ([`DEVICES_EVACUATED`]); otherwise the driver pins it where it is. If there is an error, `values[0]` is the [`STEP_RESTORE`], [`STEP_UNLOCK`],
 /// [`STEP_MEMORY`] or [`STEP_MANAGED`] that failed, and the keeper is suspended still, or the devices are lost ([`DEVICES_LOST`]). If pieces
 /// have new memory ([`DEVICES_EMPTY`]), `values[0]` of a good answer is how many.
 pub const COMMAND_RESUME: u32 = 9;
@@ -266,8 +266,8 @@ pub const COMMAND_BUFFER: u32 = 10;
 /// The new memory of pieces has its content ([`DEVICES_EMPTY`]).
 pub const COMMAND_FILLED: u32 = 11;
 
-/// Tries whether the driver can work while all other threads stand still: takes every lock that it is known to take, and has it
-/// allocate and free managed memory. If a thread that stands still holds one of them, the answer comes when it goes on.
+/// Tries whether the driver can work while all other threads stand still: takes locks that it may wait for, and has it
+/// allocate and free managed memory, and pin some. If a thread that stands still holds one of them, the answer comes when it goes on.
 pub const COMMAND_TRY: u32 = 12;
 /// Makes all managed memory ordinary memory of the host. All other threads stand still. How many bytes. If there is an error, some of
 /// it may be: [`COMMAND_BRING_BACK`] puts that right.

@@ -13,6 +13,7 @@ use ckpt_wire::allocations::{CUDA_MANAGED, CUDA_MANAGED_PINNED, CUDA_MANAGED_REG
 
 use super::backing::calls::{self, INVALID_VALUE, OUT_OF_MEMORY};
 use super::driver::{CuResult, Handle, NO_FUNCTION, Real, SUCCESS, driver_hooks};
+use super::gate::{self, Passage};
 use super::{keeper, memory, records};
 use crate::log;
 use crate::section::Section;
@@ -64,6 +65,16 @@ pub fn switch(is_pinned: bool) {
 /// From now on, some of it may be pinned.
 pub fn may_be_ours() {
     MAY_BE_OURS.store(true, Ordering::Relaxed);
+}
+
+/// Whether there has been any, so that where there has been none looking costs nothing.
+static HAS_BEEN_THERE: AtomicBool = AtomicBool::new(false);
+
+/// Of managed memory, has a question to the driver that passes a closed gate wait there: while it is evacuated, the driver does not
+/// know it.
+pub fn passes_gate(address: u64) -> Option<Passage> {
+    let found = HAS_BEEN_THERE.load(Ordering::Relaxed).then(|| records::containing(address)).flatten();
+    found.filter(CudaAllocation::can_be_evacuated).map(|_| gate::enter())
 }
 
 /// The pinned allocation that an address lies in.
@@ -258,7 +269,7 @@ fn say_not_pinned(bytes: usize, error: CuResult) {
     log::append(&mut section, |line| {
         line.push(b"managed memory of ").push_decimal(bytes as u64, 1).push(b" bytes cannot be pinned (error ");
         line.push_decimal(u64::from(error.unsigned_abs()), 1);
-        line.push(b" of the CUDA driver): it is the driver's, and full checkpoints are refused while it is there");
+        line.push(b" of the CUDA driver): it is the driver's, which is evacuated for full checkpoints");
     });
 }
 
@@ -270,6 +281,7 @@ driver_hooks! {
             Err(why) => {
                 let result = real(address, bytes, flags);
                 if result == SUCCESS {
+                    HAS_BEEN_THERE.store(true, Ordering::Relaxed);
                     records::add_plain(CUDA_MANAGED, *address, bytes as u64);
                     if let Some(why) = why {
                         say_not_pinned(bytes, why);
@@ -292,6 +304,7 @@ driver_hooks! {
 
     "cuMemRangeGetAttribute" 8000 ungated =>
     cuMemRangeGetAttribute(answer: *mut c_void, bytes: usize, attribute: c_int, address: u64, count: usize) |real| {
+        let _passage = passes_gate(address);
         match nothing(address, count) {
             Some(SUCCESS) => answer_of_range(answer, bytes, attribute),
             Some(error) => error,
@@ -303,6 +316,7 @@ driver_hooks! {
     cuMemRangeGetAttributes(
         answers: *mut *mut c_void, bytes: *mut usize, attributes: *mut c_int, number: usize, address: u64, count: usize
     ) |real| {
+        let _passage = passes_gate(address);
         match nothing(address, count) {
             Some(SUCCESS) if !answers.is_null() && !bytes.is_null() && !attributes.is_null() => (0..number)
                 .map(|at| answer_of_range(*answers.add(at), *bytes.add(at), *attributes.add(at)))

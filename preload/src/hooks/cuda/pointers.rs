@@ -21,6 +21,7 @@ unsafe fn correct(count: c_uint, attributes: *const c_int, answers: *const *mut 
 driver_hooks! {
     "cuMemGetAddressRange" 3020 ungated =>
     cuMemGetAddressRange_v2(start: *mut u64, bytes: *mut usize, address: u64) |real| {
+        let _passage = managed::passes_gate(address);
         // Of pinned memory the driver may know no such range.
         let pinned = managed::around(address).map(|found| (found.address, found.bytes as usize));
         let result = if pinned.is_some() { SUCCESS } else { real(start, bytes, answers::asked(address)) };
@@ -37,6 +38,7 @@ driver_hooks! {
 
     "cuPointerGetAttribute" 4000 ungated =>
     cuPointerGetAttribute(answer: *mut c_void, attribute: c_int, address: u64) |real| {
+        let _passage = managed::passes_gate(address);
         let result = real(answer, attribute, answers::asked(address));
         if result == SUCCESS {
             correct(1, &raw const attribute, &raw const answer, address);
@@ -46,6 +48,7 @@ driver_hooks! {
 
     "cuPointerGetAttributes" 7000 ungated =>
     cuPointerGetAttributes(count: c_uint, attributes: *mut c_int, answers: *mut *mut c_void, address: u64) |real| {
+        let _passage = managed::passes_gate(address);
         let result = real(count, attributes, answers, answers::asked(address));
         if result == SUCCESS {
             correct(count, attributes, answers, address);

@@ -161,6 +161,8 @@ struct Stored<'a> {
     waits: Duration,
     /// Bytes of managed memory.
     managed_bytes: u64,
+    /// Whether that is evacuated.
+    is_evacuated: bool,
     /// Addresses of what shows a piece, and who keeps their memory.
     kept: Option<(Vec<u64>, MemoryKeeper)>,
 }
@@ -210,7 +212,10 @@ impl<'a> Devices<'a> {
             unless_ended(one.program, tell_who_keeps(one.program.pid, one.control.hold, one.kept.as_ref()))?;
         }
         hit(point::DEVICES_KEPT);
-        let evacuated = stored.iter().try_for_each(|one| unless_ended(one.program, one.evacuate()).map(drop));
+        let evacuated = stored.iter_mut().try_for_each(|one| {
+            let program = one.program;
+            unless_ended(program, one.evacuate()).map(drop)
+        });
         if let Err(error) = evacuated {
             stored.iter().for_each(Stored::bring_back);
             return Err(error);
@@ -221,8 +226,12 @@ impl<'a> Devices<'a> {
             if let Some((_, memory)) = &mut one.kept {
                 memory.is_needed();
             }
-            let asked = Command { bytes: LOCK_WITHIN.as_millis() as u64, ..command(COMMAND_SUSPEND) };
-            unless_ended(one.program, one.line.send(asked))?;
+        }
+        let asked = Command { bytes: LOCK_WITHIN.as_millis() as u64, ..command(COMMAND_SUSPEND) };
+        let all = stored.iter().try_for_each(|one| unless_ended(one.program, one.line.send(asked)).map(drop));
+        if let Err(error) = all {
+            stored.iter().for_each(Stored::bring_back);
+            return Err(error);
         }
         hit(point::DEVICES_ASKED);
         let mut outcome = Ok(());
@@ -288,7 +297,19 @@ impl<'a> Devices<'a> {
         };
         let waits = hold.waits();
         let (line, began) = hold.into_line();
-        Ok(Stored { program, control, line, listener, began, image, to_move, waits, managed_bytes, kept })
+        Ok(Stored {
+            program,
+            control,
+            line,
+            listener,
+            began,
+            image,
+            to_move,
+            waits,
+            managed_bytes,
+            is_evacuated: false,
+            kept,
+        })
     }
 
     fn name(&self, number: usize) -> PathBuf {
@@ -342,13 +363,17 @@ fn open(line: Result<Option<Line<'_>>>) -> bool {
 }
 
 impl Stored<'_> {
-    fn evacuate(&self) -> Result<()> {
-        evacuated::evacuate(self.program, &self.line, self.managed_bytes)
+    fn evacuate(&mut self) -> Result<()> {
+        evacuated::evacuate(self.program, &self.line, self.managed_bytes)?;
+        self.is_evacuated = true;
+        Ok(())
     }
 
     /// What cannot be done is left to its keeper.
     fn bring_back(&self) {
-        if let Err(error) = evacuated::bring_back(self.program, &self.line, self.managed_bytes) {
+        if self.is_evacuated
+            && let Err(error) = evacuated::bring_back(self.program, &self.line, self.managed_bytes)
+        {
             log::error!("{error}");
         }
     }

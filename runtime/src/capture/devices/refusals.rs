@@ -20,6 +20,7 @@ pub fn refuse(pid: i32, control: &Control, trials: &mut Trials) -> Result<()> {
         Err(Error::unsupported(format!("process {pid}: {what}"), why.to_owned(), advice.to_owned()))
     };
     let Allocations { known, exported, pooled, .. } = allocations::allocations(pid, control)?;
+    let mut is_evacuated = false;
     for allocation in known {
         let (address, bytes) = (allocation.address, allocation.bytes);
         if exported.contains(&allocation.id) {
@@ -38,7 +39,7 @@ pub fn refuse(pid: i32, control: &Control, trials: &mut Trials) -> Result<()> {
                     "use cuMemAllocManaged, or take checkpoints of data (ckpt checkpoint --data)",
                 );
             }
-            AllocationKind::Cuda(CUDA_MANAGED, _) => {
+            AllocationKind::Cuda(CUDA_MANAGED, _) if !is_evacuated => {
                 if let Some(why) = trials.why_not(pid, control)? {
                     return unsupported(
                         format!("managed memory (cuMemAllocManaged), {bytes} bytes at {address:#x}"),
@@ -50,6 +51,7 @@ pub fn refuse(pid: i32, control: &Control, trials: &mut Trials) -> Result<()> {
                          --data)",
                     );
                 }
+                is_evacuated = true;
             }
             AllocationKind::Cuda(CUDA_MANAGED_GLOBAL, _) => {
                 return unsupported(

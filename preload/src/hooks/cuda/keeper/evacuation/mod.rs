@@ -2,7 +2,7 @@
 //!
 //! At the program's addresses there is, one after the other, the driver's managed memory; ordinary memory with the same content, for as
 //! long as the devices are away; and again the driver's, if it gives the same address, or else that ordinary memory still, pinned
-//! there. So whatever the driver answers, the program goes on, on a path to its memory that may be slower.
+//! there. So where the driver gives another address, the program goes on, on a path to its memory that may be slower.
 //!
 //! While memory is on its way its addresses hold nothing, or not yet what they should. The program's threads use them without any
 //! call; so a process of ckpt's has all of them stand still until that is over ([`stillness`]), also if the agent dies meanwhile.
@@ -36,6 +36,10 @@ pub use stillness::try_locks;
 const NOT_SUPPORTED: CuResult = 801;
 /// Threads do not stand still.
 pub const NOT_STILL: CuResult = -libc::EBUSY;
+/// `CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED`.
+const NOT_REGISTERED: CuResult = 713;
+/// Bytes that are copied before their source is given back.
+const PART: usize = 4 << 20;
 /// Something is in the way.
 const OCCUPIED: CuResult = -libc::EEXIST;
 
@@ -72,13 +76,20 @@ pub fn evacuate() -> Result<u64, CuResult> {
             spans.truncate(first);
             return Err(error);
         }
-        for_each(CUDA_MANAGED, |found| {
+        let freed = for_each(CUDA_MANAGED, |found| {
             // SAFETY: the program's, which cannot use it on a device before it is back.
             done(unsafe { functions::free(found.address) })?;
             set_kind(found.address, CUDA_MANAGED_EVACUATED, 0);
             Ok(())
-        })?;
-        spans.all().iter_mut().skip(first).try_for_each(put_back)
+        });
+        if freed.is_err() {
+            // What the driver has not freed is where it was. (What shares its pages and is freed already is lost to the host: a context
+            // that frees nothing any more has failed as a whole.)
+            spans.all().iter_mut().skip(first).filter(|span| has_native(span)).for_each(forget_copy);
+            spans.forget(has_native);
+        }
+        let placed = spans.all().iter_mut().map(put_back).fold(Ok(()), Result::and);
+        freed.and(placed)
     })?;
     bytes_of(CUDA_MANAGED_EVACUATED)
 }
@@ -118,10 +129,20 @@ pub fn free(gone: &CudaAllocation) -> Result<(), CuResult> {
     let Some(span) = spans.all().iter().find(|span| span.start as u64 == gone.owner).copied() else { return Ok(()) };
     // SAFETY: registered by us, and nothing in there is allocated any more.
     done(unsafe { functions::unregister(span.start as *mut _) })?;
-    // SAFETY: ours.
-    unsafe { sys::unmap(span.start as *mut u8, span.bytes) };
+    give_up(&span);
     spans.forget(|other| other.start == span.start);
     Ok(())
+}
+
+/// Leaves the addresses of a span, in which nothing is allocated any more, to the driver or to anybody.
+fn give_up(span: &Span) {
+    if span.is_reserved {
+        // SAFETY: ours; there is no moment in which somebody else could map something there.
+        let _ = unsafe { sys::replace_by_reservation(span.start, span.bytes) };
+    } else {
+        // SAFETY: ours.
+        unsafe { sys::unmap(span.start as *mut u8, span.bytes) };
+    }
 }
 
 fn enter_any_context() -> Result<(), CuResult> {
@@ -200,6 +221,13 @@ fn put_back(span: &mut Span) -> Result<(), CuResult> {
     Ok(())
 }
 
+/// Whether the driver has some of its memory still.
+fn has_native(span: &Span) -> bool {
+    let is_in_it = |found: &CudaAllocation| found.what() == CUDA_MANAGED && found.can_be_evacuated();
+    let first = records::next(span.start as u64, is_in_it);
+    first.is_some_and(|found| span.has(found.address as usize))
+}
+
 /// Whether nothing is mapped where a span was, or nothing but addresses that the driver keeps taken.
 fn is_only_reserved(span: &Span) -> bool {
     let mut is_so = true;
@@ -232,7 +260,10 @@ fn move_aside(spans: &mut Taken) -> Result<(), CuResult> {
 fn reallocate(spans: &mut Taken) -> Result<(), CuResult> {
     let mut wanted = Wanted::collect()?;
     wanted.allocate();
-    let is_whole = |wanted: &Wanted, span: &Span| wanted.within(span.start, span.bytes).iter().all(|one| one.is_there);
+    let is_whole = |wanted: &Wanted, span: &Span| {
+        let of_span = wanted.within(span.start, span.bytes);
+        !span.is_registered && of_span.iter().all(|one| one.is_there)
+    };
     let mut is_settled = !wanted.is_any_there();
     while !is_settled {
         is_settled = true;
@@ -256,7 +287,7 @@ fn reallocate(spans: &mut Taken) -> Result<(), CuResult> {
     for span in spans.all().iter_mut().filter(|span| span.aside != 0) {
         fill(span, wanted.within(span.start, span.bytes));
     }
-    if !stillness::is_there() {
+    if spans.all().iter().any(|span| span.is_native) && stillness::is_over() {
         end_program();
     }
     Ok(())
@@ -276,17 +307,22 @@ fn end_program() -> ! {
 
 /// Copies to memory of the driver's what was in a span before.
 fn fill(span: &mut Span, allocations: &[One]) {
-    for one in allocations {
-        let offset = one.address as usize - span.start;
-        // SAFETY: the program's memory, which nobody uses before it is filled, and its content, of so many bytes.
-        unsafe {
-            let from = (span.aside + offset) as *const u8;
-            (one.address as *mut u8).copy_from_nonoverlapping(from, one.bytes as usize);
+    let within = |one: &One| (one.address as usize - span.start, (one.address + one.bytes) as usize - span.start);
+    // The host need not have room for all of it twice.
+    for part in (0..span.bytes).step_by(PART) {
+        let end = (part + PART).min(span.bytes);
+        for (first, last) in allocations.iter().map(within) {
+            let (from, to) = (first.max(part), last.min(end));
+            // SAFETY: the program's memory, which nobody uses before it is filled, and its content, of so many bytes.
+            unsafe {
+                let content = (span.aside + from) as *const u8;
+                ((span.start + from) as *mut u8).copy_from_nonoverlapping(content, to.saturating_sub(from));
+            }
         }
-        set_kind(one.address, CUDA_MANAGED, 0);
+        // SAFETY: ours, and not needed any more.
+        unsafe { sys::unmap((span.aside + part) as *mut u8, end - part) };
     }
-    // SAFETY: ours, and not needed any more.
-    unsafe { sys::unmap(span.aside as *mut u8, span.bytes) };
+    allocations.iter().for_each(|one| set_kind(one.address, CUDA_MANAGED, 0));
     (span.aside, span.is_native) = (0, true);
 }
 
@@ -329,9 +365,23 @@ fn register(span: &Span) -> Result<(), CuResult> {
 
 /// What was pinned in its place is ordinary memory that devices do not reach.
 fn unregister_all(spans: &mut Taken) -> Result<(), CuResult> {
+    // Allocations that have ended with their contexts are in no record any more.
+    let is_used = |span: &Span| {
+        let of_span = |found: &CudaAllocation| found.owner == span.start as u64;
+        records::next(0, |found| found.what() == CUDA_MANAGED_REGISTERED && of_span(found)).is_some()
+    };
     for span in spans.all().iter_mut().filter(|span| span.is_registered) {
         // SAFETY: registered by us; no device uses it while the gate is closed.
-        done(unsafe { functions::unregister(span.start as *mut _) })?;
+        match unsafe { functions::unregister(span.start as *mut _) } {
+            // The context in which it was registered may have ended.
+            SUCCESS | NOT_REGISTERED => {}
+            error => return Err(error),
+        }
+        if !is_used(span) {
+            give_up(span);
+            span.is_native = true;
+            continue;
+        }
         span.is_registered = false;
         let is_in_it = |found: &CudaAllocation| span.has(found.address as usize);
         for_each(CUDA_MANAGED_REGISTERED, |found| {
@@ -341,5 +391,6 @@ fn unregister_all(spans: &mut Taken) -> Result<(), CuResult> {
             Ok(())
         })?;
     }
+    spans.forget(|span| span.is_native);
     Ok(())
 }

@@ -2,26 +2,37 @@
 
 use core::ffi::{c_int, c_void};
 
-use super::super::functions::{self, ATTACH_GLOBAL};
+use super::super::functions::{self, ATTACH_GLOBAL, DEVICE_MAP, PORTABLE};
 use crate::hooks::cuda::backing;
 use crate::hooks::cuda::driver::{CuResult, SUCCESS};
 use crate::hooks::cuda::records;
+use crate::libc_dlsym;
 use crate::sys;
 
-/// Whether the main thread is stopped by who traces it, as all others are then. (Its number may mean nothing here.)
+/// Whether the main thread is stopped by who traces it, as all others are then.
 pub fn is_there() -> bool {
-    let Ok(status) = sys::of_driver::open(c"/proc/self/status") else { return false };
-    // The state is its third line; the name in the first has 64 bytes at most, also where it is written with escapes.
-    let mut buffer = [0; 256];
-    let bytes = sys::of_driver::read(status, &mut buffer).unwrap_or(0);
-    sys::of_driver::close(status);
-    let lines = buffer.get(..bytes).unwrap_or_default().split(|&byte| byte == b'\n');
-    lines.into_iter().any(|line| line.starts_with(b"State:\tt"))
+    is_main_stopped() == Some(true)
 }
 
-/// Takes all locks that the driver is known to take, which a thread that stands still may hold: those of libc's heap and of the
-/// dynamic linker, ours, and, by allocating and freeing, the driver's own. If one is held this does not come back before that
-/// thread goes on.
+/// Whether it certainly is not.
+pub fn is_over() -> bool {
+    is_main_stopped() == Some(false)
+}
+
+/// Nothing if that cannot be seen. (The number of who traces it may mean nothing here.)
+fn is_main_stopped() -> Option<bool> {
+    let status = sys::of_driver::open(c"/proc/self/status").ok()?;
+    // The state is its third line; the name in the first has 64 bytes at most, also where it is written with escapes.
+    let mut buffer = [0; 256];
+    let bytes = sys::of_driver::read(status, &mut buffer);
+    sys::of_driver::close(status);
+    let mut lines = buffer.get(..bytes.ok()?)?.split(|&byte| byte == b'\n');
+    lines.find_map(|line| line.strip_prefix(b"State:\t")).map(|state| state.starts_with(b"t"))
+}
+
+/// Takes locks that the driver may wait for, and that a thread that stands still may hold: those of libc's heap and of the
+/// dynamic linker, ours, and, by doing once what is to be done, the driver's own. If one is held this does not come back before
+/// that thread goes on.
 pub fn try_locks() -> Result<(), CuResult> {
     super::enter_any_context()?;
     let _ = records::containing(0);
@@ -30,7 +41,10 @@ pub fn try_locks() -> Result<(), CuResult> {
     // SAFETY: it counts what there is, in each of libc's heaps, under its lock; of another heap it knows nothing.
     let _ = unsafe { libc::mallinfo() };
     // SAFETY: the function takes what it is shown, and ends the walk.
-    unsafe { libc::dl_iterate_phdr(Some(nothing), core::ptr::null_mut()) };
+    unsafe {
+        libc::dl_iterate_phdr(Some(nothing), core::ptr::null_mut());
+        libc_dlsym::dlsym(libc::RTLD_DEFAULT, c"ckpt_nowhere");
+    }
     let mut address = 0;
     // SAFETY: a place for one; what is allocated is freed, and nobody else knows it.
     match unsafe { functions::allocate_managed(&raw mut address, super::spans::PAGE, ATTACH_GLOBAL) } {
@@ -39,9 +53,23 @@ pub fn try_locks() -> Result<(), CuResult> {
     }
     // SAFETY: as above.
     match unsafe { functions::free(address) } {
-        SUCCESS => Ok(()),
+        SUCCESS => try_to_pin(),
         error => Err(error),
     }
+}
+
+fn try_to_pin() -> Result<(), CuResult> {
+    let page = sys::map_zeros(super::spans::PAGE).map_err(|error| -error.0)?;
+    // SAFETY: a page of ours, which is there until it is not registered any more.
+    let result = unsafe {
+        match functions::register(page.cast(), super::spans::PAGE, PORTABLE | DEVICE_MAP) {
+            SUCCESS => functions::unregister(page.cast()),
+            error => error,
+        }
+    };
+    // SAFETY: ours.
+    unsafe { sys::unmap(page, super::spans::PAGE) };
+    if result == SUCCESS { Ok(()) } else { Err(result) }
 }
 
 unsafe extern "C" fn nothing(_object: *mut libc::dl_phdr_info, _bytes: usize, _data: *mut c_void) -> c_int {

@@ -113,7 +113,7 @@ impl Wanted {
             while tries < TRIES {
                 let Some(one) = self.all().get(at).copied().filter(|one| !one.is_there) else { break };
                 let Some(address) = one.ask() else { break 'all };
-                if let Some(come) = self.waiting_for(address, one.bytes) {
+                if let Some(come) = self.waiting_for(address, &one) {
                     // It is as good as this one.
                     come.is_there = true;
                 } else if let Some(place) = held.get_mut(count) {
@@ -130,9 +130,10 @@ impl Wanted {
         self.all_mut().sort_unstable_by_key(|one| one.address);
     }
 
-    /// The one of so many bytes that was at an address, if it has not come yet.
-    fn waiting_for(&mut self, address: u64, bytes: u64) -> Option<&mut One> {
-        self.all_mut().iter_mut().find(|one| one.address == address && one.bytes == bytes && !one.is_there)
+    /// The one that was at an address, and is else like this one, if it has not come yet.
+    fn waiting_for(&mut self, address: u64, like: &One) -> Option<&mut One> {
+        let is_like = |one: &One| one.bytes == like.bytes && one.context == like.context;
+        self.all_mut().iter_mut().find(|one| one.address == address && is_like(one) && !one.is_there)
     }
 }
 
