@@ -84,6 +84,30 @@ fn threads_that_hold_locks_of_the_heap_do_not_keep_managed_memory_from_being_eva
 }
 
 #[test]
+fn whatever_call_of_the_driver_fails_while_managed_memory_moves_the_program_goes_on() {
+    // The first of each is of the trial whether a lock is held; the others, of what is meant.
+    for (name, calls) in [("cuMemFree_v2", 1..=3), ("cuMemAllocManaged", 3..=7), ("cuMemHostRegister_v2", 1..=2)] {
+        for number in calls {
+            let scene = scene();
+            let failed = scene.path().join("failed");
+            let program = counting(&["managed", "managed"]);
+            let whole = reference(&scene, &program);
+            let program = program
+                .variable("CKPT_DOUBLE_FAIL", format!("{name}:{number}"))
+                .variable("CKPT_DOUBLE_FAILED", &failed);
+            let life = at_fifth_step(&scene, &program);
+            for _ in 0..2 {
+                ask_checkpoint(&scene, life.pid);
+            }
+            assert!(failed.exists(), "call {number} of {name} was never made");
+            checkpoint(&scene, life.pid);
+            go_on(&scene);
+            ended_like(life, &whole);
+        }
+    }
+}
+
+#[test]
 fn it_goes_on_when_the_agent_dies_while_managed_memory_is_evacuated() {
     for driver in ["usual", "elsewhere"] {
         let program = counting(&["wide", "touched", "plain"]).variable("CKPT_DOUBLE_MANAGED", driver);

@@ -257,8 +257,8 @@ pub const COMMAND_SUSPEND: u32 = 8;
 /// Gives suspended devices back: the driver's Restore and Unlock. At `address` in the program are `bytes` / 32 pairs of 16 bytes
 /// each, which say what device (as in [`COMMAND_IDENTIFY`]) is to stand for which; none if each stands for itself. The gate
 /// stays closed: what follows is a hold like any other. If `to` is [`BRINGS_BACK`], evacuated memory waits for its command
-/// ([`DEVICES_EVACUATED`]); otherwise the driver pins it where it is. If there is an error, `values[0]` is the [`STEP_RESTORE`], [`STEP_UNLOCK`],
-/// [`STEP_MEMORY`] or [`STEP_MANAGED`] that failed, and the keeper is suspended still, or the devices are lost ([`DEVICES_LOST`]). If pieces
+/// ([`DEVICES_EVACUATED`]); otherwise the driver pins it where it is. If there is an error, `values[0]` is the [`STEP_RESTORE`],
+/// [`STEP_UNLOCK`], [`STEP_MEMORY`] or [`STEP_MANAGED`] that failed, and the keeper is suspended still, or the devices are lost ([`DEVICES_LOST`]). If pieces
 /// have new memory ([`DEVICES_EMPTY`]), `values[0]` of a good answer is how many.
 pub const COMMAND_RESUME: u32 = 9;
 /// Memory of the host, zeros, of `bytes`, for as long as the hold lasts: its address.

@@ -32,16 +32,16 @@ use wanted::{One, Wanted};
 
 pub use stillness::try_locks;
 
-/// `CUDA_ERROR_NOT_SUPPORTED`.
-const NOT_SUPPORTED: CuResult = 801;
 /// Threads do not stand still.
 pub const NOT_STILL: CuResult = -libc::EBUSY;
+/// Something is in the way.
+const OCCUPIED: CuResult = -libc::EEXIST;
+/// `CUDA_ERROR_NOT_SUPPORTED`.
+const NOT_SUPPORTED: CuResult = 801;
 /// `CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED`.
 const NOT_REGISTERED: CuResult = 713;
 /// Bytes that are copied before their source is given back.
 const PART: usize = 4 << 20;
-/// Something is in the way.
-const OCCUPIED: CuResult = -libc::EEXIST;
 
 fn done(result: CuResult) -> Result<(), CuResult> {
     if result == SUCCESS { Ok(()) } else { Err(result) }
@@ -83,8 +83,8 @@ pub fn evacuate() -> Result<u64, CuResult> {
             Ok(())
         });
         if freed.is_err() {
-            // What the driver has not freed is where it was. (What shares its pages and is freed already is lost to the host: a context
-            // that frees nothing any more has failed as a whole.)
+            // What the driver has not freed is where it was. Beside it there may be mapped still what was freed.
+            spans.all().iter_mut().skip(first).for_each(let_write);
             spans.all().iter_mut().skip(first).filter(|span| has_native(span)).for_each(forget_copy);
             spans.forget(has_native);
         }
@@ -194,9 +194,14 @@ fn copy_aside(span: &mut Span) -> Result<(), CuResult> {
     Ok(())
 }
 
+/// What is mapped where the span was can be written to again.
+fn let_write(span: &mut Span) {
+    let _ = sys::protect(span.start, span.bytes, libc::PROT_READ | libc::PROT_WRITE);
+}
+
 /// The span is as before `copy_aside`, whatever has come of that.
 fn forget_copy(span: &mut Span) {
-    let _ = sys::protect(span.start, span.bytes, libc::PROT_READ | libc::PROT_WRITE);
+    let_write(span);
     if span.aside != 0 {
         // SAFETY: ours.
         unsafe { sys::unmap(span.aside as *mut u8, span.bytes) };
@@ -365,32 +370,29 @@ fn register(span: &Span) -> Result<(), CuResult> {
 
 /// What was pinned in its place is ordinary memory that devices do not reach.
 fn unregister_all(spans: &mut Taken) -> Result<(), CuResult> {
+    let outcome = spans.all().iter_mut().filter(|span| span.is_registered).try_for_each(unregister);
     // Allocations that have ended with their contexts are in no record any more.
-    let is_used = |span: &Span| {
-        let of_span = |found: &CudaAllocation| found.owner == span.start as u64;
-        records::next(0, |found| found.what() == CUDA_MANAGED_REGISTERED && of_span(found)).is_some()
+    let is_unused = |span: &Span| {
+        let is_in_it = |found: &CudaAllocation| span.has(found.address as usize) && found.can_be_evacuated();
+        records::next(span.start as u64, is_in_it).is_none()
     };
-    for span in spans.all().iter_mut().filter(|span| span.is_registered) {
-        // SAFETY: registered by us; no device uses it while the gate is closed.
-        match unsafe { functions::unregister(span.start as *mut _) } {
-            // The context in which it was registered may have ended.
-            SUCCESS | NOT_REGISTERED => {}
-            error => return Err(error),
-        }
-        if !is_used(span) {
-            give_up(span);
-            span.is_native = true;
-            continue;
-        }
-        span.is_registered = false;
-        let is_in_it = |found: &CudaAllocation| span.has(found.address as usize);
-        for_each(CUDA_MANAGED_REGISTERED, |found| {
-            if is_in_it(found) {
-                set_kind(found.address, CUDA_MANAGED_EVACUATED, 0);
-            }
-            Ok(())
-        })?;
+    spans.all().iter().filter(|span| is_unused(span)).for_each(give_up);
+    spans.forget(is_unused);
+    outcome
+}
+
+fn unregister(span: &mut Span) -> Result<(), CuResult> {
+    // SAFETY: registered by us; no device uses it while the gate is closed.
+    match unsafe { functions::unregister(span.start as *mut _) } {
+        // The context in which it was registered may have ended.
+        SUCCESS | NOT_REGISTERED => {}
+        error => return Err(error),
     }
-    spans.forget(|span| span.is_native);
-    Ok(())
+    span.is_registered = false;
+    for_each(CUDA_MANAGED_REGISTERED, |found| {
+        if span.has(found.address as usize) {
+            set_kind(found.address, CUDA_MANAGED_EVACUATED, 0);
+        }
+        Ok(())
+    })
 }

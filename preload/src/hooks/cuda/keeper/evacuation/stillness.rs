@@ -1,6 +1,7 @@
 //! Whether the program's threads stand still, as the agent has stopped them, and whether the driver can work meanwhile.
 
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::functions::{self, ATTACH_GLOBAL, DEVICE_MAP, PORTABLE};
 use crate::hooks::cuda::backing;
@@ -8,6 +9,9 @@ use crate::hooks::cuda::driver::{CuResult, SUCCESS};
 use crate::hooks::cuda::records;
 use crate::libc_dlsym;
 use crate::sys;
+
+/// What was allocated to try it, and could not be freed; 0 for none.
+static LEFT: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the main thread is stopped by who traces it, as all others are then.
 pub fn is_there() -> bool {
@@ -45,15 +49,21 @@ pub fn try_locks() -> Result<(), CuResult> {
         libc::dl_iterate_phdr(Some(nothing), core::ptr::null_mut());
         libc_dlsym::dlsym(libc::RTLD_DEFAULT, c"ckpt_nowhere");
     }
-    let mut address = 0;
-    // SAFETY: a place for one; what is allocated is freed, and nobody else knows it.
-    match unsafe { functions::allocate_managed(&raw mut address, super::spans::PAGE, ATTACH_GLOBAL) } {
-        SUCCESS => {}
-        error => return Err(error),
+    let mut address = LEFT.load(Ordering::Relaxed);
+    if address == 0 {
+        // SAFETY: a place for one; what is allocated is freed, and nobody else knows it.
+        match unsafe { functions::allocate_managed(&raw mut address, super::spans::PAGE, ATTACH_GLOBAL) } {
+            SUCCESS => {}
+            error => return Err(error),
+        }
     }
+    LEFT.store(address, Ordering::Relaxed);
     // SAFETY: as above.
     match unsafe { functions::free(address) } {
-        SUCCESS => try_to_pin(),
+        SUCCESS => {
+            LEFT.store(0, Ordering::Relaxed);
+            try_to_pin()
+        }
         error => Err(error),
     }
 }
