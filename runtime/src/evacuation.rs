@@ -24,15 +24,6 @@ const BYTES_A_SECOND_MIN: u64 = 500 << 20;
 /// How long that may take beside, for many allocations.
 const MANY_WITHIN: Duration = Duration::from_secs(60);
 
-/// What has become of managed memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Back {
-    /// Bytes that are the driver's.
-    pub managed: u64,
-    /// Bytes that are memory of the host, which the driver has pinned.
-    pub pinned: u64,
-}
-
 /// Does something while all threads of process `pid` stand still but those of its keeper, whose line this is.
 ///
 /// # Errors
@@ -72,34 +63,37 @@ pub fn evacuate(line: &Line<'_>, bytes: u64) -> Result<()> {
     line.good("evacuating managed memory", line.receive(moved_within(bytes))?).map(drop)
 }
 
-/// Makes it managed again, of so many bytes; has the driver pin it where it is if other threads do not stand still.
+/// Makes it managed again, of so many bytes; has the driver pin it where it is if other threads do not stand still. How many bytes
+/// are memory of the host then, which the driver has pinned.
 ///
 /// # Errors
 /// The driver's: devices do not reach it.
-pub fn bring_back(line: &Line<'_>, are_still: bool, bytes: u64) -> Result<Back> {
+pub fn bring_back(line: &Line<'_>, are_still: bool, bytes: u64) -> Result<u64> {
     line.send(Command { bytes: are_still.into(), ..command(COMMAND_BRING_BACK) })?;
     let answer = line.good("bringing managed memory back", line.receive(moved_within(bytes))?)?;
-    let [managed, pinned] = answer.values;
-    Ok(Back { managed, pinned })
+    Ok(answer.values[0])
 }
 
-/// The same while other threads of process `pid` stand still, or in its place if they cannot be stopped.
+/// The same, if there is any, while other threads of process `pid` stand still, or in its place if they cannot be stopped.
 ///
 /// # Errors
 /// As above.
-pub fn bring_back_still(line: &Line<'_>, bytes: u64, pid: i32) -> Result<Back> {
-    let back = while_still(line, pid, |line| bring_back(line, true, bytes)).or_else(|error| {
+pub fn bring_back_still(line: &Line<'_>, bytes: u64, pid: i32) -> Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    let pinned = while_still(line, pid, |line| bring_back(line, true, bytes)).or_else(|error| {
         log::warn!("managed memory of process {pid} stays where it is: {error}");
         bring_back(line, false, bytes)
     })?;
-    if back.pinned > 0 {
+    if pinned > 0 {
         log::warn!(
             "managed memory of process {pid}, {} MiB, is pinned memory of the host now: its driver has not given the same addresses \
              again; devices reach it through the bus",
-            back.pinned.div_ceil(1 << 20),
+            pinned.div_ceil(1 << 20),
         );
     }
-    Ok(back)
+    Ok(())
 }
 
 fn moved_within(bytes: u64) -> Duration {

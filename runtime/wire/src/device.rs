@@ -269,11 +269,11 @@ pub const COMMAND_FILLED: u32 = 11;
 /// Tries whether the driver can work while all other threads stand still: takes locks that it may wait for, and has it
 /// allocate and free managed memory, and pin some. If a thread that stands still holds one of them, the answer comes when it goes on.
 pub const COMMAND_TRY: u32 = 12;
-/// Makes all managed memory ordinary memory of the host. All other threads stand still. How many bytes. If there is an error, some of
-/// it may be: [`COMMAND_BRING_BACK`] puts that right.
+/// Makes all managed memory ordinary memory of the host. All other threads stand still. If there is an error, some of it may be:
+/// [`COMMAND_BRING_BACK`] puts that right.
 pub const COMMAND_EVACUATE: u32 = 13;
-/// Makes it managed memory again; pins it where it is if `bytes` is 0, or where the driver gives another address. If `bytes` is 1, all other threads
-/// stand still. How many bytes are managed again, and how many are pinned. The error's `values[0]` is [`STEP_MANAGED`].
+/// Makes it managed memory again; pins it where it is if `bytes` is 0, or where the driver gives another address. If `bytes` is 1,
+/// all other threads stand still. How many bytes are pinned then. The error's `values[0]` is [`STEP_MANAGED`].
 pub const COMMAND_BRING_BACK: u32 = 14;
 
 /// [`Command::to`] of [`COMMAND_RESUME`]: there will be a [`COMMAND_BRING_BACK`].

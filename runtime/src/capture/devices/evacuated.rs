@@ -26,8 +26,11 @@ pub fn evacuate(program: &Program, line: &Line<'_>, bytes: u64) -> Result<()> {
     }
     let outcome = evacuation::while_still(line, program.pid, |line| {
         // What cannot be evacuated comes back in the same stop.
-        evacuation::evacuate(line, bytes)
-            .inspect_err(|_| drop(evacuation::bring_back(line, true, bytes).inspect_err(log_lost)))
+        evacuation::evacuate(line, bytes).inspect_err(|_| {
+            if let Err(lost) = evacuation::bring_back(line, true, bytes) {
+                log::error!("{lost}");
+            }
+        })
     });
     outcome.map_err(|error| match error {
         gone @ (Error::ProgramGone { .. } | Error::ThreadGone { .. }) => gone,
@@ -37,19 +40,4 @@ pub fn evacuate(program: &Program, line: &Line<'_>, bytes: u64) -> Result<()> {
             "try again, or start it with CKPT_MANAGED_BACKING=pinned",
         ),
     })
-}
-
-fn log_lost(error: &Error) {
-    log::error!("{error}");
-}
-
-/// Brings it back, if there is any.
-///
-/// # Errors
-/// When the driver cannot do it, not even by pinning what is there.
-pub fn bring_back(program: &Program, line: &Line<'_>, bytes: u64) -> Result<()> {
-    if bytes == 0 {
-        return Ok(());
-    }
-    evacuation::bring_back_still(line, bytes, program.pid).map(drop)
 }

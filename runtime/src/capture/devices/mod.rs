@@ -29,6 +29,7 @@ use super::page_set::PageSet;
 use super::{Program, Settings, allocations};
 use crate::descriptor;
 use crate::error::{Error, Result};
+use crate::evacuation::bring_back_still;
 use crate::fault::{hit, point};
 use crate::image::{Allocation, AllocationKind, DeviceImage, DevicesImage};
 use crate::keeper::{self, Kept, Line, Listener, MOVING_WITHIN, PATIENCE, command};
@@ -159,9 +160,7 @@ struct Stored<'a> {
     to_move: Vec<(Uuid, u64)>,
     /// How long the program waits for devices that it cannot have back.
     waits: Duration,
-    /// Bytes of managed memory.
-    managed_bytes: u64,
-    /// Whether that is evacuated.
+    /// Whether its managed memory is evacuated.
     is_evacuated: bool,
     /// Addresses of what shows a piece, and who keeps their memory.
     kept: Option<(Vec<u64>, MemoryKeeper)>,
@@ -204,7 +203,7 @@ impl<'a> Devices<'a> {
             stored.extend(unless_ended(program, self.store(held, known, attempt))?);
         }
         let to_move: Vec<(Uuid, u64)> = stored.iter().flat_map(|one| one.to_move.iter().copied()).collect();
-        let managed_bytes: u64 = stored.iter().map(|one| one.managed_bytes).sum();
+        let managed_bytes: u64 = stored.iter().map(|one| one.image.evacuated_bytes).sum();
         refuse_without_room(to_move.iter().map(|(_, bytes)| bytes).sum::<u64>() + managed_bytes)?;
         let waits = stored.iter().map(|one| one.waits).max().unwrap_or_default();
         let room = Room::before(&to_move, known.contents.contexts(), waits);
@@ -286,10 +285,8 @@ impl<'a> Devices<'a> {
             refuse(program.pid, control, &mut known.trials)?;
             content = known.contents.store(&hold, control, self.settings.tree, attempt)?;
         }
-        let managed_bytes = evacuated::bytes(&allocations::allocations(program.pid, control)?.known);
         let (mut image, to_move) = describe(&hold, control, &content, &mut known.surveys)?;
         image.pieces = std::mem::take(&mut content.image);
-        image.evacuated_bytes = managed_bytes;
         let (shown, memory): (Vec<u64>, Vec<_>) = content.memory.into_iter().unzip();
         let kept = match memory.is_empty() {
             true => None,
@@ -297,19 +294,7 @@ impl<'a> Devices<'a> {
         };
         let waits = hold.waits();
         let (line, began) = hold.into_line();
-        Ok(Stored {
-            program,
-            control,
-            line,
-            listener,
-            began,
-            image,
-            to_move,
-            waits,
-            managed_bytes,
-            is_evacuated: false,
-            kept,
-        })
+        Ok(Stored { program, control, line, listener, began, image, to_move, waits, is_evacuated: false, kept })
     }
 
     fn name(&self, number: usize) -> PathBuf {
@@ -364,7 +349,7 @@ fn open(line: Result<Option<Line<'_>>>) -> bool {
 
 impl Stored<'_> {
     fn evacuate(&mut self) -> Result<()> {
-        evacuated::evacuate(self.program, &self.line, self.managed_bytes)?;
+        evacuated::evacuate(self.program, &self.line, self.image.evacuated_bytes)?;
         self.is_evacuated = true;
         Ok(())
     }
@@ -372,7 +357,7 @@ impl Stored<'_> {
     /// What cannot be done is left to its keeper.
     fn bring_back(&self) {
         if self.is_evacuated
-            && let Err(error) = evacuated::bring_back(self.program, &self.line, self.managed_bytes)
+            && let Err(error) = bring_back_still(&self.line, self.image.evacuated_bytes, self.program.pid)
         {
             log::error!("{error}");
         }
@@ -433,7 +418,7 @@ impl Suspended {
             ));
         }
         if !has_them {
-            evacuated::bring_back(&self.program, &line, self.image.evacuated_bytes)?;
+            bring_back_still(&line, self.image.evacuated_bytes, self.program.pid)?;
         }
         Ok(Some(line))
     }
@@ -481,7 +466,8 @@ fn describe(
     };
     let devices = (0..hold.devices() as i32).map(describe).collect::<Result<_>>()?;
     let driver = driver.into_os_string().into_encoded_bytes();
-    Ok((DevicesImage { hold: control.hold, driver, devices, pieces: Vec::new(), evacuated_bytes: 0 }, to_move))
+    let evacuated_bytes = evacuated::bytes(&known);
+    Ok((DevicesImage { hold: control.hold, driver, devices, pieces: Vec::new(), evacuated_bytes }, to_move))
 }
 
 /// Tells a keeper who has the memory of its pieces while the devices are suspended, which is taken from it then.

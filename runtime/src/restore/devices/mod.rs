@@ -24,7 +24,7 @@ use super::process::HalfBuilt;
 use super::{Progress, Stage};
 use crate::descriptor::{self, pidfd_open};
 use crate::error::{Error, Result};
-use crate::evacuation;
+use crate::evacuation::bring_back_still;
 use crate::fault::{hit, point};
 use crate::image::{DevicesImage, JobImage, ProcessImage};
 use crate::keeper::{self, Kept, Line, Listener, PAIR_BYTES, PATIENCE};
@@ -102,7 +102,7 @@ impl Devices {
                 hit(point::DEVICES_RESUMED);
                 let put = content
                     .map_or(Ok(()), |content| content.put(&line, &one.memory, &mut filled))
-                    .and_then(|()| one.bring_managed_back(&line));
+                    .and_then(|()| bring_back_still(&line, one.image.evacuated_bytes, one.pid));
                 back.extend(descriptor::unless_ended(&one.pidfd, put)?.map(|()| line));
             }
             Ok(())
@@ -188,15 +188,6 @@ impl Asked {
     /// The same line, when it has them.
     fn end<'a>(&self, line: Line<'a>) -> Result<Line<'a>> {
         line.resumed()?.map(|()| line).map_err(|(error, step)| self.refused(error, step))
-    }
-
-    /// Has managed memory, which is ordinary memory of the host, be managed again.
-    fn bring_managed_back(&self, line: &Line<'_>) -> Result<()> {
-        let bytes = self.image.evacuated_bytes;
-        if bytes == 0 {
-            return Ok(());
-        }
-        evacuation::bring_back_still(line, bytes, self.pid).map(drop)
     }
 
     fn refused(&self, error: i32, step: u64) -> Error {

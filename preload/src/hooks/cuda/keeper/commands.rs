@@ -22,7 +22,8 @@ pub const INVALID: CuResult = 1;
 /// `CUDA_ERROR_INVALID_CONTEXT`.
 pub const NO_CONTEXT: CuResult = 201;
 
-fn done(result: CuResult) -> Result<(), CuResult> {
+/// What a call of the driver's has come to.
+pub fn done(result: CuResult) -> Result<(), CuResult> {
     if result == SUCCESS { Ok(()) } else { Err(result) }
 }
 

@@ -182,14 +182,8 @@ fn obey(mut command: Option<Command>, are_there: bool) -> bool {
             },
             COMMAND_FILLED if !is_locked() => suspend::filled().map(|()| 0),
             COMMAND_TRY if !is_locked() => evacuation::try_locks().map(|()| 0).map_err(|error| (error, STEP_MANAGED)),
-            COMMAND_EVACUATE if !is_locked() => suspend::evacuate(),
-            COMMAND_BRING_BACK if !is_locked() => {
-                command = line::answer(match suspend::bring_back(wanted.bytes != 0) {
-                    Ok(values) => Answer { values, ..NO_ANSWER },
-                    Err((error, step)) => Answer { error, values: [step, 0], ..NO_ANSWER },
-                });
-                continue;
-            }
+            COMMAND_EVACUATE if !is_locked() => suspend::evacuate().map(|()| 0),
+            COMMAND_BRING_BACK if !is_locked() => suspend::bring_back(wanted.bytes != 0),
             _ if is_locked() => Err((commands::INVALID, 0)),
             _ => {
                 command = line::answer(session.carry_out(wanted).unwrap_or_else(|error| Answer { error, ..NO_ANSWER }));
@@ -197,7 +191,7 @@ fn obey(mut command: Option<Command>, are_there: bool) -> bool {
             }
         };
         command = line::answer(match done {
-            Ok(new) => Answer { values: [new, 0], ..NO_ANSWER },
+            Ok(value) => Answer { values: [value, 0], ..NO_ANSWER },
             Err((error, step)) => Answer { error, values: [step, 0], ..NO_ANSWER },
         });
     }

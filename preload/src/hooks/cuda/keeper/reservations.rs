@@ -29,7 +29,7 @@ fn ranges() -> &'static mut [Range] {
     }
 }
 
-/// Notes where devices are mapped now, as far as /proc says it.
+/// Notes where devices are mapped now.
 pub fn note() {
     // SAFETY: used by the keeper alone.
     let noted = unsafe { &mut *NOTED.get() };
@@ -38,16 +38,14 @@ pub fn note() {
         let Ok(room) = sys::map_zeros(RANGES_MAX * size_of::<Range>()) else { return };
         noted.ranges = room.cast();
     }
-    let outcome = address_space::for_each(|mapping| {
+    // As far as /proc says it.
+    let _ = address_space::for_each(|mapping| {
         if mapping.is_of_device() && noted.count < RANGES_MAX {
             // SAFETY: there is room for one more.
             unsafe { noted.ranges.add(noted.count).write(mapping.range) };
             noted.count += 1;
         }
     });
-    if outcome.is_err() {
-        noted.count = 0;
-    }
 }
 
 /// Reserves those at which nothing is mapped.

@@ -90,27 +90,28 @@ pub fn filled() -> Result<(), Failed> {
 
 /// The driver has them, and what was taken from it is back, but for evacuated memory.
 fn have_them() -> Result<(), Failed> {
-    if !evacuation::is_there() {
-        become_(DEVICES_THERE);
-        return Ok(());
-    }
-    become_(DEVICES_EVACUATED);
-    if IS_BROUGHT_BACK.load(Ordering::Relaxed) { Ok(()) } else { bring_back(false).map(drop) }
+    become_(with_driver());
+    if are_evacuated() && !IS_BROUGHT_BACK.load(Ordering::Relaxed) { bring_back(false).map(drop) } else { Ok(()) }
+}
+
+/// Where devices are that the driver has, and to which nothing is lacking but what is evacuated. That comes back before the gate is
+/// opened, whatever becomes of the agent.
+fn with_driver() -> u32 {
+    if evacuation::is_there() { DEVICES_EVACUATED } else { DEVICES_THERE }
 }
 
 /// Evacuates managed memory, while all other threads stand still.
-pub fn evacuate() -> Result<u64, Failed> {
+pub fn evacuate() -> Result<(), Failed> {
     become_(DEVICES_MOVING);
     // If the hold is over, either the line has seen that they are not there, or it has opened the gate.
     let is_over = line::is_over();
     let outcome = if is_over { Err(evacuation::NOT_STILL) } else { evacuation::evacuate() };
-    // Whatever becomes of the agent, it comes back before the gate is opened.
-    become_(if evacuation::is_there() { DEVICES_EVACUATED } else { DEVICES_THERE });
+    become_(with_driver());
     outcome.map_err(|error| (error, STEP_MANAGED))
 }
 
-/// Brings it back; in its place, if other threads do not stand still.
-pub fn bring_back(are_still: bool) -> Result<[u64; 2], Failed> {
+/// Brings it back; in its place, if other threads do not stand still. How many bytes are pinned there then.
+pub fn bring_back(are_still: bool) -> Result<u64, Failed> {
     let is_evacuated = are_evacuated();
     if is_evacuated {
         become_(DEVICES_MOVING);
@@ -154,11 +155,7 @@ pub fn suspend(lock_ms: u64) -> Result<(), Failed> {
     let let_go = if keeper == 0 { Ok(()) } else { kept::let_go(keeper).map_err(|error| (error, STEP_MEMORY)) };
     let outcome = let_go.and_then(|()| lock_and_checkpoint(lock_ms.min(u64::from(u32::MAX)) as c_uint));
     let is_free = outcome.is_err() && state() != Some(LOCKED) && take_memory_back().is_ok();
-    become_(match is_free {
-        true if evacuation::is_there() => DEVICES_EVACUATED,
-        true => DEVICES_THERE,
-        false => DEVICES_SUSPENDED,
-    });
+    become_(if is_free { with_driver() } else { DEVICES_SUSPENDED });
     outcome
 }
 

@@ -20,8 +20,9 @@ mod wanted;
 
 use ckpt_wire::allocations::{CUDA_MANAGED, CUDA_MANAGED_EVACUATED, CUDA_MANAGED_REGISTERED, CudaAllocation};
 
+use super::address_space;
+use super::commands::{NO_CONTEXT, done};
 use super::functions::{self, DEVICE_MAP, PORTABLE};
-use super::{address_space, commands};
 use crate::hooks::cuda::driver::{CuResult, SUCCESS};
 use crate::hooks::cuda::{contexts, managed, records};
 use crate::log;
@@ -43,20 +44,16 @@ const NOT_REGISTERED: CuResult = 713;
 /// Bytes that are copied before their source is given back.
 const PART: usize = 4 << 20;
 
-fn done(result: CuResult) -> Result<(), CuResult> {
-    if result == SUCCESS { Ok(()) } else { Err(result) }
-}
-
 /// Whether some managed memory is ordinary memory now, which devices do not reach.
 pub fn is_there() -> bool {
     spans::take().all().iter().any(|span| !span.is_registered)
 }
 
-/// Makes all managed memory ordinary memory. All other threads stand still. How many bytes.
+/// Makes all managed memory ordinary memory. All other threads stand still.
 ///
 /// # Errors
 /// The driver's, or a negative number of the kernel's; then some may be evacuated.
-pub fn evacuate() -> Result<u64, CuResult> {
+pub fn evacuate() -> Result<(), CuResult> {
     if !stillness::is_there() {
         return Err(NOT_STILL);
     }
@@ -90,16 +87,15 @@ pub fn evacuate() -> Result<u64, CuResult> {
         }
         let placed = spans.all().iter_mut().map(put_back).fold(Ok(()), Result::and);
         freed.and(placed)
-    })?;
-    bytes_of(CUDA_MANAGED_EVACUATED)
+    })
 }
 
 /// Makes it the driver's managed memory again, where `are_still` says that all other threads stand still; the driver pins in its place
-/// what cannot be. How many bytes of each there are then.
+/// what cannot be. How many bytes are pinned then.
 ///
 /// # Errors
 /// The driver's, or a negative number of the kernel's. What is not back can be tried again.
-pub fn bring_back(are_still: bool) -> Result<[u64; 2], CuResult> {
+pub fn bring_back(are_still: bool) -> Result<u64, CuResult> {
     if are_still && stillness::is_there() {
         enter_any_context()?;
         let mut spans = spans::take();
@@ -111,9 +107,13 @@ pub fn bring_back(are_still: bool) -> Result<[u64; 2], CuResult> {
         })?;
         spans.forget(|span| span.is_native);
     }
-    let native = bytes_of(CUDA_MANAGED)?;
     register_all()?;
-    Ok([native, bytes_of(CUDA_MANAGED_REGISTERED)?])
+    let mut pinned = 0;
+    for_each(CUDA_MANAGED_REGISTERED, |found| {
+        pinned += found.bytes;
+        Ok(())
+    })?;
+    Ok(pinned)
 }
 
 /// Ends an allocation that was pinned in its place, whose record is gone already, and its span with the last one in there.
@@ -146,7 +146,7 @@ fn give_up(span: &Span) {
 }
 
 fn enter_any_context() -> Result<(), CuResult> {
-    let (_, context) = contexts::all().and_then(|mut all| all.next()).ok_or(commands::NO_CONTEXT)?;
+    let (_, context) = contexts::all().and_then(|mut all| all.next()).ok_or(NO_CONTEXT)?;
     // SAFETY: a context of the program's, which cannot end while the gate is closed.
     done(unsafe { functions::set_current(context) })
 }
@@ -159,15 +159,6 @@ fn for_each(kind: u32, mut act: impl FnMut(&CudaAllocation) -> Result<(), CuResu
         from = found.address + 1;
     }
     Ok(())
-}
-
-fn bytes_of(kind: u32) -> Result<u64, CuResult> {
-    let mut bytes = 0;
-    for_each(kind, |found| {
-        bytes += found.bytes;
-        Ok(())
-    })?;
-    Ok(bytes)
 }
 
 fn set_kind(address: u64, kind: u32, owner: u64) {

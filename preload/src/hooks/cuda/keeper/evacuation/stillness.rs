@@ -3,9 +3,10 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use super::super::commands::done;
 use super::super::functions::{self, ATTACH_GLOBAL, DEVICE_MAP, PORTABLE};
 use crate::hooks::cuda::backing;
-use crate::hooks::cuda::driver::{CuResult, SUCCESS};
+use crate::hooks::cuda::driver::CuResult;
 use crate::hooks::cuda::records;
 use crate::libc_dlsym;
 use crate::sys;
@@ -52,34 +53,25 @@ pub fn try_locks() -> Result<(), CuResult> {
     let mut address = LEFT.load(Ordering::Relaxed);
     if address == 0 {
         // SAFETY: a place for one; what is allocated is freed, and nobody else knows it.
-        match unsafe { functions::allocate_managed(&raw mut address, super::spans::PAGE, ATTACH_GLOBAL) } {
-            SUCCESS => {}
-            error => return Err(error),
-        }
+        done(unsafe { functions::allocate_managed(&raw mut address, super::spans::PAGE, ATTACH_GLOBAL) })?;
     }
     LEFT.store(address, Ordering::Relaxed);
     // SAFETY: as above.
-    match unsafe { functions::free(address) } {
-        SUCCESS => {
-            LEFT.store(0, Ordering::Relaxed);
-            try_to_pin()
-        }
-        error => Err(error),
-    }
+    done(unsafe { functions::free(address) })?;
+    LEFT.store(0, Ordering::Relaxed);
+    try_to_pin()
 }
 
 fn try_to_pin() -> Result<(), CuResult> {
     let page = sys::map_zeros(super::spans::PAGE).map_err(|error| -error.0)?;
     // SAFETY: a page of ours, which is there until it is not registered any more.
-    let result = unsafe {
-        match functions::register(page.cast(), super::spans::PAGE, PORTABLE | DEVICE_MAP) {
-            SUCCESS => functions::unregister(page.cast()),
-            error => error,
-        }
+    let outcome = unsafe {
+        done(functions::register(page.cast(), super::spans::PAGE, PORTABLE | DEVICE_MAP))
+            .and_then(|()| done(functions::unregister(page.cast())))
     };
     // SAFETY: ours.
     unsafe { sys::unmap(page, super::spans::PAGE) };
-    if result == SUCCESS { Ok(()) } else { Err(result) }
+    outcome
 }
 
 unsafe extern "C" fn nothing(_object: *mut libc::dl_phdr_info, _bytes: usize, _data: *mut c_void) -> c_int {
