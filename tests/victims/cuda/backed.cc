@@ -5,8 +5,8 @@
 // Each case holds for both, so it says what "the same" means; the second argument is which one it is, which is checked, too.
 // It ends with the status 0 if all is as it should be.
 #include "brake.h"
+#include "cases.h"
 #include "controls.h"
-#include "expect.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -23,12 +23,6 @@ namespace {
 constexpr size_t MIB = 1 << 20;
 CUcontext context;
 bool is_mapped;
-
-void begin_with_device() {
-    EXPECT_OK(cuInit(0));
-    EXPECT_OK(cuDevicePrimaryCtxRetain(&context, 0));
-    EXPECT_OK(cuCtxSetCurrent(context));
-}
 
 // Plain memory, and whose it is.
 CUdeviceptr allocated(size_t bytes) {
@@ -260,7 +254,7 @@ void memory_ends_with_its_context() {
     EXPECT_OK(cuDevicePrimaryCtxRelease(0));
     EXPECT(double_memory_used(0) == 0);
 
-    begin_with_device();
+    begin_with_device(context);
     allocated(1000), allocated(3 * MIB);
     EXPECT_OK(cuDevicePrimaryCtxReset(0));
     EXPECT(double_memory_used(0) == 0);
@@ -446,7 +440,7 @@ struct Owner {
         pid = fork();
         if (pid == 0) {
             close(to[1]);
-            begin_with_device();
+            begin_with_device(context);
             allocated(100);
             CUdeviceptr memory = allocated(1000), opened;
             EXPECT_OK(cuMemsetD32(memory, 0xabc, 250));
@@ -473,7 +467,7 @@ struct Owner {
 // Before this process has used the driver, which does not survive a fork.
 void memory_of_another_process_can_be_opened() {
     Owner owner;
-    begin_with_device();
+    begin_with_device(context);
     CUdeviceptr opened = 0;
     EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&opened, owner.handle, 0));
     EXPECT_OK(cuIpcOpenMemHandle(&opened, owner.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
@@ -491,7 +485,7 @@ void memory_of_another_process_can_be_opened() {
 
 void memory_that_is_opened_twice_is_closed_twice() {
     Owner owner;
-    begin_with_device();
+    begin_with_device(context);
     CUdeviceptr one, two;
     EXPECT_OK(cuIpcOpenMemHandle(&one, owner.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     EXPECT_OK(cuIpcOpenMemHandle(&two, owner.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
@@ -505,7 +499,7 @@ void memory_that_is_opened_twice_is_closed_twice() {
 
 void memory_of_a_process_that_has_ended_cannot_be_opened() {
     Owner owner;
-    begin_with_device();
+    begin_with_device(context);
     CUdeviceptr opened;
     owner.end();
     EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&opened, owner.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
@@ -548,8 +542,7 @@ int main(int count, char **arguments) {
     auto found = count == 3 ? CASES.find(arguments[1]) : CASES.end();
     if (found == CASES.end()) return fprintf(stderr, "usage: backed CASE native|mapped\n"), 2;
     is_mapped = strcmp(arguments[2], "mapped") == 0;
-    if (!found->second.begins_by_itself) begin_with_device();
+    if (!found->second.begins_by_itself) begin_with_device(context);
     found->second.function();
-    fflush(nullptr);
-    _exit(0); // whatever still waits
+    end_well();
 }

@@ -1,7 +1,7 @@
 // What only the double can show, because a real driver cannot be brought there or must not be: one case by name. It ends with
 // the status 0 if all is as it should be.
+#include "cases.h"
 #include "controls.h"
-#include "expect.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -434,10 +434,7 @@ int main(int count, char **arguments) {
     auto found = count == 3 ? CASES.find(arguments[2]) : CASES.end();
     if (found == CASES.end()) return fprintf(stderr, "usage: double_only KERNELS.ptx CASE\n"), 2;
     ptx_path = arguments[1];
-    EXPECT_OK(cuInit(0));
-    EXPECT_OK(cuDevicePrimaryCtxRetain(&context, 0));
-    EXPECT_OK(cuCtxSetCurrent(context));
+    begin_with_device(context);
     found->second();
-    fflush(nullptr);
-    _exit(0); // whatever still waits
+    end_well();
 }

@@ -5,8 +5,8 @@
 // Each case holds for both, but for where it says so; the second argument is which one it is, which is checked, too. It ends with
 // the status 0 if all is as it should be.
 #include "brake.h"
+#include "cases.h"
 #include "controls.h"
-#include "expect.h"
 
 #include <string.h>
 
@@ -212,10 +212,7 @@ int main(int count, char **arguments) {
     auto found = count == 3 ? CASES.find(arguments[1]) : CASES.end();
     if (found == CASES.end()) return fprintf(stderr, "usage: managed CASE native|pinned\n"), 2;
     is_pinned = strcmp(arguments[2], "pinned") == 0;
-    EXPECT_OK(cuInit(0));
-    EXPECT_OK(cuDevicePrimaryCtxRetain(&context, 0));
-    EXPECT_OK(cuCtxSetCurrent(context));
+    begin_with_device(context);
     found->second();
-    fflush(nullptr);
-    _exit(0); // whatever still waits
+    end_well();
 }

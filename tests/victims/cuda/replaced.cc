@@ -2,8 +2,8 @@
 // CKPT_DOUBLE_MANAGED says. One case by name; it ends with the status 0 if all is as it should be.
 //
 //   replaced WORDS.ptx CASE
+#include "cases.h"
 #include "controls.h"
-#include "expect.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -252,10 +252,7 @@ int main(int count, char **arguments) {
     if (found == CASES.end()) return fprintf(stderr, "usage: replaced WORDS.ptx CASE\n"), 2;
     ptx_path = arguments[1];
     CUcontext context;
-    EXPECT_OK(cuInit(0));
-    EXPECT_OK(cuDevicePrimaryCtxRetain(&context, 0));
-    EXPECT_OK(cuCtxSetCurrent(context));
+    begin_with_device(context);
     found->second();
-    fflush(nullptr);
-    _exit(0); // whatever still waits
+    end_well();
 }
