@@ -35,6 +35,12 @@ fn what_the_driver_does_not_checkpoint_is_refused_by_name_and_goes_on() {
     });
 }
 
+#[test]
+fn managed_memory_of_a_pool_is_refused_by_name() {
+    let words = "managed memory of a pool, 1048576 bytes at";
+    is_refused(&scene(), &counting(&["managed", "managed_pool"]), &[words], |_| {});
+}
+
 /// Where the driver keeps mapped what is freed of managed memory, or holds its addresses and uses them again whatever lies there.
 #[test]
 fn managed_memory_is_refused_by_name_where_the_driver_does_not_let_it_be_evacuated() {

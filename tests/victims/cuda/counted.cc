@@ -296,6 +296,19 @@ Counter managed(Device device) {
     return of_memory(device, memory, WORDS);
 }
 
+// As CUDA 13 has it.
+Counter managed_pool(Device device) {
+    CUmemPoolProps about = {};
+    about.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED;
+    about.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device.number}};
+    CUmemoryPool pool;
+    CUdeviceptr memory;
+    ok(cuMemPoolCreate(&pool, &about));
+    ok(cuMemAllocFromPoolAsync(&memory, BYTES, pool, device.first));
+    ok(cuStreamSynchronize(device.first));
+    return of_memory(device, memory, WORDS);
+}
+
 // The second half is a thread's of the host, which uses it all the time and calls nobody. What it finds is what it has left there.
 Counter touched(Device device) {
     CUdeviceptr memory;
@@ -413,7 +426,7 @@ Counter threads(Device device) {
 const std::map<std::string, Counter (*)(Device)> KINDS = {
     {"plain", plain},           {"small", small}, {"large", large}, {"pitched", pitched}, {"pooled", pooled},   {"mapped", mapped},
     {"fleeting", fleeting},     {"array", array}, {"pinned", pinned},   {"graph", graph},     {"peer", peer},
-    {"registered", registered}, {"created", created}, {"managed", managed}, {"touched", touched},
+    {"registered", registered}, {"created", created}, {"managed", managed}, {"managed_pool", managed_pool}, {"touched", touched},
     {"wide", wide}, {"churned", churned}, {"allocating", allocating}, {"exported", exported}, {"shared", shared}, {"threads", threads},
 };
 
