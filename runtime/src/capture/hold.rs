@@ -15,12 +15,12 @@ use ckpt_wire::device::{
 };
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::Program;
+use super::{Program, stop};
 use crate::descriptor::pidfd_getfd;
 use crate::error::{Error, Result};
 use crate::keeper::{self, Kept, Line, Listener, PATIENCE, command};
 use crate::proc::{maps, task};
-use crate::ptrace::{Options, Running, read_memory, write_memory};
+use crate::ptrace::{read_memory, write_memory};
 
 /// How long the program's own work may take to end.
 const QUIET_WITHIN: Duration = Duration::from_secs(5);
@@ -122,7 +122,7 @@ impl<'a> Asked<'a> {
         for (offset, bytes) in listener.request(request, QUIET_WITHIN) {
             write_memory(program.pid, control.hold + offset as u64, &bytes)?;
         }
-        wake(hold.keeper)?;
+        wake(program.pid, hold.keeper)?;
         let kept = Kept { pid: program.pid, pidfd: program.pidfd.as_fd(), may_be_stopped: false };
         let waits = Duration::from_millis(hold.wait_ms.into());
         Ok(Some(Asked { program, kept, listener, request, driver: hold.driver, waits, began }))
@@ -305,11 +305,12 @@ pub fn is_stopped(pid: i32) -> Error {
     )
 }
 
-/// Interrupts the keeper's sleep, which it begins again only if there is no new request.
-pub fn wake(keeper: i32) -> Result<()> {
-    let running = Running::seize(keeper, Options::PROGRAM)?;
-    running.interrupt()?;
-    running.wait_for_trap(Instant::now() + PATIENCE)?.detach()
+/// Interrupts the sleep of the keeper of `pid`, which it begins again only if there is no new request.
+///
+/// # Errors
+/// When it may not be traced, or has ended.
+pub fn wake(pid: i32, keeper: i32) -> Result<()> {
+    stop::interrupt(pid, keeper)
 }
 
 fn not_held(pid: i32, held: &Held) -> Error {

@@ -26,9 +26,22 @@ const OTHERS_TIMEOUT: Duration = Duration::from_secs(2);
 /// # Errors
 /// [`Error::Traced`] if somebody else traces it, and is none of us or does not let it go.
 pub fn stop(pid: i32) -> Result<Vec<Stopped>> {
+    as_soon_as_others_let_go(pid, || stop_threads(pid))
+}
+
+/// Stops thread `tid` of `pid` for a moment, so that a call that it waits in begins anew.
+///
+/// # Errors
+/// As of [`stop`].
+pub fn interrupt(pid: i32, tid: i32) -> Result<()> {
+    as_soon_as_others_let_go(pid, || seize(pid, tid)?.wait_for_trap(Instant::now() + STOP_TIMEOUT)?.detach())
+}
+
+/// Does what another of us may keep us from for a while, by holding threads of `pid`.
+fn as_soon_as_others_let_go<T>(pid: i32, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let deadline = Instant::now() + OTHERS_TIMEOUT;
     loop {
-        let outcome = stop_threads(pid);
+        let outcome = attempt();
         let was_held_by_us = match &outcome {
             Err(Error::Traced { tracer, .. }) => is_one_of_us_or_gone(*tracer),
             // Nobody was seen: whoever held it had let it go before we looked, or we may not trace it at all.
@@ -417,6 +430,22 @@ mod tests {
             for _ in 0..2 {
                 scope.spawn(|| child.stop_and_let_go(500, Duration::from_micros(500)));
             }
+        });
+    }
+
+    #[test]
+    fn who_interrupts_one_of_its_threads_waits_until_another_of_us_has_let_it_go() {
+        let child = Child::start(&[0]);
+        let done = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while done.load(Ordering::Acquire) == 0 {
+                    child.stop_and_let_go(1, Duration::from_micros(100));
+                }
+            });
+            let failed = (0..300).find_map(|_| interrupt(child.pid, child.pid).err());
+            done.store(1, Ordering::Release);
+            assert!(failed.is_none(), "{}", failed.map(|error| error.to_string()).unwrap_or_default());
         });
     }
 

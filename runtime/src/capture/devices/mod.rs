@@ -387,7 +387,7 @@ impl Suspended {
         for (offset, bytes) in listener.request(now.request.wrapping_add(1), PATIENCE) {
             write_memory(program.pid, *hold + offset as u64, &bytes)?;
         }
-        hold::wake(now.keeper).map(|()| true)
+        hold::wake(program.pid, now.keeper).map(|()| true)
     }
 
     /// Has it begin, if it comes; nothing if it wants nothing of us.
