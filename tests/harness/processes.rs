@@ -74,6 +74,12 @@ pub fn thread_states(pid: i32) -> Vec<char> {
         .collect()
 }
 
+/// Whether the main thread of a process waits in a call of the kernel (`SYS_*`).
+pub fn waits_in(pid: i32, call: i64) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+    text.starts_with(&format!("{call} "))
+}
+
 /// Whether the process exists and is neither a zombie nor dead.
 pub fn is_alive(pid: i32) -> bool {
     thread_states(pid).iter().any(|state| !matches!(state, 'Z' | 'X'))

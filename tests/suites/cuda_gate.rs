@@ -412,17 +412,13 @@ fn a_program_may_close_all_its_descriptors_meanwhile() {
     // It is held all the same.
     line.get(COMMAND_IDENTIFY, 0, 0, 0);
     go_on(&life);
-    wait_until("the call waits", PATIENCE, || !life.output.text().contains("filled") && waits_in_futex(life.pid));
+    wait_until("the call waits", PATIENCE, || {
+        !life.output.text().contains("filled") && processes::waits_in(life.pid, libc::SYS_futex)
+    });
     line.open();
     life.output.wait_for_line("filled");
     go_on(&life);
     ends_well(life);
-}
-
-/// Whether the main thread waits for a word to change.
-fn waits_in_futex(pid: i32) -> bool {
-    let call = fs::read_to_string(format!("/proc/{pid}/task/{pid}/syscall")).unwrap_or_default();
-    call.starts_with(&format!("{} ", libc::SYS_futex))
 }
 
 #[test]

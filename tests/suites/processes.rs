@@ -1,6 +1,7 @@
 //! Jobs of several processes: stopped together, and together again after a restart.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -8,8 +9,10 @@ use std::time::Duration;
 
 use ckpt_tests::exact::survives_once;
 use ckpt_tests::program::source;
-use ckpt_tests::{Ckpt, Life, Program, Restart, Scene, checkpoint, code_of, fault, processes};
+use ckpt_tests::{Ckpt, Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, fault, processes, product};
 use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 /// A doubler, a leader of a session with a child of its own, and two that have ended.
 fn family() -> Program {
@@ -254,6 +257,32 @@ fn programs_that_are_executed_know_the_agent_of_their_job() {
         life.output.wait_for_line(&line);
     }
     life.kill();
+}
+
+#[test]
+fn a_program_that_libckpt_is_still_loaded_into_is_waited_for() {
+    let scene = Scene::new();
+    // Its dynamic linker comes to libckpt.so when somebody has written to this, which is no library.
+    let pipe = scene.path().join("pipe");
+    mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).expect("a pipe in the scene");
+    let libraries = format!("{}:{}", pipe.display(), product::library().display());
+    let program = Program::victim("churn").argument("100").variable("LD_PRELOAD", libraries);
+    let life = Life::start(&scene, "life", &program, &Launch::Plain, Stdout::File);
+    let limit = Duration::from_secs(5);
+    processes::wait_until("its linker waits", limit, || processes::waits_in(life.pid, libc::SYS_openat));
+    let answer = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).call());
+        let is_ckpt = |pid: &i32| processes::executable(*pid).as_ref() == Some(&product::ckpt());
+        let sleeps = |pid: i32| processes::waits_in(pid, libc::SYS_clock_nanosleep);
+        processes::wait_until("ckpt waits for it, or has given up", limit, || {
+            let ours = processes::children(std::process::id().cast_signed());
+            asked.is_finished() || ours.into_iter().filter(is_ckpt).any(sleeps)
+        });
+        drop(File::create(&pipe).expect("it is read"));
+        asked.join().expect("the call does not panic")
+    });
+    answer.succeeded();
+    life.output.wait_for_lines(3);
 }
 
 #[test]

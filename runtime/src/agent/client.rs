@@ -15,7 +15,7 @@ use nix::unistd::{geteuid, setsid};
 use super::address::Address;
 use super::protocol::{Reply, Request, receive, send};
 use super::{CheckpointRequest, Progress};
-use crate::capture::{Program, root_of};
+use crate::capture::{Program, find_loaded, root_of};
 use crate::error::{Error, Result, exit_code};
 use crate::proc::task;
 
@@ -27,7 +27,7 @@ const DYING_AGENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Takes a checkpoint of the job of process `pid` and returns its id.
 pub fn request_checkpoint(pid: i32, request: &CheckpointRequest, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
     let pid = root_of(pid);
-    let program = match Program::find(pid) {
+    let program = match find_loaded(pid) {
         Err(Error::NotPreloaded { .. }) => {
             // Its agent adopts it, or says why not. If it could not, because another one did, that one is asked.
             let started = start(pid);

@@ -22,8 +22,6 @@ const LOADING_TIMEOUT: Duration = Duration::from_secs(2);
 /// And how long while the others stand still.
 const LOADING_TIMEOUT_IN_STOP: Duration = Duration::from_millis(500);
 
-/// The same for one that is to load libckpt.so: only a machine that is very busy takes so long.
-const LOADING_TIMEOUT_OF_OURS: Duration = Duration::from_secs(5);
 /// How long a process that is to be refused may take to end, if that is what it does.
 const ENDING_BEFORE_REFUSAL: Duration = Duration::from_millis(200);
 /// How long a process may take from where its memory has gone to its end.
@@ -220,7 +218,7 @@ fn stop_one(
 
 /// How long process `pid` may take until libckpt.so is in it: `otherwise` if nothing says that it will be.
 fn loading_timeout(pid: i32, otherwise: Duration) -> Duration {
-    if kin::loads_library(pid) { LOADING_TIMEOUT_OF_OURS } else { otherwise }
+    if kin::loads_library(pid) { kin::LOADING_TIMEOUT } else { otherwise }
 }
 
 /// Process `pid` and its control block, once libckpt.so is in it or what stands for it; none if it has ended.

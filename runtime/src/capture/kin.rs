@@ -13,6 +13,10 @@ use crate::proc::task::{self, stat_number};
 /// How often all processes are looked at for a job, until nobody new is found.
 const LOOKS_MAX: u32 = 50;
 
+/// How long a process that is to load libckpt.so may take until its constructor has run: only a machine that is very busy takes
+/// so long.
+pub const LOADING_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Processes that are known to be none of a job, by their pids, and when they have begun.
 #[derive(Debug, Default)]
 pub struct Strangers(HashMap<i32, u64>);

@@ -84,7 +84,7 @@ use tracking::Tracker;
 use tree::Series;
 use unseen::Unseen;
 
-pub use adoption::{find_or_adopt, wait_until_ready};
+pub use adoption::{find_loaded, find_or_adopt, wait_until_ready};
 pub use allocations::{Allocations, allocations};
 pub use data::checkpoint as data_checkpoint;
 pub use descent::root_of;

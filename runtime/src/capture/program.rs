@@ -95,6 +95,12 @@ impl Program {
         }
     }
 
+    /// Whether the constructor of libckpt.so has not come to its end yet.
+    pub fn is_loading(&self) -> bool {
+        let control = read_control(self.pid, self.control_address);
+        control.is_ok_and(|control| !matches!(control.state, STATE_READY | STATE_REFUSED))
+    }
+
     /// Another handle of the same program.
     pub fn try_clone(&self) -> Result<Program> {
         let pidfd = self

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use ckpt_wire::Control;
 
-use super::{Program, WaitingCalls, on_thread_of_its_own};
+use super::{Program, WaitingCalls, kin, on_thread_of_its_own};
 use crate::error::{Error, Result};
 use crate::linkage::Linkage;
 use crate::proc::auxv;
@@ -55,6 +55,28 @@ pub fn find_or_adopt(pid: i32, calls: &mut WaitingCalls) -> Result<Program> {
             (Err(error), Err(_)) => return Err(error),
         }
     }
+}
+
+/// Finds the control block of process `pid`, as [`Program::find`] does, of one whose dynamic linker has not loaded libckpt.so yet as
+/// soon as it has.
+///
+/// # Errors
+/// As of [`Program::find`], if it is not going to, or not in time.
+pub fn find_loaded(pid: i32) -> Result<Program> {
+    let deadline = Instant::now() + kin::LOADING_TIMEOUT;
+    loop {
+        match Program::find(pid) {
+            Ok(program) if program.is_loading() && Instant::now() < deadline => {}
+            Err(Error::NotPreloaded { .. }) if will_be_loaded(pid) && Instant::now() < deadline => {}
+            found => return found,
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn will_be_loaded(pid: i32) -> bool {
+    kin::loads_library(pid)
+        && Linkage::of(&PathBuf::from(format!("/proc/{pid}/exe"))).is_ok_and(|is| is == Linkage::Dynamic)
 }
 
 /// Waits until `deadline` for the constructor of libckpt.so to have run in process `pid`, as [`find_or_adopt`] finds it; gives the
