@@ -16,6 +16,7 @@ pub mod fault;
 pub mod holder;
 pub mod job_control;
 pub mod life;
+pub mod network;
 pub mod ordinary_user;
 pub mod output;
 pub mod processes;

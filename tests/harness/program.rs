@@ -165,8 +165,10 @@ fn interpreter(name: &str) -> PathBuf {
 fn compiled(name: &str, output: &str, flags: &[&str]) -> PathBuf {
     let folder = victims_folder();
     let binary = folder.join(output);
-    let sources =
-        ["victim.h", "one_call.h", "doubling_server.h"].map(source).into_iter().chain([source(&format!("{name}.c"))]);
+    let sources = ["victim.h", "netlink.h", "one_call.h", "doubling_server.h"]
+        .map(source)
+        .into_iter()
+        .chain([source(&format!("{name}.c"))]);
     let sources: Vec<PathBuf> = sources.collect();
     let _lock = lock(&folder.join(format!("{output}.lock")));
     if newer_than_all(&binary, &sources) {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use ckpt_tests::exact::{How, Reference, assert_same, reference, survives};
 use ckpt_tests::ordinary_user::as_ordinary_user;
-use ckpt_tests::{Life, Program, Restart, Scene, Store, checkpoint, code_of, skip};
+use ckpt_tests::{Life, Program, Restart, Scene, Store, checkpoint, code_of, network, skip};
 
 /// Lines after which the first checkpoint is taken.
 const FIRST: usize = 12;
@@ -22,6 +22,7 @@ const SKIPPED: i32 = 77;
 /// Does `test` with what an undisturbed run of `program` prints, unless that shows nothing here.
 fn held_against_a_bare_life(program: &Program, test: impl FnOnce(&Scene, &Reference)) {
     let scene = Scene::new();
+    network::of_its_own();
     let bare = reference(&scene, program);
     if bare.code == SKIPPED {
         return skip(String::from_utf8_lossy(&bare.stdout).trim());
@@ -157,6 +158,7 @@ macro_rules! rows {
 
             #[test]
             fn unprivileged() {
+                network::of_its_own();
                 as_ordinary_user(&[$victim], &[], || super::restarted(&program()));
             }
         })*

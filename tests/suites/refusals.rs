@@ -78,6 +78,7 @@ refused! { is_refused:
     what_has_not_arrived_because_the_other_end_is_full_is_refused: "full_connection", "because the other end is full";
     a_child_that_shares_its_descriptors_is_refused: "sharing_child", "which shares its descriptor table with process";
     an_inotify_descriptor_with_unread_events_is_refused: "inotify", "events are queued in it that nobody has read yet";
+    a_netlink_socket_with_an_unread_answer_is_refused: "netlink", "the kernel has told something in it";
     a_pidfd_of_another_program_is_refused: "pidfd", "which is not in the job";
     a_userfaultfd_is_refused: "userfaultfd", "this kind of object is not captured yet";
     a_posix_timer_over_the_time_of_a_thread_is_refused: "posix_timer", "the processor time of one thread";

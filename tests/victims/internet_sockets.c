@@ -1,9 +1,8 @@
 /* TCP and UDP inside one job: both ends of connections with what lies unread in them, listeners, options, and a server of its own that
  * answers throughout. */
 #include "doubling_server.h"
+#include "netlink.h"
 #include <arpa/inet.h>
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
 #include <netinet/tcp.h>
 #include <sys/wait.h>
 
@@ -106,25 +105,6 @@ static void set_up_udp(void)
 	CHECK(sendto(udp, "to any", 6, 0, &to.any, size_of(&to)) == 6);
 }
 
-/* Asks the kernel for something that is not there, which it answers. */
-static void ask_kernel(void)
-{
-	struct {
-		struct nlmsghdr head;
-		struct rtmsg what;
-	} question = { .head = { .nlmsg_len = sizeof question, .nlmsg_type = RTM_NEWROUTE + 100, .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK } };
-	char answer[4096];
-	CHECK(send(routes, &question, sizeof question, 0) == sizeof question && recv(routes, answer, sizeof answer, 0) > 0);
-}
-
-static void set_up_netlink(void)
-{
-	struct sockaddr_nl name = { .nl_family = AF_NETLINK };
-	CHECK((routes = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)) >= 0);
-	CHECK(bind(routes, (struct sockaddr *)&name, sizeof name) == 0);
-	set(routes, SOL_NETLINK, NETLINK_EXT_ACK, 1);
-}
-
 static void set_up(void)
 {
 	listener = listening(AF_INET);
@@ -166,7 +146,8 @@ static void set_up(void)
 	set(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, 3);
 	CHECK(fcntl(other, F_SETFL, O_NONBLOCK) == 0);
 	set_up_udp();
-	set_up_netlink();
+	routes = open_netlink();
+	set(routes, SOL_NETLINK, NETLINK_EXT_ACK, 1);
 	waiting = connected(&(union any){ .six = name_of(six_listener, 0).six });
 }
 
@@ -185,7 +166,8 @@ static void hold(int step)
 	CHECK(get(listener, SOL_SOCKET, SO_REUSEADDR) == 1 && get(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT) == 3);
 	CHECK(get(listener, SOL_SOCKET, SO_ACCEPTCONN) == 1);
 	CHECK(fcntl(one, F_GETFD) == FD_CLOEXEC && (fcntl(other, F_GETFL) & O_NONBLOCK) != 0);
-	ask_kernel();
+	ask_kernel(routes);
+	hear_kernel(routes);
 	CHECK(get(routes, SOL_NETLINK, NETLINK_EXT_ACK) == 1);
 	/* A message that goes round with each step. */
 	CHECK(send(gone_one, &step, sizeof step, 0) == sizeof step);

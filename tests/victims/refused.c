@@ -1,5 +1,6 @@
 /* A program that holds one thing that a checkpoint does not support. KIND names it; the line "holds KIND WORD" says
  * what a refusal must mention: a descriptor, a process, an address. */
+#include "netlink.h"
 #include "victim.h"
 #include <poll.h>
 #include <sched.h>
@@ -445,6 +446,9 @@ static void set_up(void)
 	else if (is("inotify")) {
 		number = inotify_init1(0);
 		CHECK(inotify_add_watch(number, ".", IN_CREATE) > 0 && mkdir("created", 0700) == 0);
+	} else if (is("netlink")) {
+		number = open_netlink();
+		ask_kernel(number);
 	} else if (is("pidfd"))
 		number = (int)syscall(SYS_pidfd_open, getppid(), 0);
 	else if (is("userfaultfd")) {

@@ -17,7 +17,7 @@ use nix::errno::Errno;
 use nix::sys::stat::SFlag;
 use serde_bytes::ByteBuf;
 
-use super::{Entry, Owner, refused};
+use super::{Entry, Owner, refused, unsettled};
 use crate::descriptor::pidfd_getfd;
 use crate::error::{Error, Result};
 use crate::image::{FileKind, Message, OpenFile, Socket, SocketLink, SocketOption};
@@ -29,6 +29,10 @@ use unread::Unread;
 
 /// A network namespace that our questions are not asked in.
 const NAMESPACE: &str = "ns/net";
+
+/// Why a netlink socket with unread messages is refused: the kernel tells nobody twice, and nobody can put them back. Whoever has
+/// asked would wait for ever.
+const TOLD: &str = "the kernel has told something in it that nobody has read yet";
 
 /// The sockets of a job.
 #[derive(Default)]
@@ -211,12 +215,15 @@ impl Seen {
         let is_tcp = protocol == libc::IPPROTO_TCP && family != libc::AF_UNIX;
         let tcp = is_tcp.then(|| TcpInfo::of(handle.as_fd())).transpose().map_err(failed)?;
         let takes_connections = option(libc::SO_ACCEPTCONN)? != 0;
-        // What the kernel has told and nobody has read it tells nobody twice.
         let unread = match takes_connections || family == libc::AF_NETLINK {
             true => Vec::new(),
             false => unread::unread(handle.as_fd(), family, kind).map_err(failed)?,
         };
-        Ok(Seen { handle, family, kind, protocol, name, peer_name, tcp, unread })
+        let seen = Seen { handle, family, kind, protocol, name, peer_name, tcp, unread };
+        if family == libc::AF_NETLINK && seen.has(libc::POLLIN) {
+            return Err(unsettled(info, TOLD, "read it, or try again"));
+        }
+        Ok(seen)
     }
 
     fn made_by(&self) -> (i32, i32, i32) {
