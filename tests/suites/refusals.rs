@@ -258,6 +258,22 @@ fn an_agent_whose_parent_has_not_ended_yet_is_none_of_the_job() {
 }
 
 #[test]
+fn what_is_refused_at_each_interval_is_in_the_log_once() {
+    let scene = Scene::new();
+    let refused = scene.path().join("refused");
+    let program = Program::victim("refused").argument("40").argument("raw_socket").variable("CKPT_INTERVAL", "1s");
+    let mut life = Life::preloaded(&scene, "life", &program.waiting(20, &refused));
+    let log = life.store().path().join("log");
+    let failed = || life.store().rows(&scene).iter().filter(|row| row.state == "failed").count();
+    let limit = Duration::from_secs(30);
+    processes::wait_until("it is refused again and again", limit, || log.exists() && failed() >= 2);
+    std::fs::write(refused, "").expect("a file in the scene");
+    assert_eq!(code_of(life.wait()), 7, "{}", life.output.text());
+    let log = std::fs::read_to_string(log).expect("a log");
+    assert_eq!(log.matches("checkpoint by interval failed").count(), 1, "{log}");
+}
+
+#[test]
 fn a_program_without_libckpt_is_refused() {
     let scene = Scene::new();
     let program = Program::victim("churn").argument("100");

@@ -51,6 +51,8 @@ struct Agent {
     executable: PathBuf,
     /// Where the program's keeper can reach us.
     keeper_socket: PathBuf,
+    /// Why the last checkpoint failed, if it did.
+    failure: Option<String>,
 }
 
 /// Serves the job of the program until its first process ends. Returns early if another agent does so already.
@@ -112,6 +114,7 @@ fn serve_one(options: AgentOptions) -> Result<()> {
         retention,
         executable,
         keeper_socket: address.keeper_socket(),
+        failure: None,
     };
     log::info!("serving process {}, {memory} for buffers, method {}", agent.program.pid, method.name());
     if let Some(warning) = digest_warning(&agent.store, digest) {
@@ -362,6 +365,7 @@ impl Agent {
         }
         match outcome {
             Ok(row) => {
+                self.failure = None;
                 log::info!(
                     "checkpoint {}{} sealed: {} bytes of memory, {} new, stopped {:.1} ms",
                     row.id,
@@ -379,7 +383,12 @@ impl Agent {
                 reply(&Reply::Sealed { id: row.id }, true);
             }
             Err(error) => {
-                log::error!("checkpoint by {} failed: {error}", request.trigger);
+                let why = error.to_string();
+                let is_repeated = request.trigger == Trigger::Interval.name() && self.failure.as_ref() == Some(&why);
+                // What fails at each interval fills no disk: the list of checkpoints has it each time.
+                let level = if is_repeated { log::Level::Debug } else { log::Level::Error };
+                log::log!(level, "checkpoint by {} failed: {why}", request.trigger);
+                self.failure = Some(why);
                 reply(&Reply::Failed { message: error.to_string(), exit_code: error.exit_code() }, true);
             }
         }
