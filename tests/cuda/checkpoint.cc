@@ -9,7 +9,9 @@
 #include "allocations.h"
 #include "call.h"
 #include "devices.h"
+#include "live.h"
 #include "physical.h"
+#include "pools.h"
 #include "queues.h"
 
 using namespace test_double;
@@ -50,8 +52,12 @@ Deadline deadline_in(unsigned milliseconds) {
     return std::chrono::steady_clock::now() + limit;
 }
 
-// Whether there is memory that the driver cannot take with it: managed, or also another process's.
-bool has_unsupported_memory() {
+// Whether there is something that the driver cannot take with it: managed memory, or what another process may have.
+bool has_what_is_unsupported() {
+    auto is_event_exported = [](const CUevent_st &one) { return one.is_exported; };
+    auto is_pool_exported = [](const CUmemPoolHandle_st &one) { return one.is_exported; };
+    if (!Live<CUevent_st>::those(is_event_exported).empty()) return true;
+    if (!Live<CUmemPoolHandle_st>::those(is_pool_exported).empty()) return true;
     auto is_exchanged = [](const Allocation &one) { return one.is_exported || one.kind == Kind::IMPORTED; };
     auto is_unsupported = [](const Physical &one) { return one.device == NO_DEVICE || one.is_shared; };
     return !allocations_that(is_exchanged).empty() || Physical::any_is(is_unsupported);
@@ -100,7 +106,7 @@ CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *) {
     if (result != CUDA_SUCCESS) return result;
     std::lock_guard<std::mutex> step(steps());
     if (state != CU_PROCESS_STATE_LOCKED) return CUDA_ERROR_ILLEGAL_STATE;
-    if (has_unsupported_memory()) return CUDA_ERROR_NOT_SUPPORTED;
+    if (has_what_is_unsupported()) return CUDA_ERROR_NOT_SUPPORTED;
     if (!finds_room()) return CUDA_ERROR_OUT_OF_MEMORY;
     Physical::evict_all();
     close_device();

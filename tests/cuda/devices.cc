@@ -150,7 +150,8 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
     ENTER(INITIALISED);
     if (name == nullptr || length <= 0) return CUDA_ERROR_INVALID_VALUE;
     if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
-    snprintf(name, size_t(length), "CUDA test double");
+    static const char *model = getenv("CKPT_DOUBLE_MODEL");
+    snprintf(name, size_t(length), "%s", model == nullptr ? "CUDA test double" : model);
     return CUDA_SUCCESS;
 }
 

@@ -11,6 +11,7 @@
 #include "call.h"
 #include "contexts.h"
 #include "devices.h"
+#include "live.h"
 #include "queues.h"
 
 using namespace test_double;
@@ -42,6 +43,34 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *given, CUdeviceptr address) {
     handle.bytes = found->bytes;
     found->is_exported = true;
     memcpy(given, &handle, sizeof handle);
+    return CUDA_SUCCESS;
+}
+
+// Nobody opens one here.
+CUresult cuIpcGetEventHandle(CUipcEventHandle *given, CUevent event) {
+    ENTER(INITIALISED);
+    Locked locked;
+    if (given == nullptr || !Live<CUevent_st>::has(event)) return CUDA_ERROR_INVALID_VALUE;
+    if ((event->flags & CU_EVENT_INTERPROCESS) == 0) return CUDA_ERROR_INVALID_HANDLE;
+    event->is_exported = true;
+    *given = {};
+    return CUDA_SUCCESS;
+}
+
+// The file is the one that all of the memory is in.
+CUresult cuMemGetHandleForAddressRange(void *file, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
+                                       unsigned long long flags) {
+    ENTER(A_CONTEXT);
+    Locked locked;
+    Allocation *found = find_allocation(address);
+    if (file == nullptr || found == nullptr || bytes == 0 || address + bytes > found->start + found->bytes || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD) return CUDA_ERROR_INVALID_VALUE;
+    if (found->physical == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+    int descriptor = fcntl(found->physical->descriptor, F_DUPFD_CLOEXEC, 3);
+    if (descriptor < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+    found->is_exported = true;
+    *static_cast<int *>(file) = descriptor;
     return CUDA_SUCCESS;
 }
 

@@ -2,6 +2,8 @@
 // freed is unknown from then on, and its memory is free when the stream comes to it.
 #include "pools.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 
 #include "call.h"
@@ -267,11 +269,17 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLo
     return CUDA_SUCCESS;
 }
 
-// Pools are not shared between processes here.
-CUresult cuMemPoolExportToShareableHandle(void *shared, CUmemoryPool pool, CUmemAllocationHandleType, unsigned long long) {
+// Pools are not shared between processes here: the file leads nowhere.
+CUresult cuMemPoolExportToShareableHandle(void *shared, CUmemoryPool pool, CUmemAllocationHandleType type, unsigned long long flags) {
     ENTER(INITIALISED);
     Locked locked;
-    return shared == nullptr || !exists(pool) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    if (shared == nullptr || flags != 0 || !exists(pool)) return CUDA_ERROR_INVALID_VALUE;
+    if (type == CU_MEM_HANDLE_TYPE_NONE || pool->properties.handleTypes != type) return CUDA_ERROR_INVALID_VALUE;
+    int descriptor = memfd_create("pool of the double", MFD_CLOEXEC);
+    if (descriptor < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+    pool->is_exported = true;
+    *static_cast<int *>(shared) = descriptor;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *, CUmemAllocationHandleType, unsigned long long) {

@@ -17,6 +17,7 @@ struct CUmemPoolHandle_st {
     std::map<CUmemPool_attribute, uint64_t> settings{};
     std::map<int, CUmemAccess_flags> access{}; // of other devices than its own
     bool is_destroyed = false;                 // and goes with its last allocation
+    bool is_exported = false;
 };
 
 namespace test_double {

@@ -29,6 +29,7 @@ struct CUevent_st {
     unsigned flags;
     on_cpu::Event times{};
     std::shared_ptr<test_double::Capture> capture = nullptr; // that it was last recorded in
+    bool is_exported = false;
 };
 
 namespace test_double {

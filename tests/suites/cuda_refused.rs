@@ -97,16 +97,22 @@ fn a_child_that_has_inherited_a_context_is_refused_by_name() {
 
 /// What the driver is asked, it may also lose: so it is not asked.
 #[test]
-fn memory_that_the_program_has_exported_is_refused_before_the_driver_is_asked() {
-    for kind in ["exported", "shared"] {
+fn what_the_program_has_exported_is_refused_before_the_driver_is_asked() {
+    let event = "an event that other processes may have";
+    let pool = "a pool that other processes may have";
+    for (kind, name) in [
+        ("exported", EXPORTED),
+        ("shared", EXPORTED),
+        ("in_a_file", EXPORTED),
+        ("event_handle", event),
+        ("pool_handle", pool),
+    ] {
         let program = counting(&["plain", kind]);
         let scene = scene();
         let failed = scene.path().join("failed");
         let program = program.variable("CKPT_DOUBLE_FAIL", "cuCheckpointProcessLock:1");
         let program = program.variable("CKPT_DOUBLE_FAILED", &failed);
-        is_refused(&scene, &program, &[EXPORTED], |_| {
-            assert!(!failed.exists(), "{kind}: the driver was asked to lock")
-        });
+        is_refused(&scene, &program, &[name], |_| assert!(!failed.exists(), "{kind}: the driver was asked to lock"));
     }
 }
 
@@ -130,7 +136,22 @@ fn memory_that_a_checkpoint_of_data_had_to_export_is_refused_from_then_on() {
 fn a_part_of_a_device_is_refused_by_name() {
     // The double has whole devices whatever this says.
     let program = counting(&["plain"]).variable("CUDA_VISIBLE_DEVICES", "MIG-5c2f4f0a-3a4e-5b11-8c34-0f6a3a5a7a11");
-    is_refused(&scene(), &program, &["a part of a device (MIG"], |_| {});
+    is_refused(&scene(), &program, &["a part of a device (MIG, as CUDA_VISIBLE_DEVICES says)"], |_| {});
+}
+
+/// Without a variable, a driver shows the first part of a device that has parts.
+#[test]
+fn a_part_of_a_device_that_no_variable_names_is_refused_by_name() {
+    let model = "NVIDIA H100 80GB HBM3 MIG 1g.10gb";
+    let program = counting(&["plain"]).variable("CKPT_DOUBLE_MODEL", model);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let life = at_fifth_step(&scene, &program);
+    let asks = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).variable("CKPT_DOUBLE_MODEL", model);
+    let said = asks.call().failed_with(4).stderr;
+    assert!(said.contains(&format!("a part of a device (MIG, {model})")), "{said}");
+    go_on(&scene);
+    ended_like(life, &whole);
 }
 
 const FIRST_VERSION: &str = "which are there from version 570 on";

@@ -70,7 +70,16 @@ pub struct Hold {
     pub kept_by: i32,
     /// How long the program waits for devices that it cannot have back, in milliseconds.
     pub wait_ms: u32,
+    /// `*_HANDED_OUT`: what other processes may have of the program's, or it has of theirs, beside memory.
+    pub handed_out: u32,
+    /// Zero.
+    pub reserved: u32,
 }
+
+/// [`Hold::handed_out`]: there has been a handle of an event (`cuIpcGetEventHandle`, `cuIpcOpenEventHandle`).
+pub const EVENTS_HANDED_OUT: u32 = 1;
+/// [`Hold::handed_out`]: there has been one of a pool (`cuMemPoolExportToShareableHandle`, `cuMemPoolImportFromShareableHandle`).
+pub const POOLS_HANDED_OUT: u32 = 2;
 
 /// [`Hold::devices`]: they are the program's.
 pub const DEVICES_THERE: u32 = 0;
@@ -307,7 +316,7 @@ pub fn step_name(step: u64) -> &'static str {
 }
 
 const _: () = {
-    assert!(size_of::<Hold>() == 168 && size_of::<Piece>() == 32 && size_of::<PieceBlock>() == 1 << 12);
+    assert!(size_of::<Hold>() == 176 && size_of::<Piece>() == 32 && size_of::<PieceBlock>() == 1 << 12);
     assert!(size_of::<LoadedCode>() == 64 && size_of::<CodeBlock>() == 1 << 12);
     assert!(size_of::<Held>() == 24 && size_of::<Command>() == 32 && size_of::<Answer>() == 24);
 };

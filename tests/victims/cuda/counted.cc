@@ -397,6 +397,37 @@ Counter exported(Device device) {
     return of_memory(device, memory, WORDS);
 }
 
+// Others may have a file of it.
+Counter in_a_file(Device device) {
+    CUdeviceptr memory;
+    int file;
+    ok(cuMemAlloc(&memory, BYTES));
+    ok(cuMemGetHandleForAddressRange(&file, memory, 4096, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+    close(file);
+    return of_memory(device, memory, WORDS);
+}
+
+Counter event_handle(Device device) {
+    CUevent event;
+    CUipcEventHandle handle;
+    ok(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+    ok(cuIpcGetEventHandle(&handle, event));
+    return plain(device);
+}
+
+Counter pool_handle(Device device) {
+    CUmemPoolProps about = {};
+    about.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    about.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    about.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device.number}};
+    CUmemoryPool pool;
+    int file;
+    ok(cuMemPoolCreate(&pool, &about));
+    ok(cuMemPoolExportToShareableHandle(&file, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    close(file);
+    return plain(device);
+}
+
 // Threads that count for themselves as fast as they can, and all have the same to say: one that has not is wrong.
 Counter threads(Device device) {
     struct Worker {
@@ -428,6 +459,7 @@ const std::map<std::string, Counter (*)(Device)> KINDS = {
     {"fleeting", fleeting},     {"array", array}, {"pinned", pinned},   {"graph", graph},     {"peer", peer},
     {"registered", registered}, {"created", created}, {"managed", managed}, {"managed_pool", managed_pool}, {"touched", touched},
     {"wide", wide}, {"churned", churned}, {"allocating", allocating}, {"exported", exported}, {"shared", shared}, {"threads", threads},
+    {"in_a_file", in_a_file}, {"event_handle", event_handle}, {"pool_handle", pool_handle},
 };
 
 // After the step that the harness says, until there is the file that it says.

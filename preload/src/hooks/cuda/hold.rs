@@ -64,6 +64,12 @@ pub fn wait_ms() -> &'static AtomicU32 {
     unsafe { AtomicU32::from_ptr(&raw mut (*HOLD.get()).wait_ms) }
 }
 
+/// [`Hold::handed_out`].
+pub fn handed_out() -> &'static AtomicU32 {
+    // SAFETY: as in `request`.
+    unsafe { AtomicU32::from_ptr(&raw mut (*HOLD.get()).handed_out) }
+}
+
 /// What the agent has written before its newest request: how many milliseconds there are, and its socket.
 pub fn wishes() -> (u32, [u8; SOCKET_BYTES]) {
     let hold = HOLD.get();

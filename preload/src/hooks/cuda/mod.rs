@@ -28,6 +28,7 @@ mod driver;
 mod fills;
 mod gate;
 mod graphs;
+mod handed_out;
 mod hold;
 mod index;
 mod keeper;

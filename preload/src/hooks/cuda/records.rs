@@ -138,6 +138,17 @@ pub fn mark_exported(handle: u64) {
     });
 }
 
+/// Other processes may have these bytes from now on.
+pub fn mark_exported_within(address: u64, bytes: u64) {
+    let end = address.saturating_add(bytes);
+    change_all(|allocation| {
+        if allocation.is_memory() && allocation.address < end && address < allocation.address + allocation.bytes {
+            allocation.kind |= CUDA_EXPORTED;
+        }
+        false
+    });
+}
+
 /// The first allocation from an address, or handle, on of which `is_meant` says so.
 pub fn next(mut from: u64, is_meant: impl Fn(&CudaAllocation) -> bool) -> Option<CudaAllocation> {
     let _lock = Lock::take();

@@ -47,7 +47,7 @@ use ckpt_wire::device::{
 };
 use content::{Content, Contents};
 use memory_keeper::MemoryKeeper;
-use refusals::{refuse, refuse_driver, refuse_without_room, too_old};
+use refusals::{refuse, refuse_driver, refuse_part, refuse_without_room, too_old};
 use room::Room;
 
 pub use refusals::refuse_awake;
@@ -462,6 +462,7 @@ fn describe(
         let used_bytes = bytes + content.bytes_on(number);
         let found = there.iter().find(|one| one.uuid == uuid);
         let (model, capability) = found.map(|one| (one.model.clone(), one.capability)).unwrap_or_default();
+        refuse_part(hold.pid(), &model)?;
         Ok(DeviceImage { uuid, model, capability, used_bytes })
     };
     let devices = (0..hold.devices() as i32).map(describe).collect::<Result<_>>()?;

@@ -4,7 +4,7 @@
 
 use ckpt_wire::Control;
 use ckpt_wire::allocations::{CUDA_IMPORTED, CUDA_MANAGED, CUDA_MANAGED_GLOBAL};
-use ckpt_wire::device::{DEVICES_SUSPENDED, Hold as Shared};
+use ckpt_wire::device::{DEVICES_SUSPENDED, EVENTS_HANDED_OUT, Hold as Shared, POOLS_HANDED_OUT};
 
 use super::{Surveys, Trials};
 use crate::capture::allocations::{self, Allocations};
@@ -26,8 +26,9 @@ pub fn refuse(pid: i32, control: &Control, trials: &mut Trials) -> Result<()> {
         if exported.contains(&allocation.id) {
             return unsupported(
                 format!("device memory that other processes may have, {bytes} bytes at {address:#x}"),
-                "the program has made a handle of it (cuIpcGetMemHandle, cuMemExportToShareableHandle), or ckpt has for a checkpoint \
-                 of data; the CUDA driver does not checkpoint what is exported",
+                "the program has made a handle of it (cuIpcGetMemHandle, cuMemExportToShareableHandle, \
+                 cuMemGetHandleForAddressRange), or ckpt has for a checkpoint of data; the CUDA driver does not checkpoint what is \
+                 exported",
                 "free it before, or take checkpoints of data (ckpt checkpoint --data)",
             );
         }
@@ -70,16 +71,40 @@ pub fn refuse(pid: i32, control: &Control, trials: &mut Trials) -> Result<()> {
             _ => {}
         }
     }
+    let handed_out = hold::look(pid, control)?.map_or(0, |shared| shared.handed_out);
+    for (kind, name, calls) in [
+        (EVENTS_HANDED_OUT, "an event", "cuIpcGetEventHandle, cuIpcOpenEventHandle"),
+        (POOLS_HANDED_OUT, "a pool", "cuMemPoolExportToShareableHandle, cuMemPoolImportFromShareableHandle"),
+    ] {
+        if handed_out & kind != 0 {
+            return unsupported(
+                format!("{name} that other processes may have"),
+                &format!(
+                    "there has been a handle of it ({calls}); the CUDA driver does not checkpoint what is exported"
+                ),
+                "do without, or take checkpoints of data (ckpt checkpoint --data)",
+            );
+        }
+    }
     let environment = task::bytes(pid, "environ")?;
     let visible = environment.split(|&byte| byte == 0).find_map(|line| line.strip_prefix(b"CUDA_VISIBLE_DEVICES="));
     if visible.is_some_and(|devices| devices.windows(4).any(|part| part == b"MIG-")) {
-        return unsupported(
-            "a part of a device (MIG, as CUDA_VISIBLE_DEVICES says)".to_owned(),
-            "the CUDA driver does not checkpoint what runs there",
-            "use a whole device",
-        );
+        return Err(of_a_part(pid, "as CUDA_VISIBLE_DEVICES says"));
     }
     Ok(())
+}
+
+/// Refuses a part of a device, which a program sees also without having asked for it: as a model of its own.
+pub fn refuse_part(pid: i32, model: &str) -> Result<()> {
+    if model.split_whitespace().any(|word| word == "MIG") { Err(of_a_part(pid, model)) } else { Ok(()) }
+}
+
+fn of_a_part(pid: i32, which: &str) -> Error {
+    Error::unsupported(
+        format!("process {pid}: a part of a device (MIG, {which})"),
+        "the CUDA driver does not checkpoint what runs there",
+        "use a whole device, or take checkpoints of data (ckpt checkpoint --data)",
+    )
 }
 
 /// Refuses a driver that has no calls for it, which is said for each checkpoint that is asked for.
