@@ -140,7 +140,9 @@ fn wait_for_file(path: &Path, holds: &impl Fn(&[u8]) -> bool) -> bool {
     let end = Instant::now() + LINE_LIMIT;
     let events = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).expect("inotify");
     let folder = path.parent().expect("a file lies in a folder");
-    events.add_watch(folder, AddWatchFlags::IN_ALL_EVENTS & !AddWatchFlags::IN_ACCESS).expect("a watch");
+    // Of what is written, not of what is read: we would wake ourselves.
+    let written = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
+    events.add_watch(folder, written).expect("a watch");
     while !holds(&std::fs::read(path).unwrap_or_default()) {
         if Instant::now() > end {
             return false;
