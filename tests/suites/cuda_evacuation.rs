@@ -8,7 +8,7 @@ use std::time::Duration;
 use ckpt_tests::counted::{
     ask_checkpoint, at_fifth_step, counting, ended_like, go_on, goes_on_in_place, scene, survives_twice,
 };
-use ckpt_tests::exact::{assert_same, reference};
+use ckpt_tests::exact::{How, assert_same, reference, survives};
 use ckpt_tests::{Ckpt, Restart, Scene, checkpoint, code_of, fault, processes};
 use nix::sys::signal::Signal;
 
@@ -75,6 +75,22 @@ fn managed_memory_that_shares_pages_is_freed_and_allocated_as_before() {
         let program = counting(&["churned", "managed"]).variable("CKPT_DOUBLE_MANAGED", driver);
         goes_on_in_place(&program, 5);
         survives_twice(&program);
+    }
+}
+
+#[test]
+fn memory_that_is_pinned_in_its_place_goes_on_when_a_context_ends_that_it_is_not_of() {
+    let program = counting(&["outlasting"]).variable("CKPT_DOUBLE_MANAGED", "elsewhere");
+    goes_on_in_place(&program, 2);
+}
+
+#[test]
+fn ten_thousand_small_allocations_come_back_or_are_pinned() {
+    for driver in ["usual", "elsewhere"] {
+        let program = counting(&["many"]).variable("CKPT_DOUBLE_MANAGED", driver);
+        let scene = scene();
+        let whole = reference(&scene, &program);
+        survives(&scene, &program, How::usual(), 5, &whole);
     }
 }
 

@@ -372,6 +372,34 @@ Counter churned(Device device) {
     };
 }
 
+// In a context of its own, which goes on when that of the other kinds ends, near the end.
+Counter outlasting(Device device) {
+    Device own = begin(device.number, false);
+    Counter first = managed(own), second = churned(own);
+    ok(cuCtxSetCurrent(device.context));
+    return [=](uint32_t step) {
+        if (step == 50) ok(cuDevicePrimaryCtxRelease(device.number));
+        return first(step) * 31 + second(step);
+    };
+}
+
+// So many that whoever looks at all for each of them does not come to an end. All have a page, and each step changes a hundred.
+Counter many(Device device) {
+    constexpr size_t COUNT = 10000, WORDS_OF_EACH = 1024;
+    auto *all = new std::vector<CUdeviceptr>(COUNT);
+    for (CUdeviceptr &one : *all) {
+        ok(cuMemAllocManaged(&one, WORDS_OF_EACH * 4, CU_MEM_ATTACH_GLOBAL));
+        std::fill_n(reinterpret_cast<uint32_t *>(one), WORDS_OF_EACH, uint32_t(&one - all->data()));
+    }
+    return [=](uint32_t step) {
+        ok(cuCtxSetCurrent(device.context));
+        for (size_t at = step; at < COUNT; at += COUNT / 100) ok(cuMemsetD32((*all)[at] + 64, step, 8));
+        uint64_t sum = 0;
+        for (CUdeviceptr one : *all) sum = mixed(sum, reinterpret_cast<uint32_t *>(one + 60), 4);
+        return sum;
+    };
+}
+
 // Two threads that are in the heap half of the time, where they hold its locks.
 Counter allocating(Device device) {
     for (size_t number = 0; number < 2; ++number) {
@@ -458,7 +486,7 @@ const std::map<std::string, Counter (*)(Device)> KINDS = {
     {"plain", plain},           {"small", small}, {"large", large}, {"pitched", pitched}, {"pooled", pooled},   {"mapped", mapped},
     {"fleeting", fleeting},     {"array", array}, {"pinned", pinned},   {"graph", graph},     {"peer", peer},
     {"registered", registered}, {"created", created}, {"managed", managed}, {"managed_pool", managed_pool}, {"touched", touched},
-    {"wide", wide}, {"churned", churned}, {"allocating", allocating}, {"exported", exported}, {"shared", shared}, {"threads", threads},
+    {"wide", wide}, {"churned", churned}, {"allocating", allocating}, {"outlasting", outlasting}, {"many", many}, {"exported", exported}, {"shared", shared}, {"threads", threads},
     {"in_a_file", in_a_file}, {"event_handle", event_handle}, {"pool_handle", pool_handle},
 };
 

@@ -165,6 +165,11 @@ pub fn next(mut from: u64, is_meant: impl Fn(&CudaAllocation) -> bool) -> Option
     }
 }
 
+/// The first one from `from` on and before `end`: nothing behind that is looked at.
+pub fn next_before(from: u64, end: u64, is_meant: impl Fn(&CudaAllocation) -> bool) -> Option<CudaAllocation> {
+    next(from, |found| found.address >= end || is_meant(found)).filter(|found| found.address < end)
+}
+
 /// The allocation that begins at `address`, or has this handle.
 pub fn at(address: u64) -> Option<CudaAllocation> {
     let _lock = Lock::take();

@@ -14,33 +14,32 @@
 //! The keeper alone does this, while the gate is closed.
 
 mod guard;
+mod pinned;
+mod sort;
 mod spans;
 mod stillness;
 mod wanted;
 
-use ckpt_wire::allocations::{CUDA_MANAGED, CUDA_MANAGED_EVACUATED, CUDA_MANAGED_REGISTERED, CudaAllocation};
+use ckpt_wire::allocations::{CUDA_MANAGED, CUDA_MANAGED_EVACUATED, CudaAllocation};
 
 use super::address_space;
 use super::commands::{NO_CONTEXT, done};
-use super::functions::{self, DEVICE_MAP, PORTABLE};
-use crate::hooks::cuda::driver::{CuResult, SUCCESS};
-use crate::hooks::cuda::{contexts, managed, records};
+use super::functions;
+use crate::hooks::cuda::driver::{CuResult, Handle};
+use crate::hooks::cuda::{contexts, records};
 use crate::log;
 use crate::section::Section;
 use crate::sys;
-use spans::{PAGE, Span, Taken};
+use spans::{PAGE, Span, Taken, sharing_units};
 use wanted::{One, Wanted};
 
+pub use pinned::free;
 pub use stillness::try_locks;
 
 /// Threads do not stand still.
 pub const NOT_STILL: CuResult = -libc::EBUSY;
 /// Something is in the way.
 const OCCUPIED: CuResult = -libc::EEXIST;
-/// `CUDA_ERROR_NOT_SUPPORTED`.
-const NOT_SUPPORTED: CuResult = 801;
-/// `CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED`.
-const NOT_REGISTERED: CuResult = 713;
 /// Bytes that are copied before their source is given back.
 const PART: usize = 4 << 20;
 
@@ -59,18 +58,17 @@ pub fn evacuate() -> Result<(), CuResult> {
     }
     enter_any_context()?;
     let mut spans = spans::take();
-    unregister_all(&mut spans)?;
-    let first = spans.all().len();
-    if let Err(error) = for_each(CUDA_MANAGED, |found| spans.add(first, found.address, found.bytes)) {
-        spans.truncate(first);
+    pinned::unregister_all(&mut spans)?;
+    if let Err(error) = spans.add_all(|add| for_each(CUDA_MANAGED, |found| add(found.address, found.bytes))) {
+        spans.forget(|span| span.is_new);
         return Err(error);
     }
     guard::moving(|| {
-        let copied = spans.all().iter_mut().skip(first).try_for_each(copy_aside);
+        let copied = spans.new().try_for_each(copy_aside);
         // Whoever has stopped the threads may have died meanwhile.
         if let Err(error) = copied.and_then(|()| if stillness::is_there() { Ok(()) } else { Err(NOT_STILL) }) {
-            spans.all().iter_mut().skip(first).for_each(forget_copy);
-            spans.truncate(first);
+            spans.new().for_each(forget_copy);
+            spans.forget(|span| span.is_new);
             return Err(error);
         }
         let freed = for_each(CUDA_MANAGED, |found| {
@@ -81,8 +79,8 @@ pub fn evacuate() -> Result<(), CuResult> {
         });
         if freed.is_err() {
             // What the driver has not freed is where it was. Beside it there may be mapped still what was freed.
-            spans.all().iter_mut().skip(first).for_each(let_write);
-            spans.all().iter_mut().skip(first).filter(|span| has_native(span)).for_each(forget_copy);
+            spans.new().for_each(let_write);
+            spans.new().filter(|span| has_native(span)).for_each(forget_copy);
             spans.forget(has_native);
         }
         let placed = spans.all().iter_mut().map(put_back).fold(Ok(()), Result::and);
@@ -107,58 +105,50 @@ pub fn bring_back(are_still: bool) -> Result<u64, CuResult> {
         })?;
         spans.forget(|span| span.is_native);
     }
-    register_all()?;
-    let mut pinned = 0;
-    for_each(CUDA_MANAGED_REGISTERED, |found| {
-        pinned += found.bytes;
-        Ok(())
-    })?;
-    Ok(pinned)
-}
-
-/// Ends an allocation that was pinned in its place, whose record is gone already, and its span with the last one in there.
-///
-/// # Errors
-/// The driver's.
-pub fn free(gone: &CudaAllocation) -> Result<(), CuResult> {
-    let is_of_it = |found: &CudaAllocation| found.owner == gone.owner;
-    if records::next(0, |found| found.what() == CUDA_MANAGED_REGISTERED && is_of_it(found)).is_some() {
-        return Ok(());
-    }
-    let mut spans = spans::take();
-    let Some(span) = spans.all().iter().find(|span| span.start as u64 == gone.owner).copied() else { return Ok(()) };
-    // SAFETY: registered by us, and nothing in there is allocated any more.
-    done(unsafe { functions::unregister(span.start as *mut _) })?;
-    give_up(&span);
-    spans.forget(|other| other.start == span.start);
-    Ok(())
-}
-
-/// Leaves the addresses of a span, in which nothing is allocated any more, to the driver or to anybody.
-fn give_up(span: &Span) {
-    if span.is_reserved {
-        // SAFETY: ours; there is no moment in which somebody else could map something there.
-        let _ = unsafe { sys::replace_by_reservation(span.start, span.bytes) };
-    } else {
-        // SAFETY: ours.
-        unsafe { sys::unmap(span.start as *mut u8, span.bytes) };
-    }
+    pinned::register_all()
 }
 
 fn enter_any_context() -> Result<(), CuResult> {
     let (_, context) = contexts::all().and_then(|mut all| all.next()).ok_or(NO_CONTEXT)?;
+    enter(context as u64)
+}
+
+fn enter(context: u64) -> Result<(), CuResult> {
     // SAFETY: a context of the program's, which cannot end while the gate is closed.
-    done(unsafe { functions::set_current(context) })
+    done(unsafe { functions::set_current(context as Handle) })
 }
 
 /// Shows all that can be evacuated and is of this kind.
-fn for_each(kind: u32, mut act: impl FnMut(&CudaAllocation) -> Result<(), CuResult>) -> Result<(), CuResult> {
-    let mut from = 0;
-    while let Some(found) = records::next(from, |found| found.what() == kind && found.can_be_evacuated()) {
+fn for_each(kind: u32, act: impl FnMut(&CudaAllocation) -> Result<(), CuResult>) -> Result<(), CuResult> {
+    for_each_between(0, u64::MAX, kind, act)
+}
+
+/// The same of what lies in a span.
+fn for_each_within(
+    span: &Span,
+    kind: u32,
+    act: impl FnMut(&CudaAllocation) -> Result<(), CuResult>,
+) -> Result<(), CuResult> {
+    for_each_between(span.start as u64, span.end(), kind, act)
+}
+
+fn for_each_between(
+    mut from: u64,
+    end: u64,
+    kind: u32,
+    mut act: impl FnMut(&CudaAllocation) -> Result<(), CuResult>,
+) -> Result<(), CuResult> {
+    let is_meant = |found: &CudaAllocation| found.what() == kind && found.can_be_evacuated();
+    while let Some(found) = records::next_before(from, end, is_meant) {
         act(&found)?;
         from = found.address + 1;
     }
     Ok(())
+}
+
+/// The first allocation in a span of which `is_meant` says so.
+fn first_within(span: &Span, is_meant: impl Fn(&CudaAllocation) -> bool) -> Option<CudaAllocation> {
+    records::next_before(span.start as u64, span.end(), is_meant)
 }
 
 fn set_kind(address: u64, kind: u32, owner: u64) {
@@ -219,9 +209,7 @@ fn put_back(span: &mut Span) -> Result<(), CuResult> {
 
 /// Whether the driver has some of its memory still.
 fn has_native(span: &Span) -> bool {
-    let is_in_it = |found: &CudaAllocation| found.what() == CUDA_MANAGED && found.can_be_evacuated();
-    let first = records::next(span.start as u64, is_in_it);
-    first.is_some_and(|found| span.has(found.address as usize))
+    first_within(span, |found| found.what() == CUDA_MANAGED && found.can_be_evacuated()).is_some()
 }
 
 /// Whether nothing is mapped where a span was, or nothing but addresses that the driver keeps taken.
@@ -260,16 +248,13 @@ fn reallocate(spans: &mut Taken) -> Result<(), CuResult> {
         let of_span = wanted.within(span.start, span.bytes);
         !span.is_registered && of_span.iter().all(|one| one.is_there)
     };
-    let mut is_settled = !wanted.is_any_there();
-    while !is_settled {
-        is_settled = true;
-        for at in 0..spans.all().len() {
-            let Some(broken) = spans.all().get(at).copied().filter(|span| !is_whole(&wanted, span)) else { continue };
-            for span in spans.all().iter().filter(|span| span.shares_unit(&broken)) {
-                let is_there = |one: &One| one.is_there;
-                is_settled &= !wanted.within(span.start, span.bytes).iter().any(is_there);
-                wanted.give_back(span.start, span.bytes);
+    if wanted.is_any_there() {
+        let mut first = 0;
+        while let Some(unit) = spans.all().get(first..).map(sharing_units).filter(|unit| !unit.is_empty()) {
+            if !unit.iter().all(|span| is_whole(&wanted, span)) {
+                unit.iter().for_each(|span| wanted.give_back(span.start, span.bytes));
             }
+            first += unit.len();
         }
     }
     let put_back_broken = |spans: &mut Taken, wanted: &Wanted| {
@@ -320,70 +305,4 @@ fn fill(span: &mut Span, allocations: &[One]) {
     }
     allocations.iter().for_each(|one| set_kind(one.address, CUDA_MANAGED, 0));
     (span.aside, span.is_native) = (0, true);
-}
-
-/// Has the driver pin what is not its own in its place.
-fn register_all() -> Result<(), CuResult> {
-    let mut spans = spans::take();
-    if spans.all().iter().all(|span| span.is_registered) {
-        return Ok(());
-    }
-    enter_any_context()?;
-    for span in spans.all().iter_mut().filter(|span| !span.is_registered) {
-        put_back(span)?;
-        register(span)?;
-        span.is_registered = true;
-        let is_in_it = |found: &CudaAllocation| span.has(found.address as usize);
-        for_each(CUDA_MANAGED_EVACUATED, |found| {
-            if is_in_it(found) {
-                set_kind(found.address, CUDA_MANAGED_REGISTERED, span.start as u64);
-            }
-            Ok(())
-        })?;
-        managed::may_be_ours();
-    }
-    Ok(())
-}
-
-fn register(span: &Span) -> Result<(), CuResult> {
-    let (place, mut on_device) = (span.start as *mut core::ffi::c_void, 0_u64);
-    // SAFETY: ordinary memory, which stays as long as it is registered, and a place for an address.
-    unsafe {
-        done(functions::register(place, span.bytes, PORTABLE | DEVICE_MAP))?;
-        let found = done(functions::device_pointer(&raw mut on_device, place, 0));
-        if found.is_ok() && on_device == span.start as u64 {
-            return Ok(());
-        }
-        functions::unregister(place);
-        found.and(Err(NOT_SUPPORTED))
-    }
-}
-
-/// What was pinned in its place is ordinary memory that devices do not reach.
-fn unregister_all(spans: &mut Taken) -> Result<(), CuResult> {
-    let outcome = spans.all().iter_mut().filter(|span| span.is_registered).try_for_each(unregister);
-    // Allocations that have ended with their contexts are in no record any more.
-    let is_unused = |span: &Span| {
-        let is_in_it = |found: &CudaAllocation| span.has(found.address as usize) && found.can_be_evacuated();
-        records::next(span.start as u64, is_in_it).is_none()
-    };
-    spans.all().iter().filter(|span| is_unused(span)).for_each(give_up);
-    spans.forget(is_unused);
-    outcome
-}
-
-fn unregister(span: &mut Span) -> Result<(), CuResult> {
-    // SAFETY: registered by us; no device uses it while the gate is closed.
-    match unsafe { functions::unregister(span.start as *mut _) } {
-        // The context in which it was registered may have ended.
-        SUCCESS | NOT_REGISTERED => {}
-        error => return Err(error),
-    }
-    span.is_registered = false;
-    for_each(CUDA_MANAGED_REGISTERED, |found| {
-        if span.has(found.address as usize) {
-            set_kind(found.address, CUDA_MANAGED_EVACUATED, 0);
-        }
-        Ok(())
-    })
 }

@@ -1,8 +1,9 @@
 //! The pages that managed memory lies in, each run of them once: small allocations share pages. A span is remembered from when its
-//! memory is evacuated until that is the driver's again.
+//! memory is evacuated until that is the driver's again. They are in the order of addresses.
 
 use core::sync::atomic::AtomicI32;
 
+use super::sort::sort;
 use crate::hooks::cuda::driver::CuResult;
 use crate::hooks::cuda::lock::Lock;
 use crate::shared::Shared;
@@ -30,6 +31,8 @@ pub struct Span {
     pub is_registered: bool,
     /// Whether all of it is the driver's again, and the span about to be forgotten.
     pub is_native: bool,
+    /// Whether its memory is being evacuated just now, or was evacuated last.
+    pub is_new: bool,
 }
 
 impl Span {
@@ -40,13 +43,26 @@ impl Span {
         first <= other_last && other_first <= last
     }
 
+    /// The address behind it.
+    pub fn end(&self) -> u64 {
+        (self.start + self.bytes) as u64
+    }
+
     /// Whether an address lies in it.
     pub fn has(&self, address: usize) -> bool {
         address.checked_sub(self.start).is_some_and(|offset| offset < self.bytes)
     }
 }
 
-const NONE: Span = Span { start: 0, bytes: 0, aside: 0, is_reserved: false, is_registered: false, is_native: false };
+/// The first of these spans, and those behind it of which each shares a unit with the one before.
+pub fn sharing_units(spans: &[Span]) -> &[Span] {
+    let pairs = spans.iter().zip(spans.iter().skip(1));
+    let behind = pairs.take_while(|(one, next)| one.shares_unit(next)).count();
+    spans.get(..=behind).unwrap_or_default()
+}
+
+const NONE: Span =
+    Span { start: 0, bytes: 0, aside: 0, is_reserved: false, is_registered: false, is_native: false, is_new: false };
 
 /// Those that there are.
 #[derive(Clone, Copy)]
@@ -79,12 +95,28 @@ impl Taken {
         }
     }
 
-    /// Adds the pages of an allocation, which lies behind all that were added since `first`, to the last one of these if they share
-    /// one, or as a new one. No room for one more is an error.
-    pub fn add(&mut self, first: usize, address: u64, bytes: u64) -> Result<(), CuResult> {
+    /// Those that were added the last time.
+    pub fn new(&mut self) -> impl Iterator<Item = &mut Span> {
+        self.all().iter_mut().filter(|span| span.is_new)
+    }
+
+    /// Adds the pages of all allocations that `show` shows with their first addresses, in the order of these. No room for one more is an
+    /// error.
+    pub fn add_all(
+        &mut self,
+        show: impl FnOnce(&mut dyn FnMut(u64, u64) -> Result<(), CuResult>) -> Result<(), CuResult>,
+    ) -> Result<(), CuResult> {
+        self.new().for_each(|span| span.is_new = false);
+        let outcome = show(&mut |address, bytes| self.add(address, bytes));
+        sort(self.all(), |span| span.start as u64);
+        outcome
+    }
+
+    /// Adds the pages of an allocation to the last ones if they share one, or as a new span.
+    fn add(&mut self, address: u64, bytes: u64) -> Result<(), CuResult> {
         let start = address as usize / PAGE * PAGE;
         let end = (address as usize + bytes as usize).next_multiple_of(PAGE);
-        if let Some(last) = self.all().get_mut(first..).and_then(<[Span]>::last_mut)
+        if let Some(last) = self.all().last_mut().filter(|last| last.is_new)
             && start < last.start + last.bytes
         {
             last.bytes = last.bytes.max(end - last.start);
@@ -99,15 +131,22 @@ impl Taken {
         if spans.count == SPANS_MAX {
             return Err(-libc::ENOSPC);
         }
-        let span = Span { start, bytes: end - start, ..NONE };
+        let span = Span { start, bytes: end - start, is_new: true, ..NONE };
         // SAFETY: there is room for one more.
         unsafe { spans.all.add(spans.count).write(span) };
         spans.count += 1;
         Ok(())
     }
 
+    /// The one that begins at an address.
+    pub fn beginning_at(&mut self, start: usize) -> Option<Span> {
+        let all = self.all();
+        let place = all.partition_point(|span| span.start < start);
+        all.get(place).copied().filter(|span| span.start == start)
+    }
+
     /// Forgets all but the first so many.
-    pub fn truncate(&mut self, count: usize) {
+    fn truncate(&mut self, count: usize) {
         // SAFETY: the lock is ours.
         unsafe { (*SPANS.get()).count = count };
     }

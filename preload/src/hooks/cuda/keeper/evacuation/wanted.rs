@@ -7,6 +7,7 @@ use ckpt_wire::allocations::CUDA_MANAGED_EVACUATED;
 
 use super::super::functions::{self, ATTACH_GLOBAL};
 use super::for_each;
+use super::sort::sort;
 use crate::hooks::cuda::driver::{CuResult, Handle, SUCCESS};
 use crate::sys;
 
@@ -28,11 +29,13 @@ pub struct One {
     pub is_there: bool,
 }
 
-/// All that are evacuated, in the order in which the program has allocated them.
+/// All that are evacuated, in the order of addresses.
 pub struct Wanted {
     all: *mut One,
+    /// Their places, in the order in which the program has allocated them.
+    order: *mut usize,
     count: usize,
-    /// Bytes of the mapping that they are in.
+    /// Bytes of the mapping that both are in.
     bytes: usize,
 }
 
@@ -51,9 +54,11 @@ impl Wanted {
             count += 1;
             Ok(())
         })?;
-        let bytes = (count * size_of::<One>()).max(1);
+        let bytes = (count * (size_of::<One>() + size_of::<usize>())).max(1);
         let all = sys::map_zeros(bytes).map_err(|error| -error.0)?.cast::<One>();
-        let mut wanted = Wanted { all, count: 0, bytes };
+        // SAFETY: the mapping has room for as many places behind as many allocations.
+        let order = unsafe { all.add(count) }.cast::<usize>();
+        let mut wanted = Wanted { all, order, count: 0, bytes };
         for_each(CUDA_MANAGED_EVACUATED, |found| {
             let one = One {
                 id: found.id,
@@ -63,11 +68,16 @@ impl Wanted {
                 is_there: false,
             };
             // SAFETY: there is room for as many as were counted, and none has come since: the gate is closed.
-            unsafe { wanted.all.add(wanted.count).write(one) };
+            unsafe {
+                wanted.all.add(wanted.count).write(one);
+                wanted.order.add(wanted.count).write(wanted.count);
+            }
             wanted.count += 1;
             Ok(())
         })?;
-        sort(wanted.all_mut(), |one| one.id);
+        // SAFETY: so many have been written, and nobody else knows them.
+        let order = unsafe { core::slice::from_raw_parts_mut(wanted.order, wanted.count) };
+        sort(order, |&place| wanted.all().get(place).map_or(0, |one| one.id));
         Ok(wanted)
     }
 
@@ -76,7 +86,7 @@ impl Wanted {
         self.all().iter().any(|one| one.is_there)
     }
 
-    /// Those in so many bytes from an address on, when all have been asked for.
+    /// Those in so many bytes from an address on.
     pub fn within(&self, start: usize, bytes: usize) -> &[One] {
         self.all().get(self.places(start, bytes)).unwrap_or_default()
     }
@@ -109,15 +119,17 @@ impl Wanted {
     pub fn allocate(&mut self) {
         let (mut held, mut count) = ([0; HELD_MAX], 0);
         'all: for at in 0..self.count {
+            // SAFETY: as many places as allocations have been written.
+            let place = unsafe { self.order.add(at).read() };
             let mut tries = 0;
             while tries < TRIES {
-                let Some(one) = self.all().get(at).copied().filter(|one| !one.is_there) else { break };
+                let Some(one) = self.all().get(place).copied().filter(|one| !one.is_there) else { break };
                 let Some(address) = one.ask() else { break 'all };
                 if let Some(come) = self.waiting_for(address, &one) {
                     // It is as good as this one.
                     come.is_there = true;
-                } else if let Some(place) = held.get_mut(count) {
-                    *place = address;
+                } else if let Some(room) = held.get_mut(count) {
+                    *room = address;
                     count += 1;
                     tries += 1;
                 } else {
@@ -127,13 +139,13 @@ impl Wanted {
             }
         }
         held.iter().take(count).copied().for_each(free);
-        sort(self.all_mut(), |one| one.address);
     }
 
     /// The one that was at an address, and is else like this one, if it has not come yet.
     fn waiting_for(&mut self, address: u64, like: &One) -> Option<&mut One> {
         let is_like = |one: &One| one.bytes == like.bytes && one.context == like.context;
-        self.all_mut().iter_mut().find(|one| one.address == address && is_like(one) && !one.is_there)
+        let place = self.all().partition_point(|one| one.address < address);
+        self.all_mut().get_mut(place).filter(|one| one.address == address && is_like(one) && !one.is_there)
     }
 }
 
@@ -148,28 +160,6 @@ impl One {
             let result = functions::allocate_managed(&raw mut address, self.bytes as usize, ATTACH_GLOBAL);
             (result == SUCCESS).then_some(address)
         }
-    }
-}
-
-/// Sorts in place, by growing insertion (Shell, with Gonnet's gaps): unlike the sort of the core library, it has no path to a panic.
-fn sort(all: &mut [One], key: impl Fn(&One) -> u64) {
-    let mut gap = all.len() / 2;
-    while gap > 0 {
-        for at in gap..all.len() {
-            let mut place = at;
-            while let Some(before) = place.checked_sub(gap)
-                && let (Some(&one), Some(&other)) = (all.get(before), all.get(place))
-                && key(&one) > key(&other)
-            {
-                for (to, what) in [(before, other), (place, one)] {
-                    if let Some(there) = all.get_mut(to) {
-                        *there = what;
-                    }
-                }
-                place = before;
-            }
-        }
-        gap = if gap == 2 { 1 } else { gap * 5 / 11 };
     }
 }
 
