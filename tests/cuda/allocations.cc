@@ -8,6 +8,7 @@
 #include <string>
 
 #include "address_space.h"
+#include "advice.h"
 #include "call.h"
 #include "pools.h"
 
@@ -78,10 +79,17 @@ bool is_allocated(uint64_t address, size_t bytes, unsigned access) {
     return true;
 }
 
+bool is_any_allocated(uint64_t address, size_t bytes) {
+    Locked locked;
+    auto behind = all().lower_bound(address);
+    return find_allocation(address) != nullptr || (behind != all().end() && behind->first < address + bytes);
+}
+
 void end_allocation(uint64_t address) {
     Locked locked;
     Allocation ended = all().at(address);
     all().erase(address);
+    forget_advice(address, ended.bytes);
     switch (ended.kind) {
     case Kind::NATIVE:
     case Kind::GRAPH:

@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "heap.h"
@@ -14,13 +13,6 @@
 namespace test_double {
 
 enum class Kind { NATIVE, VIRTUAL, POOL, GRAPH, MANAGED, HOST, REGISTERED, IMPORTED, VARIABLE };
-
-// What a program has said of managed memory, as if each time of all of an allocation.
-struct Advice {
-    bool is_read_mostly = false;
-    CUmemLocation preferred = {CU_MEM_LOCATION_TYPE_INVALID, 0}, prefetched = {CU_MEM_LOCATION_TYPE_INVALID, 0};
-    std::set<int> accessed_by = {};
-};
 
 struct Allocation {
     Kind kind;
@@ -38,7 +30,6 @@ struct Allocation {
     bool is_exported = false; // by a handle of legacy IPC
     unsigned opened = 1; // how often, of imported memory
     bool sync_memops = false;
-    Advice advice{};
     unsigned long long id = 0; // set when it is added
 
     bool is_managed() const;
@@ -56,6 +47,8 @@ std::vector<uint64_t> allocations_that(const std::function<bool(const Allocation
 
 // Whether all these bytes lie in one allocation, or in several mapped one behind the other, that have this access.
 bool is_allocated(uint64_t address, size_t bytes, unsigned access);
+// Whether anything is allocated in these bytes.
+bool is_any_allocated(uint64_t address, size_t bytes);
 // Ends an allocation of whatever kind: its memory is free.
 void end_allocation(uint64_t address);
 

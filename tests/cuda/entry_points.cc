@@ -113,6 +113,7 @@ const Entry ENTRIES[] = {
     ENTRY(cuLibraryUnload, 12000, cuLibraryUnload),
     ENTRY(cuMemAddressFree, 10020, cuMemAddressFree),
     ENTRY(cuMemAddressReserve, 10020, cuMemAddressReserve),
+    ENTRY(cuMemAdvise, 8000, cuMemAdvise),
     ENTRY(cuMemAdvise, 12020, cuMemAdvise_v2),
     ENTRY(cuMemAllocAsync, 11020, cuMemAllocAsync),
     ENTRY(cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync),

@@ -1,6 +1,7 @@
 // Entry points for managed memory. Host and devices see the same bytes at the same address here anyway, so nothing moves.
 #include <algorithm>
 
+#include "advice.h"
 #include "allocations.h"
 #include "call.h"
 #include "contexts.h"
@@ -36,7 +37,7 @@ static CUresult check_place(CUmemLocation location) {
 static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location) {
     if (bytes == 0 || !is_managed(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
     CUresult result = check_place(location);
-    if (result == CUDA_SUCCESS) find_allocation(address)->advice.prefetched = location;
+    if (result == CUDA_SUCCESS) advise_pages(address, bytes, [&](Advice &known) { known.prefetched = location; });
     return result;
 }
 
@@ -72,33 +73,44 @@ CUresult cuMemDiscardBatchAsync(CUdeviceptr *addresses, size_t *sizes, size_t co
     return CUDA_SUCCESS;
 }
 
+// The number of a device, as answers about places have it.
+static int number_of(CUmemLocation location) {
+    if (location.type == CU_MEM_LOCATION_TYPE_INVALID) return CU_DEVICE_INVALID;
+    return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : CU_DEVICE_CPU;
+}
+
 static void note(Advice &known, CUmem_advise advice, CUmemLocation location) {
     switch (advice) {
     case CU_MEM_ADVISE_SET_READ_MOSTLY: known.is_read_mostly = true; break;
     case CU_MEM_ADVISE_UNSET_READ_MOSTLY: known.is_read_mostly = false; break;
     case CU_MEM_ADVISE_SET_PREFERRED_LOCATION: known.preferred = location; break;
     case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION: known.preferred = Advice().preferred; break;
-    case CU_MEM_ADVISE_SET_ACCESSED_BY: known.accessed_by.insert(location.id); break;
-    case CU_MEM_ADVISE_UNSET_ACCESSED_BY: known.accessed_by.erase(location.id);
+    case CU_MEM_ADVISE_SET_ACCESSED_BY: known.accessed_by.insert(number_of(location)); break;
+    case CU_MEM_ADVISE_UNSET_ACCESSED_BY: known.accessed_by.erase(number_of(location));
     }
 }
 
-CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location) {
-    ENTER(INITIALISED);
+static CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location) {
     Locked locked;
     bool is_advice = advice >= CU_MEM_ADVISE_SET_READ_MOSTLY && advice <= CU_MEM_ADVISE_UNSET_ACCESSED_BY;
     if (!is_advice || bytes == 0 || !is_managed(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
     bool has_place = advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION || advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
                      advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
     CUresult result = has_place ? check_place(location) : CUDA_SUCCESS;
-    if (result == CUDA_SUCCESS) note(find_allocation(address)->advice, advice, location);
+    if (result == CUDA_SUCCESS) advise_pages(address, bytes, [&](Advice &known) { note(known, advice, location); });
     return result;
 }
 
-// The number of a device, as answers about places have it.
-static int number_of(CUmemLocation location) {
-    if (location.type == CU_MEM_LOCATION_TYPE_INVALID) return CU_DEVICE_INVALID;
-    return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : CU_DEVICE_CPU;
+CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location) {
+    ENTER(INITIALISED);
+    return advise(address, bytes, advice, location);
+}
+
+CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device) {
+    ENTER(INITIALISED);
+    CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+    if (device == CU_DEVICE_CPU) location = {CU_MEM_LOCATION_TYPE_HOST, {0}};
+    return advise(address, bytes, advice, location);
 }
 
 static CUresult answer(int *to, size_t bytes, CUmem_range_attribute attribute, const Advice &known) {
@@ -126,7 +138,7 @@ CUresult cuMemRangeGetAttribute(void *to, size_t bytes, CUmem_range_attribute at
     ENTER(INITIALISED);
     Locked locked;
     if (count == 0 || !is_managed(address, count)) return CUDA_ERROR_INVALID_VALUE;
-    return answer(static_cast<int *>(to), bytes, attribute, find_allocation(address)->advice);
+    return answer(static_cast<int *>(to), bytes, attribute, advice_of(address, count));
 }
 
 CUresult cuMemRangeGetAttributes(void **to, size_t *bytes, CUmem_range_attribute *attributes, size_t number, CUdeviceptr address,
@@ -136,7 +148,7 @@ CUresult cuMemRangeGetAttributes(void **to, size_t *bytes, CUmem_range_attribute
     if (to == nullptr || bytes == nullptr || attributes == nullptr || number == 0) return CUDA_ERROR_INVALID_VALUE;
     if (count == 0 || !is_managed(address, count)) return CUDA_ERROR_INVALID_VALUE;
     for (size_t at = 0; at < number; ++at) {
-        CUresult result = answer(static_cast<int *>(to[at]), bytes[at], attributes[at], find_allocation(address)->advice);
+        CUresult result = answer(static_cast<int *>(to[at]), bytes[at], attributes[at], advice_of(address, count));
         if (result != CUDA_SUCCESS) return result;
     }
     return CUDA_SUCCESS;

@@ -21,7 +21,16 @@ pub fn counting(kinds: &[&str]) -> Program {
 
 /// The same with these kernels.
 pub fn counting_with(kernels: &Path, kinds: &[&str]) -> Program {
-    let program = cuda::program("counted").argument(STEPS.to_string()).argument(PAUSE_US).argument(kernels);
+    counting_every(PAUSE_US, kernels, kinds)
+}
+
+/// The same so slowly that it takes steps between two checkpoints.
+pub fn counting_slowly(kinds: &[&str]) -> Program {
+    counting_every("150000", &cuda::kernels_without_variables(), kinds)
+}
+
+fn counting_every(pause_us: &str, kernels: &Path, kinds: &[&str]) -> Program {
+    let program = cuda::program("counted").argument(STEPS.to_string()).argument(pause_us).argument(kernels);
     kinds.iter().fold(program, |program, kind| program.argument(*kind))
 }
 

@@ -6,7 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use ckpt_tests::counted::{
-    ask_checkpoint, at_fifth_step, counting, ended_like, go_on, goes_on_in_place, scene, survives_twice,
+    ask_checkpoint, at_fifth_step, counting, counting_slowly, ended_like, go_on, goes_on_in_place, scene,
+    survives_twice,
 };
 use ckpt_tests::exact::{How, assert_same, reference, survives};
 use ckpt_tests::{Ckpt, Restart, Scene, checkpoint, code_of, fault, processes};
@@ -82,6 +83,40 @@ fn managed_memory_that_shares_pages_is_freed_and_allocated_as_before() {
 fn memory_that_is_pinned_in_its_place_goes_on_when_a_context_ends_that_it_is_not_of() {
     let program = counting(&["outlasting"]).variable("CKPT_DOUBLE_MANAGED", "elsewhere");
     goes_on_in_place(&program, 2);
+}
+
+#[test]
+fn what_was_advised_of_managed_memory_holds_when_it_is_back_and_while_it_is_pinned() {
+    let program = counting(&["advised"]);
+    survives_twice(&program);
+    goes_on_in_place(&program.clone().variable("CKPT_DOUBLE_MANAGED", "elsewhere"), 2);
+    // It is pinned behind the first checkpoint, takes advice, and comes back behind the second.
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let slow = counting_slowly(&["advised"]).variable("CKPT_DOUBLE_FAIL", "cuMemAllocManaged:5");
+    let life = at_fifth_step(&scene, &slow);
+    let pid = life.pid.to_string();
+    checkpoint(&scene, life.pid);
+    assert_eq!(kind_of_managed(&scene, &[&pid]), "managed (registered)");
+    life.output.wait_for_more_lines(2);
+    checkpoint(&scene, life.pid);
+    assert_eq!(kind_of_managed(&scene, &[&pid]), "managed");
+    go_on(&scene);
+    ended_like(life, &whole);
+}
+
+#[test]
+fn advice_that_the_driver_does_not_take_again_is_named_in_the_log_and_the_program_goes_on() {
+    // The first time is the program's own.
+    let program = counting(&["advised_once"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let life = at_fifth_step(&scene, &program.variable("CKPT_DOUBLE_FAIL", "cuMemAdvise_v2:2"));
+    checkpoint(&scene, life.pid);
+    let log = fs::read_to_string(life.store().path().join("log")).expect("a log");
+    assert!(log.contains("advised of managed memory cannot be advised again (error 999 of the CUDA driver)"), "{log}");
+    go_on(&scene);
+    ended_like(life, &whole);
 }
 
 #[test]

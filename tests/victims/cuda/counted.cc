@@ -6,6 +6,7 @@
 // does not depend on time: of any two runs, lines with the same number are the same.
 #include "expect.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -383,6 +384,64 @@ Counter outlasting(Device device) {
     };
 }
 
+// What is advised of managed memory in each step, of pages and of others than before, and what holds of it.
+Counter advised(Device device) {
+    constexpr size_t PAGES = 64;
+    using Advise = CUresult (*)(CUdeviceptr, size_t, CUmem_advise, int);
+    auto older = reinterpret_cast<Advise>(dlsym(RTLD_DEFAULT, "cuMemAdvise"));
+    auto *memory = new CUdeviceptr, *small = new CUdeviceptr;
+    ok(cuMemAllocManaged(memory, (PAGES + 1) * 4096, CU_MEM_ATTACH_GLOBAL));
+    ok(cuMemAllocManaged(small, 100, CU_MEM_ATTACH_GLOBAL));
+    return [=](uint32_t step) {
+        ok(cuCtxSetCurrent(device.context));
+        auto whole_pages = [&] { return (*memory + 4095) / 4096 * 4096; }; // it may share others
+        const CUmemLocation places[] = {
+            {CU_MEM_LOCATION_TYPE_DEVICE, {0}}, {CU_MEM_LOCATION_TYPE_HOST, {0}}, {CU_MEM_LOCATION_TYPE_HOST_NUMA, {0}}};
+        for (uint32_t number = 0; number < 4; ++number) {
+            uint32_t chosen = (step * 4 + number) * 2654435761u >> 7;
+            size_t first = chosen % PAGES, count = 1 + chosen / PAGES % (PAGES - first);
+            auto advice = CUmem_advise(1 + chosen / 4096 % 6);
+            bool has_node = advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION;
+            CUmemLocation place = places[chosen / 32768 % (has_node ? 3 : 2)];
+            CUdeviceptr from = whole_pages() + first * 4096 + chosen % 4000;
+            size_t bytes = count * 4096 - 4000;
+            if (place.type != CU_MEM_LOCATION_TYPE_HOST_NUMA && chosen % 3 == 0)
+                ok(older(from, bytes, advice, place.type == CU_MEM_LOCATION_TYPE_DEVICE ? 0 : CU_DEVICE_CPU));
+            else
+                ok(cuMemAdvise(from, bytes, advice, place));
+        }
+        if (step == 42) { // what is allocated here again, nothing was advised of
+            ok(cuMemFree(*memory));
+            ok(cuMemAllocManaged(memory, (PAGES + 1) * 4096, CU_MEM_ATTACH_GLOBAL));
+        }
+        ok(cuMemAdvise(*small, 100, step % 8 < 6 ? CU_MEM_ADVISE_SET_READ_MOSTLY : CU_MEM_ADVISE_UNSET_READ_MOSTLY, places[0]));
+        uint64_t sum = 0;
+        auto ask = [&](CUdeviceptr address, size_t bytes) {
+            for (auto which : {CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION,
+                               CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID}) {
+                int answer;
+                ok(cuMemRangeGetAttribute(&answer, sizeof answer, which, address, bytes));
+                sum = sum * 31 + uint64_t(answer);
+            }
+            int by[3];
+            ok(cuMemRangeGetAttribute(by, sizeof by, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, address, bytes));
+            for (int answer : by) sum = sum * 31 + uint64_t(answer);
+        };
+        for (size_t page = 0; page < PAGES; ++page) ask(whole_pages() + page * 4096 + 3, 5);
+        for (size_t page = 0; page + 4 < PAGES; page += 3) ask(whole_pages() + page * 4096, 4 * 4096 + 5);
+        ask(whole_pages(), PAGES * 4096);
+        ask(*small, 100);
+        return sum;
+    };
+}
+
+Counter advised_once(Device device) {
+    CUdeviceptr memory;
+    ok(cuMemAllocManaged(&memory, BYTES, CU_MEM_ATTACH_GLOBAL));
+    ok(cuMemAdvise(memory, BYTES, CU_MEM_ADVISE_SET_READ_MOSTLY, {CU_MEM_LOCATION_TYPE_DEVICE, {0}}));
+    return of_memory(device, memory, WORDS);
+}
+
 // So many that whoever looks at all for each of them does not come to an end. All have a page, and each step changes a hundred.
 Counter many(Device device) {
     constexpr size_t COUNT = 10000, WORDS_OF_EACH = 1024;
@@ -486,7 +545,7 @@ const std::map<std::string, Counter (*)(Device)> KINDS = {
     {"plain", plain},           {"small", small}, {"large", large}, {"pitched", pitched}, {"pooled", pooled},   {"mapped", mapped},
     {"fleeting", fleeting},     {"array", array}, {"pinned", pinned},   {"graph", graph},     {"peer", peer},
     {"registered", registered}, {"created", created}, {"managed", managed}, {"managed_pool", managed_pool}, {"touched", touched},
-    {"wide", wide}, {"churned", churned}, {"allocating", allocating}, {"outlasting", outlasting}, {"many", many}, {"exported", exported}, {"shared", shared}, {"threads", threads},
+    {"wide", wide}, {"churned", churned}, {"allocating", allocating}, {"outlasting", outlasting}, {"many", many}, {"advised", advised}, {"advised_once", advised_once}, {"exported", exported}, {"shared", shared}, {"threads", threads},
     {"in_a_file", in_a_file}, {"event_handle", event_handle}, {"pool_handle", pool_handle},
 };
 

@@ -4,17 +4,18 @@
 //! The driver checkpoints pinned memory, but not managed memory. To a program one is what the other is: host and devices have the
 //! same bytes at the same address, and threads may use it at any time, also while a checkpoint is taken. But pinned memory does
 //! not move: a device reaches it through the bus, each time. So what a program advises, or wants to be moved, comes to nothing, and
-//! is answered here.
+//! is answered here; but advice is remembered ([`advice`]) of what may become the driver's again.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use ckpt_wire::allocations::{CUDA_MANAGED, CUDA_MANAGED_PINNED, CUDA_MANAGED_REGISTERED, CudaAllocation};
 
+use super::advice::{ACCESSED_BY, Advice, Location};
 use super::backing::calls::{self, INVALID_VALUE, OUT_OF_MEMORY};
 use super::driver::{CuResult, Handle, NO_FUNCTION, Real, SUCCESS, driver_hooks};
 use super::gate::{self, Passage};
-use super::{keeper, memory, records};
+use super::{advice, keeper, memory, records};
 use crate::log;
 use crate::section::Section;
 
@@ -37,13 +38,8 @@ const RANGE_START: c_int = 11;
 const RANGE_BYTES: c_int = 12;
 const DEVICE: c_uint = 2;
 
-// `CUmem_range_attribute`: those whose answers are numbers of devices.
-const PREFERRED_LOCATION: c_int = 2;
-const ACCESSED_BY: c_int = 3;
-const LAST_PREFETCH_LOCATION: c_int = 4;
+/// `CUmem_range_attribute`, behind the last.
 const RANGE_ATTRIBUTES_END: c_int = 9;
-/// `CU_DEVICE_INVALID`: none.
-const NO_DEVICE: c_int = -2;
 /// `CUmem_advise`, the values that there are.
 const ADVICE_FIRST: c_int = 1;
 const ADVICE_LAST: c_int = 6;
@@ -168,12 +164,21 @@ fn nothing(address: u64, bytes: usize) -> Option<CuResult> {
     Some(if is_within { SUCCESS } else { INVALID_VALUE })
 }
 
-fn advise(address: u64, bytes: usize, advice: c_int) -> Option<CuResult> {
-    nothing(address, bytes).map(
-        |result| {
-            if (ADVICE_FIRST..=ADVICE_LAST).contains(&advice) { result } else { INVALID_VALUE }
-        },
-    )
+/// Has advice taken, by `real` if it is not of pinned memory, and remembers it.
+fn advise(address: u64, bytes: usize, advice: c_int, location: Location, real: impl FnOnce() -> CuResult) -> CuResult {
+    let is_advice = (ADVICE_FIRST..=ADVICE_LAST).contains(&advice);
+    let of_pinned = nothing(address, bytes).map(|result| if is_advice { result } else { INVALID_VALUE });
+    let result = of_pinned.unwrap_or_else(real);
+    if result == SUCCESS {
+        advice::remember(address, bytes, advice, location);
+    }
+    result
+}
+
+/// What was advised of pinned memory, as far as that is more than nothing.
+fn advice_of(address: u64, bytes: usize) -> Advice {
+    let is_registered = around(address).is_some_and(|found| found.kind == CUDA_MANAGED_REGISTERED);
+    if is_registered { advice::of(address, bytes) } else { Advice::NONE }
 }
 
 /// Does what several addresses are given for by `each`, but for pinned ones, where it is nothing; by `all` at once, if none is.
@@ -242,23 +247,19 @@ unsafe fn place_of(begin_at: *const usize, count: usize, number: usize) -> usize
     behind.saturating_sub(1)
 }
 
-/// Says of pinned memory what managed memory is said of that nothing was advised about, and that never moved.
+/// Says of pinned memory what managed memory is said of that this was advised of, and that never moved.
 ///
 /// # Safety
 /// `answer` must have room for so many bytes.
-unsafe fn answer_of_range(answer: *mut c_void, bytes: usize, attribute: c_int) -> CuResult {
+unsafe fn answer_of_range(answer: *mut c_void, bytes: usize, attribute: c_int, advised: Advice) -> CuResult {
     let is_known = (1..RANGE_ATTRIBUTES_END).contains(&attribute);
     let is_one = attribute == ACCESSED_BY || bytes == size_of::<c_int>();
     if answer.is_null() || bytes == 0 || !bytes.is_multiple_of(size_of::<c_int>()) || !is_known || !is_one {
         return INVALID_VALUE;
     }
-    let none = match attribute {
-        PREFERRED_LOCATION | ACCESSED_BY | LAST_PREFETCH_LOCATION => NO_DEVICE,
-        _ => 0,
-    };
     for number in 0..bytes / size_of::<c_int>() {
         // SAFETY: the caller's word.
-        unsafe { answer.cast::<c_int>().add(number).write_unaligned(none) };
+        unsafe { answer.cast::<c_int>().add(number).write_unaligned(advised.answer(attribute, number)) };
     }
     SUCCESS
 }
@@ -282,6 +283,7 @@ driver_hooks! {
                 let result = real(address, bytes, flags);
                 if result == SUCCESS {
                     HAS_BEEN_THERE.store(true, Ordering::Relaxed);
+                    advice::forget(*address, bytes as u64);
                     records::add_plain(CUDA_MANAGED, *address, bytes as u64);
                     if let Some(why) = why {
                         say_not_pinned(bytes, why);
@@ -294,19 +296,19 @@ driver_hooks! {
 
     "cuMemAdvise" 8000 =>
     cuMemAdvise(address: u64, bytes: usize, advice: c_int, device: c_int) |real| {
-        advise(address, bytes, advice).unwrap_or_else(|| real(address, bytes, advice, device))
+        advise(address, bytes, advice, Location::of_device(device), || real(address, bytes, advice, device))
     }
 
     "cuMemAdvise" 12020 =>
     cuMemAdvise_v2(address: u64, bytes: usize, advice: c_int, place: u64) |real| {
-        advise(address, bytes, advice).unwrap_or_else(|| real(address, bytes, advice, place))
+        advise(address, bytes, advice, Location::of(place), || real(address, bytes, advice, place))
     }
 
     "cuMemRangeGetAttribute" 8000 ungated =>
     cuMemRangeGetAttribute(answer: *mut c_void, bytes: usize, attribute: c_int, address: u64, count: usize) |real| {
         let _passage = passes_gate(address);
         match nothing(address, count) {
-            Some(SUCCESS) => answer_of_range(answer, bytes, attribute),
+            Some(SUCCESS) => answer_of_range(answer, bytes, attribute, advice_of(address, count)),
             Some(error) => error,
             None => real(answer, bytes, attribute, address, count),
         }
@@ -319,7 +321,9 @@ driver_hooks! {
         let _passage = passes_gate(address);
         match nothing(address, count) {
             Some(SUCCESS) if !answers.is_null() && !bytes.is_null() && !attributes.is_null() => (0..number)
-                .map(|at| answer_of_range(*answers.add(at), *bytes.add(at), *attributes.add(at)))
+                .map(|at| {
+                    answer_of_range(*answers.add(at), *bytes.add(at), *attributes.add(at), advice_of(address, count))
+                })
                 .find(|&result| result != SUCCESS)
                 .unwrap_or(SUCCESS),
             Some(_) => INVALID_VALUE,

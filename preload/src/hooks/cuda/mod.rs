@@ -16,6 +16,7 @@
 //!
 //! Before the real function a call passes the `gate`, which the `keeper` closes when the agent wants devices to stand still.
 
+mod advice;
 mod arrays;
 mod attributes;
 mod backing;

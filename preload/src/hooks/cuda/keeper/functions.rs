@@ -92,6 +92,7 @@ functions! {
     library_managed: c"cuLibraryGetManaged" (address: *mut u64, bytes: *mut usize, library: Handle, name: *const c_char);
     allocate_managed: c"cuMemAllocManaged" (address: *mut u64, bytes: usize, flags: c_uint);
     free: c"cuMemFree_v2" (address: u64);
+    advise: c"cuMemAdvise_v2" (address: u64, bytes: usize, advice: c_int, location: u64);
     register: c"cuMemHostRegister_v2" (place: *mut c_void, bytes: usize, flags: c_uint);
     unregister: c"cuMemHostUnregister" (place: *mut c_void);
     device_pointer: c"cuMemHostGetDevicePointer_v2" (address: *mut u64, place: *mut c_void, flags: c_uint);

@@ -26,7 +26,7 @@ use super::address_space;
 use super::commands::{NO_CONTEXT, done};
 use super::functions;
 use crate::hooks::cuda::driver::{CuResult, Handle};
-use crate::hooks::cuda::{contexts, records};
+use crate::hooks::cuda::{advice, contexts, records};
 use crate::log;
 use crate::section::Section;
 use crate::sys;
@@ -103,9 +103,28 @@ pub fn bring_back(are_still: bool) -> Result<u64, CuResult> {
                 spans.all().iter_mut().map(put_back).fold(Ok(()), Result::and)
             })
         })?;
+        advise_again(&mut spans);
         spans.forget(|span| span.is_native);
     }
     pinned::register_all()
+}
+
+/// Tells the driver what the program had advised of what is back.
+fn advise_again(spans: &mut Taken) {
+    let mut outcome = Ok(());
+    for span in spans.all().iter().filter(|span| span.is_native) {
+        let _ = for_each_within(span, CUDA_MANAGED, |found| {
+            // SAFETY: managed memory of the program's.
+            let given = advice::give_again(found, |address, bytes, what, location| unsafe {
+                functions::advise(address, bytes, what, location)
+            });
+            outcome = outcome.and(given);
+            Ok(())
+        });
+    }
+    if let Err(error) = outcome {
+        advice::say_not_taken(error);
+    }
 }
 
 fn enter_any_context() -> Result<(), CuResult> {
