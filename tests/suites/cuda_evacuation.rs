@@ -2,12 +2,13 @@
 //! can be told what becomes of such memory when it is freed.
 
 use std::fs;
+use std::ops::RangeInclusive;
 use std::thread;
 use std::time::Duration;
 
 use ckpt_tests::counted::{
-    ask_checkpoint, at_fifth_step, counting, counting_slowly, ended_like, go_on, goes_on_in_place, scene,
-    survives_twice,
+    ask_checkpoint, at_fifth_step, counting, counting_slowly, ended_like, go_on, goes_on_again, goes_on_in_place,
+    scene, survives_twice,
 };
 use ckpt_tests::exact::{How, assert_same, reference, survives};
 use ckpt_tests::{Ckpt, Restart, Scene, checkpoint, code_of, fault, processes};
@@ -156,6 +157,49 @@ fn whatever_call_of_the_driver_fails_while_managed_memory_moves_the_program_goes
             ended_like(life, &whole);
         }
     }
+}
+
+/// Calls of these numbers fail.
+fn failing(name: &str, calls: RangeInclusive<u32>) -> String {
+    calls.map(|number| format!("{name}:{number}")).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn memory_is_not_lost_when_another_one_on_its_page_cannot_be_freed() {
+    // Once, which is tried again; and more often than it is tried, when five of seven have been freed.
+    for calls in [3..=3, 4..=4, 7..=11] {
+        let program = counting(&["few"]);
+        let scene = scene();
+        let whole = reference(&scene, &program);
+        let failed = scene.path().join("failed");
+        let program = program
+            .variable("CKPT_DOUBLE_FAIL", failing("cuMemFree_v2", calls.clone()))
+            .variable("CKPT_DOUBLE_FAILED", &failed);
+        let life = at_fifth_step(&scene, &program);
+        ask_checkpoint(&scene, life.pid);
+        assert!(failed.exists(), "no call of {calls:?} was made");
+        checkpoint(&scene, life.pid);
+        go_on(&scene);
+        ended_like(life, &whole);
+    }
+}
+
+#[test]
+fn a_program_ends_and_is_restarted_when_memory_on_a_page_is_freed_in_part_and_does_not_come_back() {
+    let program = counting(&["few"]);
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    // Of the second checkpoint: its sixth of seven, and the third and all behind of the five that were freed.
+    let fails = [failing("cuMemFree_v2", 16..=20), failing("cuMemAllocManaged", 20..=60)].join(",");
+    let mut life = at_fifth_step(&scene, &program.variable("CKPT_DOUBLE_FAIL", fails));
+    let id = checkpoint(&scene, life.pid);
+    assert_ne!(ask_checkpoint(&scene, life.pid).code, 0);
+    assert_eq!(code_of(life.wait()), 128 + Signal::SIGKILL as i32, "{}", life.errors());
+    let log = fs::read_to_string(life.store().path().join("log")).expect("a log");
+    let said = "has freed a part of the managed memory on some pages, and does not give it back: the program ends";
+    assert!(log.contains(said), "{log}");
+    go_on(&scene);
+    goes_on_again(&scene, Restart::of(life.store()).id(id), &life, &whole);
 }
 
 #[test]

@@ -459,6 +459,29 @@ Counter many(Device device) {
     };
 }
 
+// Little of it, several on a page.
+Counter few(Device device) {
+    constexpr size_t WORDS_OF_EACH = 300;
+    auto *all = new std::vector<CUdeviceptr>(7);
+    for (CUdeviceptr &one : *all) {
+        ok(cuMemAllocManaged(&one, WORDS_OF_EACH * 4, CU_MEM_ATTACH_GLOBAL));
+        ok(cuMemsetD32(one, uint32_t(&one - all->data()), WORDS_OF_EACH));
+    }
+    return [=](uint32_t step) {
+        ok(cuCtxSetCurrent(device.context));
+        uint64_t sum = 0;
+        for (CUdeviceptr each : *all) {
+            CUdeviceptr start = each;
+            uint64_t count = WORDS_OF_EACH;
+            launch(device, device.add_one, device.first, {&start, &count});
+            ok(cuStreamSynchronize(device.first));
+            reinterpret_cast<uint32_t *>(each)[step] += step;
+            sum = mixed(sum, reinterpret_cast<uint32_t *>(each), WORDS_OF_EACH);
+        }
+        return sum;
+    };
+}
+
 // Two threads that are in the heap half of the time, where they hold its locks.
 Counter allocating(Device device) {
     for (size_t number = 0; number < 2; ++number) {
@@ -545,7 +568,7 @@ const std::map<std::string, Counter (*)(Device)> KINDS = {
     {"plain", plain},           {"small", small}, {"large", large}, {"pitched", pitched}, {"pooled", pooled},   {"mapped", mapped},
     {"fleeting", fleeting},     {"array", array}, {"pinned", pinned},   {"graph", graph},     {"peer", peer},
     {"registered", registered}, {"created", created}, {"managed", managed}, {"managed_pool", managed_pool}, {"touched", touched},
-    {"wide", wide}, {"churned", churned}, {"allocating", allocating}, {"outlasting", outlasting}, {"many", many}, {"advised", advised}, {"advised_once", advised_once}, {"exported", exported}, {"shared", shared}, {"threads", threads},
+    {"wide", wide}, {"churned", churned}, {"allocating", allocating}, {"outlasting", outlasting}, {"few", few}, {"many", many}, {"advised", advised}, {"advised_once", advised_once}, {"exported", exported}, {"shared", shared}, {"threads", threads},
     {"in_a_file", in_a_file}, {"event_handle", event_handle}, {"pool_handle", pool_handle},
 };
 

@@ -21,12 +21,13 @@ mod stillness;
 mod wanted;
 
 use ckpt_wire::allocations::{CUDA_MANAGED, CUDA_MANAGED_EVACUATED, CudaAllocation};
+use ckpt_wire::device::DEVICES_MOVING;
 
 use super::address_space;
 use super::commands::{NO_CONTEXT, done};
 use super::functions;
 use crate::hooks::cuda::driver::{CuResult, Handle};
-use crate::hooks::cuda::{advice, contexts, records};
+use crate::hooks::cuda::{advice, contexts, hold, records};
 use crate::log;
 use crate::section::Section;
 use crate::sys;
@@ -40,6 +41,9 @@ pub use stillness::try_locks;
 pub const NOT_STILL: CuResult = -libc::EBUSY;
 /// Something is in the way.
 const OCCUPIED: CuResult = -libc::EEXIST;
+/// How often the driver is asked to free an allocation, and how long after the time before.
+const FREES: u32 = 5;
+const FREES_EVERY_MS: u32 = 10;
 /// Bytes that are copied before their source is given back.
 const PART: usize = 4 << 20;
 
@@ -72,20 +76,44 @@ pub fn evacuate() -> Result<(), CuResult> {
             return Err(error);
         }
         let freed = for_each(CUDA_MANAGED, |found| {
-            // SAFETY: the program's, which cannot use it on a device before it is back.
-            done(unsafe { functions::free(found.address) })?;
+            free_patiently(found.address)?;
             set_kind(found.address, CUDA_MANAGED_EVACUATED, 0);
             Ok(())
         });
         if freed.is_err() {
-            // What the driver has not freed is where it was. Beside it there may be mapped still what was freed.
+            // Where the driver has freed nothing, all is where it was. Beside that, what was freed may be mapped still.
             spans.new().for_each(let_write);
-            spans.new().filter(|span| has_native(span)).for_each(forget_copy);
-            spans.forget(has_native);
+            spans.new().filter(|span| is_untouched(span)).for_each(forget_copy);
+            spans.forget(is_untouched);
         }
-        let placed = spans.all().iter_mut().map(put_back).fold(Ok(()), Result::and);
+        let placed = put_all_back(&mut spans);
+        if placed.is_err() {
+            // Threads that go on now would use memory that is not theirs any more, as where one of several on a page was not freed.
+            let _ = take_back(&mut spans);
+            if spans.all().iter().any(|span| span.aside != 0) {
+                end_program(
+                    b"the driver has freed a part of the managed memory on some pages, and does not give it back",
+                );
+            }
+            advise_again(&mut spans);
+            spans.forget(|span| span.is_native);
+        }
         freed.and(placed)
     })
+}
+
+/// Has the driver free managed memory, which it may not be able to in that moment.
+fn free_patiently(address: u64) -> Result<(), CuResult> {
+    let mut outcome = Ok(());
+    for _ in 0..FREES {
+        // SAFETY: the program's, which cannot use it on a device before it is back.
+        outcome = done(unsafe { functions::free(address) });
+        if outcome.is_ok() {
+            break;
+        }
+        sys::futex_wait(hold::devices(), DEVICES_MOVING, Some(FREES_EVERY_MS));
+    }
+    outcome
 }
 
 /// Makes it the driver's managed memory again, where `are_still` says that all other threads stand still; the driver pins in its place
@@ -97,16 +125,20 @@ pub fn bring_back(are_still: bool) -> Result<u64, CuResult> {
     if are_still && stillness::is_there() {
         enter_any_context()?;
         let mut spans = spans::take();
-        guard::moving(|| {
-            move_aside(&mut spans).and_then(|()| reallocate(&mut spans)).or_else(|_| {
-                // Then it is pinned in its place, if that can be done.
-                spans.all().iter_mut().map(put_back).fold(Ok(()), Result::and)
-            })
-        })?;
+        guard::moving(|| take_back(&mut spans))?;
         advise_again(&mut spans);
         spans.forget(|span| span.is_native);
     }
     pinned::register_all()
+}
+
+/// Has the driver allocate as much of it as comes where it was; the rest is in its place as ordinary memory, if that can be done.
+fn take_back(spans: &mut Taken) -> Result<(), CuResult> {
+    move_aside(spans).and_then(|()| reallocate(spans)).or_else(|_| put_all_back(spans))
+}
+
+fn put_all_back(spans: &mut Taken) -> Result<(), CuResult> {
+    spans.all().iter_mut().map(put_back).fold(Ok(()), Result::and)
 }
 
 /// Tells the driver what the program had advised of what is back.
@@ -226,9 +258,9 @@ fn put_back(span: &mut Span) -> Result<(), CuResult> {
     Ok(())
 }
 
-/// Whether the driver has some of its memory still.
-fn has_native(span: &Span) -> bool {
-    first_within(span, |found| found.what() == CUDA_MANAGED && found.can_be_evacuated()).is_some()
+/// Whether the driver has all of its memory still.
+fn is_untouched(span: &Span) -> bool {
+    first_within(span, |found| found.what() == CUDA_MANAGED_EVACUATED).is_none()
 }
 
 /// Whether nothing is mapped where a span was, or nothing but addresses that the driver keeps taken.
@@ -288,18 +320,17 @@ fn reallocate(spans: &mut Taken) -> Result<(), CuResult> {
         fill(span, wanted.within(span.start, span.bytes));
     }
     if spans.all().iter().any(|span| span.is_native) && stillness::is_over() {
-        end_program();
+        // Nobody knows what they have seen.
+        end_program(b"the threads have gone on while managed memory came back");
     }
     Ok(())
 }
 
-/// Threads have gone on before what they use was there, and nobody knows what they have seen.
-fn end_program() -> ! {
+/// Memory is not what it was, and its last checkpoint is.
+fn end_program(why: &[u8]) -> ! {
     if let Some(mut section) = Section::enter() {
         log::append(&mut section, |line| {
-            line.push(
-                b"the threads have gone on while managed memory came back: the program ends; ckpt restart brings it back",
-            );
+            line.push(why).push(b": the program ends; ckpt restart brings it back");
         });
     }
     sys::end_program()
