@@ -11,7 +11,7 @@ use ckpt_tests::counted::{
     scene, survives_twice,
 };
 use ckpt_tests::exact::{How, assert_same, reference, survives};
-use ckpt_tests::{Ckpt, Restart, Scene, checkpoint, code_of, fault, processes};
+use ckpt_tests::{Ckpt, Restart, Scene, checkpoint, code_of, cuda, fault, processes};
 use nix::sys::signal::Signal;
 
 #[test]
@@ -200,6 +200,23 @@ fn a_program_ends_and_is_restarted_when_memory_on_a_page_is_freed_in_part_and_do
     assert!(log.contains(said), "{log}");
     go_on(&scene);
     goes_on_again(&scene, Restart::of(life.store()).id(id), &life, &whole);
+}
+
+#[test]
+fn a_thread_that_never_leaves_the_heap_costs_the_checkpoint_alone() {
+    let program = cuda::program("hoarded").argument("60");
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let life = at_fifth_step(&scene, &program);
+    let answer = ask_checkpoint(&scene, life.pid);
+    let why = "150 times a thread was stopped that holds a lock which the driver waits for";
+    assert!(answer.code != 0 && answer.stderr.contains(why), "{answer:?}");
+    let rows = life.store().rows(&scene);
+    assert!(matches!(&rows[..], [row] if row.state == "failed" && row.reason.contains(why)), "{rows:?}");
+    let log = fs::read_to_string(life.store().path().join("log")).expect("a log");
+    assert!(log.contains(why), "{log}");
+    go_on(&scene);
+    ended_like(life, &whole);
 }
 
 #[test]
