@@ -68,10 +68,10 @@ pub fn evacuate() -> Result<(), CuResult> {
         return Err(error);
     }
     guard::moving(|| {
-        let copied = spans.new().try_for_each(copy_aside);
+        let copied = spans.new_ones().try_for_each(copy_aside);
         // Whoever has stopped the threads may have died meanwhile.
         if let Err(error) = copied.and_then(|()| if stillness::is_there() { Ok(()) } else { Err(NOT_STILL) }) {
-            spans.new().for_each(forget_copy);
+            spans.new_ones().for_each(forget_copy);
             spans.forget(|span| span.is_new);
             return Err(error);
         }
@@ -82,8 +82,8 @@ pub fn evacuate() -> Result<(), CuResult> {
         });
         if freed.is_err() {
             // Where the driver has freed nothing, all is where it was. Beside that, what was freed may be mapped still.
-            spans.new().for_each(let_write);
-            spans.new().filter(|span| is_untouched(span)).for_each(forget_copy);
+            spans.new_ones().for_each(let_write);
+            spans.new_ones().filter(|span| is_untouched(span)).for_each(forget_copy);
             spans.forget(is_untouched);
         }
         let placed = put_all_back(&mut spans);

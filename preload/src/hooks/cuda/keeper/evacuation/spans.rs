@@ -96,7 +96,7 @@ impl Taken {
     }
 
     /// Those that were added the last time.
-    pub fn new(&mut self) -> impl Iterator<Item = &mut Span> {
+    pub fn new_ones(&mut self) -> impl Iterator<Item = &mut Span> {
         self.all().iter_mut().filter(|span| span.is_new)
     }
 
@@ -106,7 +106,7 @@ impl Taken {
         &mut self,
         show: impl FnOnce(&mut dyn FnMut(u64, u64) -> Result<(), CuResult>) -> Result<(), CuResult>,
     ) -> Result<(), CuResult> {
-        self.new().for_each(|span| span.is_new = false);
+        self.new_ones().for_each(|span| span.is_new = false);
         let outcome = show(&mut |address, bytes| self.add(address, bytes));
         sort(self.all(), |span| span.start as u64);
         outcome
