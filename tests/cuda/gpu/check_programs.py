@@ -1,8 +1,9 @@
 """Runs ways and kinds (tests/victims/cuda) under libckpt.so, and compares what `ckpt show` says of them at each step.
 
-    check_programs.py FOLDER DRIVER    FOLDER has libckpt.so, ckpt and the programs; DRIVER is libcuda.so.1
+    check_programs.py FOLDER OUT SCRATCH DRIVER SECONDS
 
-Prints a line for each program; exits 1 if one is not as it should be.
+FOLDER has libckpt.so, ckpt and the programs; what they say goes to OUT, a store to SCRATCH; DRIVER is libcuda.so.1. Prints a line
+for each program; exits 1 if one is not as it should be, or was not run for want of time.
 """
 
 import json
@@ -10,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 MIB = 1 << 20
 # Kind and bytes; of the pitched allocation, bytes of a row that the driver chooses, times 300.
@@ -73,9 +75,11 @@ def differs(found, expected):
     return missing, besides
 
 
-def check(folder, name, arguments, steps):
-    environment = dict(os.environ, LD_PRELOAD=f"{folder}/libckpt.so", CKPT_DIR=f"{folder}/store")
-    process = subprocess.Popen([f"{folder}/{name}", *arguments], env=environment, stdout=subprocess.PIPE, text=True)
+def check(folder, scratch, errors, command, steps):
+    environment = dict(os.environ, LD_PRELOAD=f"{folder}/libckpt.so", CKPT_DIR=f"{scratch}/store")
+    process = subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
+    )
     try:
         for line, expected in steps.items():
             read = process.stdout.readline().strip()
@@ -92,16 +96,29 @@ def check(folder, name, arguments, steps):
         process.wait()
 
 
+def out_of_time(*_):
+    raise TimeoutError("it has taken too long")
+
+
 def main():
-    folder, driver = sys.argv[1:]
+    folder, out, scratch, driver, seconds = sys.argv[1:]
     # A real driver has no versions, which "dlvsym" would look for.
     programs = [("ways", [way, driver], WAYS) for way in ("linked", "dlsym", "default", "first", "second", "per thread")]
     programs.append(("kinds", [], KINDS))
+    end = time.monotonic() + float(seconds)
     wrong = 0
-    for name, arguments, steps in programs:
-        why = check(folder, name, arguments, steps)
-        wrong += why is not None
-        print(f"{name} {' '.join(arguments[:1])}: {why or 'as it should be'}", flush=True)
+    signal.signal(signal.SIGALRM, out_of_time)
+    with open(f"{out}/programs.errors", "w") as errors:
+        for name, arguments, steps in programs:
+            # One that says nothing does not keep the others from their turn.
+            signal.alarm(max(1, min(15, int(end - time.monotonic()))))
+            try:
+                why = check(folder, scratch, errors, [f"{folder}/{name}", *arguments], steps)
+            except Exception as error:  # all are tried
+                why = f"{type(error).__name__}: {error}"
+            signal.alarm(0)
+            wrong += why is not None
+            print(f"{name} {' '.join(arguments[:1])}: {f'FAILED: {why}' if why else 'as it should be'}", flush=True)
     sys.exit(1 if wrong else 0)
 
 

@@ -1,13 +1,15 @@
-"""Checkpoints, kills and restarts counted and interleaved (tests/victims/cuda), twice in a row, and compares each life with an uninterrupted run.
+"""Checkpoints, kills and restarts counted and interleaved (tests/victims/cuda), twice in a row, and compares each with an uninterrupted run.
 
-    check_restarts.py FOLDER OUT    FOLDER has libckpt.so, ckpt, both of them and words.ptx; stores and output go to OUT
+    check_restarts.py FOLDER OUT SCRATCH DRIVER SECONDS
 
-Prints a line for each kind of state, with how long its devices were away; exits 1 if one has not gone on exactly.
+FOLDER has libckpt.so, ckpt, both programs and words.ptx; output goes to OUT, stores to SCRATCH. Prints a line for each kind of
+state, with how long its devices were away; exits 1 if one has not gone on exactly, or was not run for want of time.
 """
 
 import sys
 
-from lives import PAUSE_US, STEPS, check_all
+import lives
+from lives import PAUSE_US, STEPS, Clock, Program
 
 # Device memory that libckpt.so backs, that the driver has allocated, pools and mapped memory, arrays; streams and events in all.
 KINDS = [
@@ -19,19 +21,27 @@ KINDS = [
     (["threads", "plain"], {}),
     (["large", "small"], {}),
     (["managed", "touched"], {"CKPT_MANAGED_BACKING": "pinned"}),
-    # Evacuated, or refused by name if the driver does not let it be (`ckpt devices --managed` says why).
-    (["managed", "touched", "churned"], {}),
 ]
+EVACUATED = ["managed", "touched", "churned"]
 # Random calls of several threads, by the seeds that decide them.
 SEEDS = range(1, 5)
 
 
 def main():
-    folder, out = sys.argv[1:]
+    folder, out, scratch, driver, seconds = sys.argv[1:]
+    clock = Clock(float(seconds))
     kernels = f"{folder}/words.ptx"
-    programs = [([f"{folder}/counted", STEPS, PAUSE_US, kernels, *kinds], more, " ".join(kinds)) for kinds, more in KINDS]
-    programs += [([f"{folder}/interleaved", STEPS, str(seed), kernels], {}, f"random calls, seed {seed}") for seed in SEEDS]
-    sys.exit(not check_all(folder, out, programs))
+    words = lambda kinds, pause_us: [f"{folder}/counted", str(STEPS), str(pause_us), kernels, *kinds]
+    counted = lambda kinds, more=None: Program(" ".join(kinds), words(kinds, PAUSE_US), more, words(kinds, 0))
+    is_evacuated = lives.can_be_evacuated(folder, driver, clock)
+    programs = [counted(kinds, more) for kinds, more in KINDS]
+    programs += [counted(EVACUATED)] if is_evacuated else []
+    programs += [Program(f"random calls, seed {seed}", [f"{folder}/interleaved", str(STEPS), str(seed), kernels]) for seed in SEEDS]
+    all_right = lives.check_all(folder, out, scratch, programs, clock)
+    if not is_evacuated:
+        few = Clock(min(lives.PROGRAM_S, clock.left()))
+        all_right &= lives.refused_by_name(folder, out, scratch, counted(EVACUATED[:1]), few)
+    sys.exit(not all_right)
 
 
 main()

@@ -5,6 +5,7 @@
 // Each step changes every kind by kernels, copies and fills in two streams with an event between them, or by a graph. What is printed
 // does not depend on time: of any two runs, lines with the same number are the same.
 #include "expect.h"
+#include "paced.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -572,13 +573,6 @@ const std::map<std::string, Counter (*)(Device)> KINDS = {
     {"in_a_file", in_a_file}, {"event_handle", event_handle}, {"pool_handle", pool_handle},
 };
 
-// After the step that the harness says, until there is the file that it says.
-void wait_for_the_harness(int step) {
-    const char *place = getenv("CKPT_VICTIM_WAITS_AT"), *sign = getenv("CKPT_VICTIM_WAITS_FOR");
-    if (place == nullptr || sign == nullptr || step != atoi(place)) return;
-    while (access(sign, F_OK) != 0) usleep(1000);
-}
-
 } // namespace
 
 int main(int argc, char **argv) {
@@ -598,8 +592,7 @@ int main(int argc, char **argv) {
         for (Counter &counter : counters) sum = sum * 31 + counter(uint32_t(step));
         printf("step %d %016llx\n", step, (unsigned long long)sum);
         fflush(stdout);
-        wait_for_the_harness(step);
-        usleep(useconds_t(pause_us));
+        pause_after(step, pause_us);
     }
     puts("done");
     fflush(stdout);

@@ -3,6 +3,7 @@
 //
 //   interleaved STEPS SEED KERNELS
 #include "expect.h"
+#include "paced.h"
 
 #include <unistd.h>
 
@@ -195,13 +196,6 @@ class Worker {
     }
 };
 
-// After the step that the harness says, until there is the file that it says.
-void wait_for_the_harness(int step) {
-    const char *place = getenv("CKPT_VICTIM_WAITS_AT"), *sign = getenv("CKPT_VICTIM_WAITS_FOR");
-    if (place == nullptr || sign == nullptr || step != atoi(place)) return;
-    while (access(sign, F_OK) != 0) usleep(1000);
-}
-
 } // namespace
 
 int main(int argc, char **argv) {
@@ -221,7 +215,7 @@ int main(int argc, char **argv) {
             while (one < step) usleep(200);
         printf("step %d\n", step);
         fflush(stdout);
-        wait_for_the_harness(step);
+        pause_after(step, 0);
     }
     for (std::thread &thread : threads) thread.join();
     puts("done");
