@@ -8,7 +8,7 @@
 
 #define NAMED(name) {#name, name}
 
-static on_cpu::Added added({NAMED(fill_words), NAMED(add_one), NAMED(saxpy), NAMED(sum_list), NAMED(count_launch)});
+static on_cpu::Added added({NAMED(fill_words), NAMED(add_one), NAMED(fill_mixed), NAMED(count_others), NAMED(saxpy), NAMED(sum_list), NAMED(count_launch)});
 
 static test_double::Bound variables[] = {
     {"launches", reinterpret_cast<void **>(&launches)},
