@@ -1,6 +1,8 @@
 //! What was in pieces: it is read from the store while the driver is at work, and copied there by the process's keeper.
+//!
+//! A driver that gives devices back takes seconds. What has been read by then only needs to be copied; so as much is read ahead as
+//! the host has room for.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 
 use ckpt_store::Store;
@@ -10,10 +12,24 @@ use crate::differences::{Differences, WINDOW_BYTES};
 use crate::error::Result;
 use crate::image::{PieceImage, StoredPieces};
 use crate::keeper::{Line, command};
+use crate::proc::memory;
 use crate::ptrace::ProcessMemory;
 
-/// Windows that are read ahead.
-const AHEAD: usize = 4;
+use super::queue::{Receiver, Sender, queue};
+
+/// Bytes that are read ahead for a job, at most.
+const AHEAD_BYTES_MAX: u64 = 1 << 30;
+/// And for each process in any case.
+const AHEAD_BYTES_MIN: u64 = 4 * WINDOW_BYTES as u64;
+
+/// Bytes that are read ahead for each of so many processes: together not more than a quarter of what the host has left.
+pub fn ahead_bytes(processes: usize) -> u64 {
+    share_of(memory::available_bytes().unwrap_or(0), processes)
+}
+
+fn share_of(available: u64, processes: usize) -> u64 {
+    ((available / 4).min(AHEAD_BYTES_MAX) / processes.max(1) as u64).max(AHEAD_BYTES_MIN)
+}
 
 /// Content of the pieces of a process, while it is being read.
 pub struct Content<'scope> {
@@ -29,13 +45,14 @@ struct Window {
 }
 
 impl<'scope> Content<'scope> {
-    /// Begins to read what was in these pieces; nothing if there are none.
+    /// Begins to read what was in these pieces, so many bytes ahead; nothing if there are none.
     pub fn read<'a: 'scope>(
         scope: &'scope Scope<'scope, '_>,
         store: &'a Store,
         pieces: &'a [StoredPieces],
+        ahead_bytes: u64,
     ) -> Option<Content<'scope>> {
-        let (sender, windows) = sync_channel(AHEAD);
+        let (sender, windows) = queue(ahead_bytes);
         let read = move || pieces.iter().try_for_each(|stored| read(store, stored, &sender));
         (!pieces.is_empty()).then(|| Content { windows, reader: scope.spawn(read) })
     }
@@ -45,8 +62,7 @@ impl<'scope> Content<'scope> {
     /// # Errors
     /// The store's; when the keeper does not do it.
     pub fn put(self, line: &Line<'_>, memory: &ProcessMemory, filled: &mut dyn FnMut(u64)) -> Result<()> {
-        let outcome = copy_all(&self.windows, line, memory, filled);
-        drop(self.windows);
+        let outcome = copy_all(self.windows, line, memory, filled);
         // A panic aborts the process (see Cargo.toml), so a thread that ended has a result.
         let read = self.reader.join().unwrap_or_else(|_| std::process::abort());
         outcome.and(read)?;
@@ -54,14 +70,14 @@ impl<'scope> Content<'scope> {
     }
 }
 
-fn read(store: &Store, stored: &StoredPieces, windows: &SyncSender<Window>) -> Result<()> {
+fn read(store: &Store, stored: &StoredPieces, windows: &Sender<Window>) -> Result<()> {
     let differences = Differences::read_all(&stored.differences, store)?;
     for &PieceImage { id, address, bytes } in &stored.pieces {
         for offset in (0..bytes).step_by(WINDOW_BYTES) {
             let mut content = vec![0; (bytes - offset).min(WINDOW_BYTES as u64) as usize];
             differences.read(store, id, offset, &mut content, None)?;
             let window = Window { device: stored.device, address: address + offset, bytes: content };
-            if windows.send(window).is_err() {
+            if !windows.send(window.bytes.len() as u64, window) {
                 // Nobody wants it any more: it is said there why.
                 return Ok(());
             }
@@ -70,9 +86,9 @@ fn read(store: &Store, stored: &StoredPieces, windows: &SyncSender<Window>) -> R
     Ok(())
 }
 
-/// Copies what comes, until no more comes.
+/// Copies what comes, until no more comes. If that fails nobody reads any more.
 fn copy_all(
-    windows: &Receiver<Window>,
+    windows: Receiver<Window>,
     line: &Line<'_>,
     memory: &ProcessMemory,
     filled: &mut dyn FnMut(u64),
@@ -87,4 +103,19 @@ fn copy_all(
         filled(bytes.len() as u64);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_much_is_read_ahead_as_the_host_has_room_for() {
+        const GIB: u64 = 1 << 30;
+        assert_eq!(share_of(64 * GIB, 1), GIB);
+        assert_eq!(share_of(64 * GIB, 4), GIB / 4);
+        assert_eq!(share_of(2 * GIB, 1), GIB / 2);
+        assert_eq!([share_of(0, 1), share_of(GIB, 100)], [AHEAD_BYTES_MIN; 2]);
+        assert!(ahead_bytes(1) >= AHEAD_BYTES_MIN && ahead_bytes(0) <= AHEAD_BYTES_MAX);
+    }
 }

@@ -5,6 +5,7 @@
 //! their devices again before the first of them can use any; if one cannot have them, all are ended.
 
 mod content;
+mod queue;
 mod replacements;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -30,7 +31,7 @@ use crate::image::{DevicesImage, JobImage, ProcessImage};
 use crate::keeper::{self, Kept, Line, Listener, PAIR_BYTES, PATIENCE};
 use crate::proc::task;
 use crate::ptrace::ProcessMemory;
-use content::Content;
+use content::{Content, ahead_bytes};
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: i32 = 2;
@@ -95,8 +96,10 @@ impl Devices {
         thread::scope(|scope| -> Result<()> {
             // Each takes its own time, and none waits for another.
             let begun = self.asked.iter().map(|one| none_if_ended(one.begin())).collect::<Result<Vec<_>>>()?;
+            let ahead_bytes = ahead_bytes(self.asked.iter().filter(|one| !one.image.pieces.is_empty()).count());
+            let each = self.asked.iter();
             let contents: Vec<_> =
-                self.asked.iter().map(|one| Content::read(scope, &self.store, &one.image.pieces)).collect();
+                each.map(|one| Content::read(scope, &self.store, &one.image.pieces, ahead_bytes)).collect();
             for ((one, line), content) in self.asked.iter().zip(begun).zip(contents) {
                 let Some(line) = line.map(|line| none_if_ended(one.end(line))).transpose()?.flatten() else { continue };
                 hit(point::DEVICES_RESUMED);
