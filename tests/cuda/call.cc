@@ -31,16 +31,15 @@ Gate &gate() {
 
 std::atomic<bool> initialised{false};
 
-// What CKPT_DOUBLE_FAIL says: NAME:K, and :ERROR if it is to be another than unknown, several with commas between.
+// NAME:K, and :ERROR if it is to be another than unknown, several with commas between.
 struct Failure {
     std::string name;
     uint64_t call;
     CUresult error;
 };
 
-std::vector<Failure> failures_wanted() {
+std::vector<Failure> failures_in(const char *text) {
     std::vector<Failure> failures;
-    const char *text = getenv("CKPT_DOUBLE_FAIL");
     std::stringstream all(text == nullptr ? "" : text);
     for (std::string one; std::getline(all, one, ',');) {
         size_t first = one.find(':'), second = one.find(':', first + 1);
@@ -52,10 +51,8 @@ std::vector<Failure> failures_wanted() {
     return failures;
 }
 
-// Of the call of this number. The gate's lock is held.
-CUresult failure(const char *name, uint64_t call) {
-    static const auto *failures = new std::vector<Failure>(failures_wanted());
-    for (const Failure &one : *failures) {
+CUresult failure_among(const std::vector<Failure> &failures, const char *name, uint64_t call) {
+    for (const Failure &one : failures) {
         if (one.name != name || one.call != call) continue;
         // So that a test knows that it has happened.
         const char *list = getenv("CKPT_DOUBLE_FAILED");
@@ -63,6 +60,25 @@ CUresult failure(const char *name, uint64_t call) {
         return one.error;
     }
     return CUDA_SUCCESS;
+}
+
+// What the file says that there may be, of calls since it is there.
+CUresult failure_of_now(const char *name) {
+    static auto *calls = new std::map<std::string, uint64_t>;
+    const char *path = getenv("CKPT_DOUBLE_FAIL_WHILE");
+    if (path == nullptr) return CUDA_SUCCESS;
+    std::ifstream file(path);
+    if (!file) return CUDA_SUCCESS;
+    std::string text;
+    std::getline(file, text);
+    return failure_among(failures_in(text.c_str()), name, ++(*calls)[name]);
+}
+
+// Of the call of this number. The gate's lock is held.
+CUresult failure(const char *name, uint64_t call) {
+    static const auto *failures = new std::vector<Failure>(failures_in(getenv("CKPT_DOUBLE_FAIL")));
+    CUresult wanted = failure_among(*failures, name, call);
+    return wanted != CUDA_SUCCESS ? wanted : failure_of_now(name);
 }
 
 } // namespace

@@ -129,13 +129,18 @@ fn it_is_restarted_from_the_checkpoint_of_a_restarted_life() {
 /// Restarted in this way, checkpointed there, and restarted in this way once more.
 #[track_caller]
 fn is_restarted_twice(options: &[&str]) {
-    let program = counting(&["plain", "small", "pooled", "graph", "pinned"]);
+    let with_options = |restart| options.iter().fold(restart, |restart: Restart, option| restart.option(option));
+    lives_three_times(&counting(&["plain", "small", "pooled", "graph", "pinned"]), with_options);
+}
+
+#[track_caller]
+fn lives_three_times(program: &Program, how: impl Fn(Restart) -> Restart) {
     let scene = scene();
-    let whole = reference(&scene, &program);
-    let mut first = at_fifth_step(&scene, &program);
+    let whole = reference(&scene, program);
+    let mut first = at_fifth_step(&scene, program);
     checkpoint(&scene, first.pid);
     first.kill();
-    let restart = || options.iter().fold(Restart::of(first.store()), |restart, option| restart.option(option));
+    let restart = || how(Restart::of(first.store()));
     let mut second = restart().begin(&scene, &first.directory, first.pid);
     first.output.wait_for_lines(20);
     checkpoint(&scene, second.pid);
@@ -144,6 +149,20 @@ fn is_restarted_twice(options: &[&str]) {
     let mut third = restart().begin(&scene, &first.directory, first.pid);
     assert_eq!(code_of(third.wait()), whole.code, "{}", third.errors());
     assert_same(&first.output.bytes(), &whole.stdout, "the output of three lives");
+}
+
+#[test]
+fn memory_of_every_kind_is_restarted_twice_in_a_row() {
+    let kinds =
+        ["plain", "pitched", "pooled", "mapped", "fleeting", "array", "registered", "graph", "created", "threads"];
+    lives_three_times(&counting(&kinds), |restart| restart);
+    lives_three_times(&counting(&kinds).variable("CKPT_DEVICE_BACKING", "native"), |restart| restart);
+}
+
+#[test]
+fn two_devices_and_managed_memory_that_is_pinned_are_restarted_twice_in_a_row() {
+    let program = with_pinned(&["peer", "managed", "touched"]).variable("CKPT_DOUBLE_DEVICES", "2");
+    lives_three_times(&program, |restart| restart.variable("CKPT_DOUBLE_DEVICES", "2"));
 }
 
 #[test]
@@ -583,6 +602,67 @@ fn a_restart_that_is_killed_before_device_memory_is_filled_leaves_nobody_that_co
     let said = fs::read_to_string(life.store().path().join("log")).expect("a log");
     assert!(said.contains("what device memory held has not been put back: the program ends"), "{said}");
     goes_on_again(&scene, restart, &life, &whole);
+}
+
+/// Restarts in which calls of the driver fail, as each of `failures` says: nothing is left of them, and the next one goes on exactly.
+#[track_caller]
+fn is_restarted_when_calls_no_longer_fail(program: &Program, failures: &[(&str, &str)]) {
+    let scene = scene();
+    let (fails, failed) = (scene.path().join("fails"), scene.path().join("failed"));
+    let failing = program.clone().variable("CKPT_DOUBLE_FAIL_WHILE", &fails).variable("CKPT_DOUBLE_FAILED", &failed);
+    let whole = reference(&scene, program);
+    let mut life = at_fifth_step(&scene, &failing);
+    Ckpt::new(&scene, ["checkpoint", "--kill", &life.pid.to_string()]).call().succeeded();
+    life.wait();
+    for (calls, words) in failures {
+        fs::write(&fails, calls).expect("a file in the scene");
+        let mut restart = Restart::of(life.store()).spawn(&scene, &life.directory);
+        assert_eq!(code_of(restart.wait()), 125, "{calls}: {}", restart.errors());
+        let said = restart.errors();
+        assert!(said.contains(words) && said.contains(&life.pid.to_string()), "{calls}: {said}");
+        assert_eq!(fs::read_to_string(&failed).expect("calls that failed").lines().count(), calls.split(',').count());
+        processes::wait_until("nobody is left of it", Duration::from_secs(20), || !processes::is_alive(life.pid));
+        nobody_keeps_memory_of(life.pid);
+        assert!(whole.stdout.starts_with(&life.output.bytes()), "{calls}: {}", life.output.text());
+        fs::remove_file(&fails).expect("it was there");
+        fs::remove_file(&failed).expect("it was there");
+    }
+    go_on(&scene);
+    goes_on_again(&scene, Restart::of(life.store()), &life, &whole);
+}
+
+#[test]
+fn whichever_call_of_the_driver_fails_a_restart_it_can_be_made_again() {
+    // So often it is asked to unlock, within five seconds.
+    let never_unlocked: Vec<String> = (1..=50).map(|call| format!("cuCheckpointProcessUnlock:{call}")).collect();
+    is_restarted_when_calls_no_longer_fail(
+        &counting(&["plain", "pooled"]),
+        &[
+            ("cuCheckpointProcessRestore:1", "it does not take these devices"),
+            ("cuCheckpointProcessRestore:1:2", "has no memory left"),
+            (&never_unlocked.join(","), "its devices back"),
+            ("cuMemCreate:1:2", "has no memory left"),
+            ("cuMemMap:1", "its devices back"),
+            ("cuMemSetAccess:1", "its devices back"),
+            ("cuCtxSetCurrent:1", "copying to a device"),
+            ("cuStreamCreate:1", "copying to a device"),
+            ("cuMemcpyAsync:1", "copying to a device"),
+            ("cuStreamSynchronize:1", "copying to a device"),
+        ],
+    );
+}
+
+/// Managed memory that comes nowhere near where it was is pinned in its place, which is tried twice.
+#[test]
+fn a_driver_that_does_not_pin_evacuated_memory_fails_a_restart_which_can_be_made_again() {
+    const WORDS: &str = "bringing managed memory back";
+    is_restarted_when_calls_no_longer_fail(
+        &counting(&["managed"]).variable("CKPT_DOUBLE_MANAGED", "elsewhere"),
+        &[
+            ("cuMemHostRegister_v2:2,cuMemHostRegister_v2:3", WORDS),
+            ("cuMemHostGetDevicePointer_v2:1,cuMemHostGetDevicePointer_v2:2", WORDS),
+        ],
+    );
 }
 
 /// A machine for the double.
