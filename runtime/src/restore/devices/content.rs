@@ -3,6 +3,7 @@
 //! A driver that gives devices back takes seconds. What has been read by then only needs to be copied; so as much is read ahead as
 //! the host has room for.
 
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 
 use ckpt_store::Store;
@@ -14,8 +15,6 @@ use crate::image::{PieceImage, StoredPieces};
 use crate::keeper::{Line, command};
 use crate::proc::memory;
 use crate::ptrace::ProcessMemory;
-
-use super::queue::{Receiver, Sender, queue};
 
 /// Bytes that are read ahead for a job, at most.
 const AHEAD_BYTES_MAX: u64 = 1 << 30;
@@ -45,14 +44,14 @@ struct Window {
 }
 
 impl<'scope> Content<'scope> {
-    /// Begins to read what was in these pieces, so many bytes ahead; nothing if there are none.
+    /// Begins to read what was in these pieces, at most so many bytes ahead; nothing if there are none.
     pub fn read<'a: 'scope>(
         scope: &'scope Scope<'scope, '_>,
         store: &'a Store,
         pieces: &'a [StoredPieces],
         ahead_bytes: u64,
     ) -> Option<Content<'scope>> {
-        let (sender, windows) = queue(ahead_bytes);
+        let (sender, windows) = sync_channel((ahead_bytes / WINDOW_BYTES as u64) as usize);
         let read = move || pieces.iter().try_for_each(|stored| read(store, stored, &sender));
         (!pieces.is_empty()).then(|| Content { windows, reader: scope.spawn(read) })
     }
@@ -70,14 +69,14 @@ impl<'scope> Content<'scope> {
     }
 }
 
-fn read(store: &Store, stored: &StoredPieces, windows: &Sender<Window>) -> Result<()> {
+fn read(store: &Store, stored: &StoredPieces, windows: &SyncSender<Window>) -> Result<()> {
     let differences = Differences::read_all(&stored.differences, store)?;
     for &PieceImage { id, address, bytes } in &stored.pieces {
         for offset in (0..bytes).step_by(WINDOW_BYTES) {
             let mut content = vec![0; (bytes - offset).min(WINDOW_BYTES as u64) as usize];
             differences.read(store, id, offset, &mut content, None)?;
             let window = Window { device: stored.device, address: address + offset, bytes: content };
-            if !windows.send(window.bytes.len() as u64, window) {
+            if windows.send(window).is_err() {
                 // Nobody wants it any more: it is said there why.
                 return Ok(());
             }

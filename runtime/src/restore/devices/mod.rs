@@ -5,7 +5,6 @@
 //! their devices again before the first of them can use any; if one cannot have them, all are ended.
 
 mod content;
-mod queue;
 mod replacements;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
