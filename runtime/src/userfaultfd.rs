@@ -57,10 +57,11 @@ struct CopyArgument {
 }
 
 mod ioctls {
-    use super::{ApiArgument, CopyArgument, RegisterArgument};
+    use super::{ApiArgument, CopyArgument, RangeArgument, RegisterArgument};
 
     nix::ioctl_readwrite!(uffdio_api, 0xAA, 0x3F, ApiArgument);
     nix::ioctl_readwrite!(uffdio_register, 0xAA, 0x00, RegisterArgument);
+    nix::ioctl_read!(uffdio_unregister, 0xAA, 0x01, RangeArgument);
     nix::ioctl_readwrite!(uffdio_copy, 0xAA, 0x03, CopyArgument);
 }
 
@@ -82,6 +83,16 @@ pub fn register(userfaultfd: &impl AsFd, start: u64, bytes: u64, mode: u64) -> n
     let mut argument = RegisterArgument { range: RangeArgument { start, bytes }, mode, ioctls: 0 };
     // SAFETY: reads and writes one struct uffdio_register, which `argument` is. What the memory holds stays.
     unsafe { ioctls::uffdio_register(userfaultfd.as_fd().as_raw_fd(), &mut argument) }.map(drop)
+}
+
+/// `bytes` at `start`, which are registered, are not watched any more: no page there is protected, or marked as such.
+///
+/// # Errors
+/// The kernel's.
+pub fn unregister(userfaultfd: &impl AsFd, start: u64, bytes: u64) -> nix::Result<()> {
+    let mut argument = RangeArgument { start, bytes };
+    // SAFETY: reads one struct uffdio_range, which `argument` is. What the memory holds stays.
+    unsafe { ioctls::uffdio_unregister(userfaultfd.as_fd().as_raw_fd(), &mut argument) }.map(drop)
 }
 
 /// How far a copy has come, and why not further.

@@ -166,6 +166,11 @@ fn two_devices_and_managed_memory_that_is_pinned_are_restarted_twice_in_a_row() 
 }
 
 #[test]
+fn managed_memory_that_is_evacuated_is_restarted_twice_in_a_row() {
+    lives_three_times(&counting(&["managed", "touched", "churned"]), |restart| restart);
+}
+
+#[test]
 fn it_is_restarted_in_a_namespace() {
     is_restarted_twice(&["--namespace=always"]);
 }

@@ -1,6 +1,9 @@
 //! Only what changed is stored again, equal pages are stored once, and zero pages cost nothing.
 
-use ckpt_tests::{Life, Program, Restart, Row, Scene, checkpoint, processes};
+use std::time::Duration;
+
+use ckpt_tests::exact::{assert_same, reference};
+use ckpt_tests::{Life, Program, Restart, Row, Scene, checkpoint, code_of, processes};
 
 const MIB: u64 = 1 << 20;
 
@@ -26,6 +29,36 @@ fn a_second_checkpoint_of_an_idle_program_adds_little() {
     assert!(second.new_bytes < 4 * MIB, "about ten pages of 65,536 changed: {second:?}");
     assert_eq!((second.processes, second.state.as_str()), (1, "sealed"));
     life.kill();
+}
+
+/// The kernel forgets then that it watches what is written to both, and not that it has.
+#[test]
+fn what_is_written_behind_memory_that_was_moved_beside_it_is_in_the_next_checkpoint() {
+    let scene = Scene::new();
+    let program = Program::victim("moved_beside").argument("200");
+    let reference = reference(&scene, &program);
+    let over = scene.path().join("over");
+    let mut life = Life::preloaded(&scene, "life", &program.waiting(180, &over));
+    let wait_for = |name: &str| {
+        let path = life.directory.join(name);
+        processes::wait_until(name, Duration::from_secs(20), || path.exists());
+    };
+    let checkpoint_later = || {
+        life.output.wait_for_more_lines_to(6, 180);
+        checkpoint(&scene, life.pid);
+    };
+    checkpoint_later();
+    for name in ["apart", "together"] {
+        std::fs::write(life.directory.join(name), "").expect("the life's directory");
+        wait_for(&format!("is-{name}"));
+        checkpoint_later();
+    }
+    checkpoint_later();
+    life.kill();
+    std::fs::write(over, "").expect("a file in the scene");
+    let mut second = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
+    assert_eq!(code_of(second.wait()), reference.code, "{}{}", second.output.text(), second.errors());
+    assert_same(&life.output.bytes(), &reference.stdout, "the output of both lives");
 }
 
 #[test]

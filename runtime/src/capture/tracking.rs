@@ -8,6 +8,9 @@
 //!   every mapping is asked whether it allows tracking (`PAGE_IS_WPALLOWED`) at every checkpoint;
 //! - only present and swapped pages are protected, never holes: a page that appears later is not protected and
 //!   so counts as written, and a reservation of terabytes costs nothing;
+//! - a mapping can lose its registration while its pages keep their marks: memory that is moved beside it (`mremap`) becomes one
+//!   with it, and the kernel lets go of both. A marked page is then written without its mark being lifted, and whoever
+//!   registers the mapping again would never learn of it ([`Tracker::watch`]);
 //! - the kernel needs 10 to 20 ns a page to tell which ones are written, and four times as much as soon as it is asked for
 //!   anything else ([`Scanner::take_changes`]);
 //! - when our copy of the userfaultfd is closed, all protection is gone and everything counts as written.
@@ -159,15 +162,31 @@ impl Tracker {
         }
     }
 
-    /// Starts tracking `mapping`; from now on its pages count as written until they are protected by a scan.
-    /// Returns false where the kernel does not track such a mapping.
-    pub fn register(&self, mapping: &Mapping) -> bool {
+    /// Starts tracking `mapping`, which is not tracked: what is written to its pages from now on is seen. Nothing is done where the
+    /// kernel does not track such a mapping.
+    ///
+    /// # Errors
+    /// When the process cannot be looked at, or the kernel does not lift marks that are there already: see [`Stuck`].
+    pub fn watch(&self, scanner: &Scanner, mapping: &Mapping) -> Result<std::result::Result<(), Stuck>> {
+        if !self.register(mapping) || !scanner.protect(mapping)? {
+            return Ok(Ok(()));
+        }
+        log::debug!("marks of an earlier time at {:#x} are lifted", mapping.start);
+        let is_lifted = userfaultfd::unregister(&self.userfaultfd, mapping.start, mapping.bytes()).is_ok();
+        if is_lifted && (!self.register(mapping) || !scanner.protect(mapping)?) { Ok(Ok(())) } else { Ok(Err(Stuck)) }
+    }
+
+    fn register(&self, mapping: &Mapping) -> bool {
         let mode = userfaultfd::MODE_WRITE_PROTECT;
         let result = userfaultfd::register(&self.userfaultfd, mapping.start, mapping.bytes(), mode);
         fault::hit(fault::point::USERFAULTFD_REGISTER);
         result.is_ok()
     }
 }
+
+/// Pages are marked as protected, and may not be: nothing that is said of written pages is to be believed any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stuck;
 
 /// Closes a userfaultfd in the program.
 fn close(guest: &mut Guest<'_>, number: i32) -> Result<()> {
@@ -374,12 +393,15 @@ impl Scanner {
         Ok(self.guard != 0 && self.scan_once(mapping.start..mapping.end, &query, 1, &mut regions)?.0 > 0)
     }
 
-    /// Protects all pages of `mapping`, so that later writes are seen.
-    pub fn protect(&self, mapping: &Mapping) -> Result<()> {
-        let query = Query { flags: SCAN_WP_MATCHING, mask: 0, any_of: THERE, report: IS_WPALLOWED };
-        self.scan(mapping.start..mapping.end, &query, &mut |_, _| {})?;
+    /// Protects all pages of `mapping` that are not marked as protected; whether any is.
+    fn protect(&self, mapping: &Mapping) -> Result<bool> {
+        let query = Query { flags: SCAN_WP_MATCHING, mask: 0, any_of: THERE, report: THERE | IS_WRITTEN };
+        let mut is_any_marked = false;
+        self.scan(mapping.start..mapping.end, &query, &mut |_, categories| {
+            is_any_marked |= categories & IS_WRITTEN == 0;
+        })?;
         fault::hit(fault::point::PAGEMAP_PROTECT);
-        Ok(())
+        Ok(is_any_marked)
     }
 
     /// Whether the kernel tracks writes to `mapping`. A mapping without pages may answer no.
@@ -478,7 +500,7 @@ mod tests {
         start: u64,
         count: u64,
         distance: u64,
-        _tracker: Tracker,
+        tracker: Tracker,
     }
 
     impl Spots {
@@ -494,8 +516,17 @@ mod tests {
             let memory = unsafe { mmap_anonymous(None, bytes, protection, MapFlags::MAP_PRIVATE) }.ok()?;
             // SAFETY: the mapping is ours alone, and holds nothing.
             unsafe { madvise(memory, bytes.get(), MmapAdvise::MADV_NOHUGEPAGE) }.ok()?;
-            let spots = Spots { start: memory.as_ptr() as u64, count, distance, _tracker: tracker };
-            (spots._tracker.enable() && spots._tracker.register(&spots.mapping())).then_some(spots)
+            let spots = Spots { start: memory.as_ptr() as u64, count, distance, tracker };
+            (spots.tracker.enable() && spots.tracker.register(&spots.mapping())).then_some(spots)
+        }
+
+        /// Moves so many bytes, which become part of what lies beside their new place.
+        fn move_memory(from: u64, bytes: u64, to: u64) {
+            let (from, to) = (from as *mut libc::c_void, to as *mut libc::c_void);
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            // SAFETY: memory of a test's own, to a place of its own.
+            let moved = unsafe { libc::mremap(from, bytes as usize, bytes as usize, flags, to) };
+            assert_eq!(moved, to, "{}", std::io::Error::last_os_error());
         }
 
         fn mapping(&self) -> Mapping {
@@ -580,6 +611,36 @@ mod tests {
             let missing: Vec<u64> = (0..spots.count).filter(is_missing).collect();
             assert!(missing.is_empty(), "round {round}: of {} spots these were never found: {missing:?}", spots.count);
         }
+    }
+
+    #[test]
+    fn what_is_written_is_seen_after_memory_was_moved_beside_it() {
+        let scanner = own_scanner();
+        let (Some(spots), Some(elsewhere)) = (Spots::new(64, 1), Spots::new(32, 1)) else { return };
+        spots.write_all();
+        let of = |start, bytes| Mapping { start, end: start + bytes, ..spots.mapping() };
+        let half = spots.bytes() / 2;
+        let behind = of(spots.start + half, half);
+        // The second half goes away, is tracked where it is, and comes back: the two are one mapping again, which is not tracked.
+        Spots::move_memory(behind.start, half, elsewhere.start);
+        spots.tracker.watch(&scanner, &of(elsewhere.start, half)).unwrap().unwrap();
+        assert!(scanner.take_census(&of(spots.start, half)).unwrap().is_some());
+        Spots::move_memory(elsewhere.start, half, behind.start);
+        // Or not, with a kernel that lets go of what was moved alone.
+        for (mapping, words) in [(of(spots.start, half), 0..32), (behind, 32..64)] {
+            if scanner.take_census(&mapping).unwrap().is_none() {
+                for spot in words {
+                    spots.word(spot).fetch_add(1, Ordering::Relaxed);
+                }
+                assert_eq!(spots.tracker.watch(&scanner, &mapping).unwrap(), Ok(()));
+            }
+        }
+        for spot in [0, 1, 31, 32, 63] {
+            spots.word(spot).fetch_add(1, Ordering::Relaxed);
+        }
+        let seen =
+            scanner.take_census(&spots.mapping()).unwrap().expect("it is tracked").written.expect("it is tracked");
+        assert_eq!(seen.ranges().collect::<Vec<_>>(), [0..2, 31..33, 63..64]);
     }
 
     #[test]

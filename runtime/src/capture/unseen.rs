@@ -8,7 +8,7 @@ use std::ops::Range;
 use ckpt_store::{Depth, PAGE_BYTES};
 
 use super::page_set::PageSet;
-use super::tracking::{Census, Scanner, Tracker};
+use super::tracking::{Census, Scanner, Stuck, Tracker};
 use super::watched::{There, Watched};
 use crate::error::Result;
 use crate::proc::maps::Mapping;
@@ -46,6 +46,8 @@ pub struct Unseen {
     by_devices: PageSet,
     /// The same of the time before.
     by_devices_before: PageSet,
+    /// The kernel is not to be believed: everything counts as written.
+    is_stuck: bool,
 }
 
 impl Unseen {
@@ -113,6 +115,9 @@ impl Unseen {
     }
 
     fn try_to_take_census(&mut self, scanner: &Scanner, tracker: &Tracker, mapping: &Mapping) -> Result<Census> {
+        if self.is_stuck {
+            return scanner.census(mapping);
+        }
         let pages = mapping.pages();
         let is_anonymous = !mapping.shared && mapping.inode == 0;
         if let Some(then) = self.watched.there(&pages).filter(|_| is_anonymous)
@@ -124,8 +129,9 @@ impl Unseen {
         let census = match scanner.take_census(mapping)? {
             Some(census) => census,
             None => {
-                if tracker.register(mapping) {
-                    scanner.protect(mapping)?;
+                if tracker.watch(scanner, mapping)? == Err(Stuck) {
+                    log::warn!("the kernel does not tell what is written any more: every checkpoint reads all memory");
+                    self.is_stuck = true;
                 }
                 scanner.census(mapping)?
             }
