@@ -10,18 +10,31 @@ fn program() -> Program {
     Program::victim("threads8").argument("120")
 }
 
+/// The step at which a life waits that is to be checkpointed, until [`ends_like`] lets it end: however busy the machine is.
+const LAST: usize = 100;
+
+fn patient(scene: &Scene) -> Program {
+    program().waiting(LAST, &scene.path().join("over"))
+}
+
+/// Waits for so many more lines, but for none behind that step. The first line is before all steps.
+fn wait_for_more(life: &Life<'_>, lines: usize) {
+    life.output.wait_for_more_lines_to(lines, 1 + LAST);
+}
+
 /// Starts, checkpoints at line 10, runs on and dies; gives the checkpoint, the pid and the directory.
 fn first_life(scene: &Scene) -> (u64, i32, std::path::PathBuf) {
-    let mut life = Life::preloaded(scene, "life", &program());
+    let mut life = Life::preloaded(scene, "life", &patient(scene));
     life.output.wait_for_lines(10);
     let id = checkpoint(scene, life.pid);
-    life.output.wait_for_more_lines(3);
+    wait_for_more(&life, 3);
     life.kill();
     (id, life.pid, life.directory.clone())
 }
 
 #[track_caller]
-fn ends_like(mut life: Life<'_>, reference: &Reference) {
+fn ends_like(scene: &Scene, mut life: Life<'_>, reference: &Reference) {
+    std::fs::write(scene.path().join("over"), "").expect("a file in the scene");
     assert_eq!(code_of(life.wait()), reference.code, "{}", life.errors());
     assert_same(&life.output.bytes(), &reference.stdout, "the complete output");
 }
@@ -32,7 +45,7 @@ fn one_checkpoint_is_restarted_any_number_of_times() {
     let reference = reference(&scene, &program());
     let (id, pid, directory) = first_life(&scene);
     for _ in 0..5 {
-        ends_like(Restart::of(directory.join("store")).id(id).begin(&scene, &directory, pid), &reference);
+        ends_like(&scene, Restart::of(directory.join("store")).id(id).begin(&scene, &directory, pid), &reference);
     }
 }
 
@@ -47,7 +60,7 @@ fn a_restart_is_killed_and_restarted_from_the_same_checkpoint() {
         life.output.wait_for_line("step 30 ");
         life.kill();
     }
-    ends_like(restart.begin(&scene, &directory, pid), &reference);
+    ends_like(&scene, restart.begin(&scene, &directory, pid), &reference);
 }
 
 #[test]
@@ -62,10 +75,10 @@ fn a_restarted_program_is_checkpointed_and_restarted_five_generations_deep() {
         let next = checkpoint(&scene, life.pid);
         assert_ne!(next, id);
         id = next;
-        life.output.wait_for_more_lines(2);
+        wait_for_more(&life, 2);
         life.kill();
     }
-    ends_like(Restart::of(&store).begin(&scene, &directory, pid), &reference);
+    ends_like(&scene, Restart::of(&store).begin(&scene, &directory, pid), &reference);
 }
 
 #[test]
@@ -80,7 +93,7 @@ fn a_restarted_program_takes_a_checkpoint_by_signal() {
     let row = life.store().wait_for_sealed(&scene, before + 1);
     assert!(row.id > id);
     life.kill();
-    ends_like(Restart::of(directory.join("store")).begin(&scene, &directory, pid), &reference);
+    ends_like(&scene, Restart::of(directory.join("store")).begin(&scene, &directory, pid), &reference);
 }
 
 #[test]
@@ -91,7 +104,7 @@ fn a_copy_of_the_store_in_another_directory_restarts_when_the_original_is_gone()
     let original = ckpt_tests::Store::at(directory.join("store"));
     let copy = original.copied_to(&scene.path().join("elsewhere/copy of the store"));
     std::fs::remove_dir_all(original.path()).expect("nobody needs the original");
-    ends_like(Restart::of(&copy).begin(&scene, &directory, pid), &reference);
+    ends_like(&scene, Restart::of(&copy).begin(&scene, &directory, pid), &reference);
     assert!(!original.path().exists(), "the restart must not make the old store again");
 }
 
@@ -103,7 +116,7 @@ fn nothing_of_the_first_life_is_needed() {
     processes::wait_until("every process of the first life is gone", Duration::from_secs(10), || {
         processes::of_scene(scene.path()).is_empty()
     });
-    ends_like(Restart::of(directory.join("store")).begin(&scene, &directory, pid), &reference);
+    ends_like(&scene, Restart::of(directory.join("store")).begin(&scene, &directory, pid), &reference);
 }
 
 #[test]
@@ -113,7 +126,7 @@ fn the_restarting_environment_may_have_any_size() {
     let (_, pid, directory) = first_life(&scene);
     for bytes in [1, 5000, 60_000] {
         let restart = Restart::of(directory.join("store")).variable("ANOTHER_SIZE", "x".repeat(bytes));
-        ends_like(restart.begin(&scene, &directory, pid), &reference);
+        ends_like(&scene, restart.begin(&scene, &directory, pid), &reference);
     }
 }
 
@@ -139,7 +152,7 @@ fn address_space_randomisation_is_on_and_does_no_harm() {
 #[test]
 fn pids_tids_maps_and_descriptors_are_those_of_the_first_life() {
     let scene = Scene::new();
-    let mut life = Life::preloaded(&scene, "life", &program());
+    let mut life = Life::preloaded(&scene, "life", &patient(&scene));
     life.output.wait_for_lines(10);
     checkpoint(&scene, life.pid);
     let before = described(life.pid);
@@ -182,5 +195,5 @@ fn a_store_named_by_a_relative_path_is_found() {
     let reference = reference(&scene, &program());
     let (_, pid, directory) = first_life(&scene);
     let life = Restart::of(Path::new("../life/store")).begin(&scene, &directory, pid);
-    ends_like(life, &reference);
+    ends_like(&scene, life, &reference);
 }
