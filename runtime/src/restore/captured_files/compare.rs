@@ -47,7 +47,7 @@ fn difference(file: &CapturedFile, store: &Store) -> Result<Option<Difference>> 
         // Or a directory on the way to it has become something else.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             if let CapturedKind::Regular { content, .. } = &file.kind {
-                verify(&pages_of(content, store)?, store)?;
+                return missing(content, store);
             }
             return Ok(Some(Difference::Missing));
         }
@@ -67,9 +67,18 @@ fn difference(file: &CapturedFile, store: &Store) -> Result<Option<Difference>> 
     }
 }
 
+fn missing(content: &FileContent, store: &Store) -> Result<Option<Difference>> {
+    verify(&pages_of(content, store)?, store)?;
+    Ok(Some(Difference::Missing))
+}
+
 fn content_difference(path: &Path, content: &FileContent, store: &Store) -> Result<Option<Difference>> {
     let failed = |source| Error::io("compare with the checkpoint", path, source);
-    let file = open(path, false).map_err(failed)?;
+    let file = match open(path, false) {
+        // Removed a moment ago.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return missing(content, store),
+        opened => opened.map_err(failed)?,
+    };
     let bytes_now = file.metadata().map_err(failed)?.len();
     let pages = different_pages(&file, content, store, &failed)?;
     if pages.is_empty() && bytes_now == content.bytes {

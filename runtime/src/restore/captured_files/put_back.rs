@@ -29,7 +29,7 @@ impl CapturedFiles {
         }
         for (index, difference) in &self.differences {
             let file = &objects.captured_files[*index];
-            saved += u32::from(restore(file, difference, id, store)?);
+            saved += u32::from(restore_as_found(file, difference, id, store)?);
         }
         if saved > 0 {
             log::warn!(
@@ -37,6 +37,17 @@ impl CapturedFiles {
             );
         }
         Ok(())
+    }
+}
+
+/// Whether something of today had to be saved. What differed may have been removed since: a Java machine that begins removes the files
+/// of others that have ended, and so perhaps that of the program.
+fn restore_as_found(file: &CapturedFile, difference: &Difference, id: u64, store: &Store) -> Result<bool> {
+    let is_gone =
+        || fs::symlink_metadata(path_of(&file.path)).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    match restore(file, difference, id, store) {
+        Err(_) if is_gone() => restore(file, &Difference::Missing, id, store),
+        outcome => outcome,
     }
 }
 
@@ -139,4 +150,47 @@ pub fn write_content(
     failed: &dyn Fn(io::Error) -> Error,
 ) -> Result<()> {
     write(file, content, &pages_of(content, store)?, store, failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use ckpt_store::{AttemptEnd, AttemptStart, Depth, PageList};
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_removed_since_it_was_compared_is_made_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let store = Store::create_or_open(&directory.path().join("store")).unwrap();
+        let start = AttemptStart {
+            job: "job".into(),
+            name: String::new(),
+            trigger: String::new(),
+            started_unix_ms: 0,
+            processes: 1,
+            depth: Depth::Full,
+        };
+        let mut attempt = store.begin(start).unwrap();
+        let mut list = PageList::new();
+        list.set_run(0, &attempt.write_pages(&[7; PAGE_BYTES]).unwrap());
+        let content = FileContent { bytes: 10, pages: attempt.write_page_list(&list).unwrap() };
+        attempt.seal(AttemptEnd::default(), b"").unwrap();
+
+        fs::write(&path, "another").unwrap();
+        let file = CapturedFile {
+            path: path.as_os_str().as_encoded_bytes().to_vec(),
+            kind: CapturedKind::Regular { device: (0, 0), inode: 0, content },
+            mode: 0o640,
+            owner: (0, 0),
+            modified_ns: 0,
+        };
+        let objects = Objects { captured_files: vec![file], ..Objects::default() };
+        let found = CapturedFiles::compare(&objects, &store).unwrap();
+        assert!(matches!(found.differences[..], [(0, Difference::Content { .. })]), "{found:?}");
+        fs::remove_file(&path).unwrap();
+        found.put_back(1, &objects, &store).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), [7; 10]);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    }
 }
