@@ -44,6 +44,13 @@ impl Reference {
     pub fn lines(&self) -> usize {
         self.stdout.iter().filter(|&&byte| byte == b'\n').count()
     }
+
+    /// The last step that a program can wait behind: some print more than one line when all steps are done. One that does not name
+    /// its steps has a line before them, and one behind.
+    fn last_step(&self) -> usize {
+        let named = self.stdout.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"step ")).count();
+        if named > 0 { named } else { self.lines().saturating_sub(2) }
+    }
 }
 
 /// Runs `program` by itself to its end.
@@ -83,9 +90,9 @@ pub fn survives(scene: &Scene, program: &Program, how: How, line: usize, referen
     let name = format!("life-{line}-{:?}-{:?}", how.stdout, how.trigger);
     // However busy the machine is, the program must not end before its checkpoint is taken.
     let taken = scene.path().join(format!("{name}-taken"));
-    // The first line is before all steps, and the last one behind them; a step has one line or more.
-    let last_step = reference.lines().saturating_sub(2);
-    let patient = program.clone().waiting((line + LINES_BEFORE_THE_SIGN).min(last_step).max(line - 1), &taken);
+    // A step has one line or more.
+    let waits_behind = (line + LINES_BEFORE_THE_SIGN).min(reference.last_step()).max(line - 1);
+    let patient = program.clone().waiting(waits_behind, &taken);
     let mut first = Life::start(scene, &name, &patient, &how.launch, how.stdout);
     first.output.wait_for_lines(line);
     let printed_before = first.output.bytes().len();
