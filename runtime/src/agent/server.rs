@@ -388,8 +388,8 @@ impl Agent {
                 // What fails at each interval fills no disk: the list of checkpoints has it each time.
                 let level = if is_repeated { log::Level::Debug } else { log::Level::Error };
                 log::log!(level, "checkpoint by {} failed: {why}", request.trigger);
-                self.failure = Some(why);
-                reply(&Reply::Failed { message: error.to_string(), exit_code: error.exit_code() }, true);
+                self.failure = Some(why.clone());
+                reply(&Reply::Failed { message: why, exit_code: error.exit_code() }, true);
             }
         }
     }

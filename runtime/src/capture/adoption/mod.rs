@@ -35,7 +35,7 @@ pub fn find_or_adopt(pid: i32, calls: &mut WaitingCalls) -> Result<Program> {
         found => return found,
     }
     refuse_more_rights(pid)?;
-    if Linkage::of(&PathBuf::from(format!("/proc/{pid}/exe")))? != Linkage::Static {
+    if linkage(pid)? != Linkage::Static {
         return Err(Error::NotPreloaded { pid });
     }
     let control = wishes::control(pid)?;
@@ -75,8 +75,12 @@ pub fn find_loaded(pid: i32) -> Result<Program> {
 }
 
 fn will_be_loaded(pid: i32) -> bool {
-    kin::loads_library(pid)
-        && Linkage::of(&PathBuf::from(format!("/proc/{pid}/exe"))).is_ok_and(|is| is == Linkage::Dynamic)
+    kin::loads_library(pid) && linkage(pid).is_ok_and(|linkage| linkage == Linkage::Dynamic)
+}
+
+/// How the executable of process `pid` is linked.
+fn linkage(pid: i32) -> Result<Linkage> {
+    Linkage::of(&PathBuf::from(format!("/proc/{pid}/exe")))
 }
 
 /// Waits until `deadline` for the constructor of libckpt.so to have run in process `pid`, as [`find_or_adopt`] finds it; gives the

@@ -252,14 +252,7 @@ mod tests {
 
     fn store(directory: &std::path::Path) -> (Store, Attempt) {
         let store = Store::create_or_open(directory).unwrap();
-        let start = AttemptStart {
-            job: "job".into(),
-            name: String::new(),
-            trigger: String::new(),
-            started_unix_ms: 0,
-            processes: 1,
-            depth: ckpt_store::Depth::Full,
-        };
+        let start = AttemptStart { job: "job".into(), processes: 1, ..AttemptStart::default() };
         let attempt = store.begin(start).unwrap();
         (store, attempt)
     }

@@ -267,14 +267,7 @@ mod tests {
             draft.mapping.end = draft.mapping.start + 32 * PAGE;
             let census = census(32, Some(PageSet::of(page..page + 1)));
             let (job, name, trigger) = ("job".into(), "lab".into(), "command".into());
-            let start = ckpt_store::AttemptStart {
-                job,
-                name,
-                trigger,
-                started_unix_ms: 0,
-                processes: 1,
-                depth: ckpt_store::Depth::Full,
-            };
+            let start = ckpt_store::AttemptStart { job, name, trigger, processes: 1, ..Default::default() };
             let mut attempt = self.store.begin(start).unwrap();
             let source = PageSource::open(std::process::id() as i32).unwrap();
             self.series.begin().unwrap();

@@ -195,8 +195,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let store = Store::create_or_open(dir.path()).unwrap();
             let (job, name, trigger) = ("job".into(), "lab".into(), "command".into());
-            let start =
-                AttemptStart { job, name, trigger, started_unix_ms: 0, processes: 1, depth: ckpt_store::Depth::Full };
+            let start = AttemptStart { job, name, trigger, processes: 1, ..Default::default() };
             let attempt = store.begin(start).unwrap();
             Lab { _dir: dir, store, attempt }
         }

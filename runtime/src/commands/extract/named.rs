@@ -125,14 +125,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::create_or_open(&dir.path().join("store")).unwrap();
         let (job, name, trigger) = ("job".into(), "lab".into(), "command".into());
-        let start = ckpt_store::AttemptStart {
-            job,
-            name,
-            trigger,
-            started_unix_ms: 0,
-            processes: 1,
-            depth: ckpt_store::Depth::Full,
-        };
+        let start = ckpt_store::AttemptStart { job, name, trigger, processes: 1, ..Default::default() };
         let pages = store.begin(start).unwrap().write_page_list(&PageList::new()).unwrap();
         Region {
             address,

@@ -154,7 +154,7 @@ pub fn write_content(
 
 #[cfg(test)]
 mod tests {
-    use ckpt_store::{AttemptEnd, AttemptStart, Depth, PageList};
+    use ckpt_store::{AttemptEnd, AttemptStart, PageList};
 
     use super::*;
 
@@ -163,14 +163,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let store = Store::create_or_open(&directory.path().join("store")).unwrap();
-        let start = AttemptStart {
-            job: "job".into(),
-            name: String::new(),
-            trigger: String::new(),
-            started_unix_ms: 0,
-            processes: 1,
-            depth: Depth::Full,
-        };
+        let start = AttemptStart { job: "job".into(), processes: 1, ..AttemptStart::default() };
         let mut attempt = store.begin(start).unwrap();
         let mut list = PageList::new();
         list.set_run(0, &attempt.write_pages(&[7; PAGE_BYTES]).unwrap());

@@ -336,9 +336,8 @@ mod tests {
             job: "j".into(),
             name: "n".into(),
             trigger: "test".into(),
-            started_unix_ms: 0,
             processes: 1,
-            depth: ckpt_store::Depth::Full,
+            ..Default::default()
         };
         let mut attempt = store.begin(start).unwrap();
         let mut list = PageList::new();

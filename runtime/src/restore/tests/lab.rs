@@ -151,9 +151,8 @@ impl Lab {
             job: "0123456789abcdef".into(),
             name: "sample".into(),
             trigger: "test".into(),
-            started_unix_ms: 0,
             processes: 1,
-            depth: ckpt_store::Depth::Full,
+            ..Default::default()
         };
         let mut attempt = self.store.begin(start).unwrap();
         let image = build(self, &mut |content| {

@@ -17,7 +17,7 @@ pub enum Depth {
 }
 
 /// What a caller says when it begins an attempt.
-#[derive(Serialize, Deserialize, Clone, Debug)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub struct AttemptStart {
     /// The job: one lineage of checkpoints.
     pub job: String,
