@@ -5,14 +5,20 @@ use std::fs::File;
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ckpt_tests::exact::survives_once;
 use ckpt_tests::program::source;
 use ckpt_tests::{Ckpt, Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, fault, processes, product};
+use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
-use nix::unistd::mkfifo;
+use nix::sys::wait::waitpid;
+use nix::unistd::{Pid, mkfifo};
+
+/// In which what is awaited happens at once.
+const A_MOMENT: Duration = Duration::from_secs(5);
 
 /// A doubler, a leader of a session with a child of its own, and two that have ended.
 fn family() -> Program {
@@ -259,29 +265,74 @@ fn programs_that_are_executed_know_the_agent_of_their_job() {
     life.kill();
 }
 
-#[test]
-fn a_program_that_libckpt_is_still_loaded_into_is_waited_for() {
-    let scene = Scene::new();
-    // Its dynamic linker comes to libckpt.so when somebody has written to this, which is no library.
+/// A life whose dynamic linker comes to libckpt.so when somebody has written to the pipe, which is no library.
+fn before_libckpt_is_loaded(scene: &Scene) -> (Life<'_>, PathBuf) {
     let pipe = scene.path().join("pipe");
     mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).expect("a pipe in the scene");
     let libraries = format!("{}:{}", pipe.display(), product::library().display());
     let program = Program::victim("churn").argument("100").variable("LD_PRELOAD", libraries);
-    let life = Life::start(&scene, "life", &program, &Launch::Plain, Stdout::File);
-    let limit = Duration::from_secs(5);
-    processes::wait_until("its linker waits", limit, || processes::waits_in(life.pid, libc::SYS_openat));
-    let answer = std::thread::scope(|scope| {
-        let asked = scope.spawn(|| Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).call());
-        let is_ckpt = |pid: &i32| processes::executable(*pid).as_ref() == Some(&product::ckpt());
-        let sleeps = |pid: i32| processes::waits_in(pid, libc::SYS_clock_nanosleep);
-        processes::wait_until("ckpt waits for it, or has given up", limit, || {
-            let ours = processes::children(std::process::id().cast_signed());
-            asked.is_finished() || ours.into_iter().filter(is_ckpt).any(sleeps)
+    let life = Life::start(scene, "life", &program, &Launch::Plain, Stdout::File);
+    processes::wait_until("its linker waits", A_MOMENT, || processes::waits_in(life.pid, libc::SYS_openat));
+    (life, pipe)
+}
+
+/// Has `ckpt checkpoint` called for process `pid`, which it cannot be taken of yet. `meanwhile` is done as soon as it waits, is given
+/// its pid, and lets the program go on.
+fn asked_too_early(scene: &Scene, pid: i32, meanwhile: impl FnOnce(i32)) {
+    let is_ckpt = |pid: &i32| processes::executable(*pid).as_ref() == Some(&product::ckpt());
+    let ours = || processes::children(std::process::id().cast_signed()).into_iter().find(is_ckpt);
+    let sleeps = |pid: i32| processes::waits_in(pid, libc::SYS_clock_nanosleep);
+    std::thread::scope(|thread| {
+        let asked = thread.spawn(|| Ckpt::new(scene, ["checkpoint", &pid.to_string()]).call());
+        processes::wait_until("ckpt waits for it, or has given up", A_MOMENT, || {
+            asked.is_finished() || ours().is_some_and(sleeps)
         });
-        drop(File::create(&pipe).expect("it is read"));
-        asked.join().expect("the call does not panic")
+        if let Some(ckpt) = ours() {
+            meanwhile(ckpt);
+        }
+        asked.join().expect("the call does not panic").succeeded();
     });
-    answer.succeeded();
+}
+
+#[test]
+fn a_program_that_libckpt_is_still_loaded_into_is_waited_for() {
+    let scene = Scene::new();
+    let (life, pipe) = before_libckpt_is_loaded(&scene);
+    asked_too_early(&scene, life.pid, |_| drop(File::create(&pipe).expect("it is read")));
+    life.output.wait_for_lines(3);
+}
+
+#[test]
+fn a_program_that_libckpt_is_mapped_in_and_has_not_run_is_waited_for() {
+    let scene = Scene::new();
+    let (life, pipe) = before_libckpt_is_loaded(&scene);
+    let program = Pid::from_raw(life.pid);
+    ptrace::seize(program, Options::PTRACE_O_TRACESYSGOOD).expect("it is our child");
+    ptrace::interrupt(program).expect("we trace it");
+    waitpid(program, None).expect("it stops");
+    asked_too_early(&scene, life.pid, |ckpt| {
+        let both_ends = File::options().read(true).write(true).open(&pipe);
+        let mut both_ends = both_ends.expect("a pipe that is open both ways waits for nobody");
+        both_ends.write_all(&[0; 4096]).expect("it has room");
+        let mut looked_at_it = false;
+        loop {
+            ptrace::syscall(program, None).expect("it is stopped");
+            waitpid(program, None).expect("it stops at its next call");
+            let maps = std::fs::read_to_string(format!("/proc/{}/maps", life.pid)).expect("it lives");
+            if maps.contains("libc.so.6") {
+                break;
+            }
+            // Two looks: the first may have begun before.
+            let waits = processes::waits_of(ckpt) + 2;
+            processes::wait_until("ckpt looks, or has given up", A_MOMENT, || {
+                processes::waits_of(ckpt) >= waits || !processes::is_alive(ckpt)
+            });
+            assert!(processes::is_alive(ckpt), "it has given up at\n{maps}");
+            looked_at_it |= maps.lines().any(|line| line.contains(" rw-p ") && line.ends_with("libckpt.so"));
+        }
+        assert!(looked_at_it);
+        ptrace::detach(program, None).expect("it is stopped");
+    });
     life.output.wait_for_lines(3);
 }
 

@@ -63,7 +63,10 @@ impl Program {
             if mapping.name.is_empty() && is_adopted(pid, mapping) {
                 return Ok(Program { pid, pidfd, control_address: mapping.start });
             }
-            if let Some(control_address) = symbol_in_memory(pid, mapping, CONTROL_SYMBOL) {
+            // Something else, or nothing, is at that address until its constructor has run.
+            if let Some(control_address) = symbol_in_memory(pid, mapping, CONTROL_SYMBOL)
+                && read_control(pid, control_address).is_ok()
+            {
                 return Ok(Program { pid, pidfd, control_address });
             }
         }
