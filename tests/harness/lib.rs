@@ -8,6 +8,7 @@
 
 pub mod boot;
 pub mod command;
+pub mod control_group;
 pub mod counted;
 pub mod cuda;
 pub mod desk;

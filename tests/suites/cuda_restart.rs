@@ -7,13 +7,14 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use ckpt_tests::control_group::ControlGroup;
 use ckpt_tests::counted::{
     STEPS, ask_checkpoint, at_fifth_step, counting, ended_like, go_on, goes_on_again, goes_on_in_place, scene,
     survives_twice, triggered,
 };
 use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives};
 use ckpt_tests::ordinary_user::as_ordinary_user;
-use ckpt_tests::{Ckpt, Life, Program, Restart, Stdout, checkpoint, code_of, cuda, fault, processes};
+use ckpt_tests::{Ckpt, Life, Program, Restart, Stdout, checkpoint, code_of, cuda, fault, processes, skip};
 use nix::sys::signal::Signal;
 
 #[test]
@@ -496,6 +497,24 @@ fn what_the_driver_finds_no_room_for_on_the_host_stays_where_it_is_and_the_progr
     let life = at_fifth_step(&scene, &program);
     let answer = ask_checkpoint(&scene, life.pid).failed_with(5);
     assert!(answer.stderr.contains("suspending the devices"), "{}", answer.stderr);
+    go_on(&scene);
+    ended_like(life, &whole);
+}
+
+#[test]
+fn what_a_control_group_has_no_room_for_is_refused_before_it_is_moved() {
+    let Some(group) = ControlGroup::with_memory(32 * MIB) else {
+        return skip("only root makes control groups, and only where they are mounted");
+    };
+    let program = counting(&["large"]).variable("CKPT_DEVICE_BACKING", "native");
+    let scene = scene();
+    let whole = reference(&scene, &program);
+    let life = at_fifth_step(&scene, &program);
+    group.take_in(life.pid);
+    let refused = ask_checkpoint(&scene, life.pid).failed_with(5).stderr;
+    assert!(refused.contains("left of the limit of the control group /sys/fs/cgroup/"), "{refused}");
+    group.allow(4 << 30);
+    checkpoint(&scene, life.pid);
     go_on(&scene);
     ended_like(life, &whole);
 }

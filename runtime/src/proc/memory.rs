@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use super::control_groups;
 use crate::error::{Error, Result};
 
 /// What `/proc/meminfo` says that new programs could have, in bytes.
@@ -12,6 +13,15 @@ pub fn available_bytes() -> Result<u64> {
     const PATH: &str = "/proc/meminfo";
     let text = fs::read_to_string(PATH).map_err(|source| Error::io("read", PATH, source))?;
     of(&text).ok_or_else(|| Error::io("understand", PATH, std::io::Error::from(std::io::ErrorKind::InvalidData)))
+}
+
+/// The same for process `pid`, which may have less: what the control groups leave that it is in.
+///
+/// # Errors
+/// As of [`available_bytes`].
+pub fn available_bytes_to(pid: i32) -> Result<u64> {
+    let groups = control_groups::memory_left(pid);
+    Ok(groups.iter().map(|left| left.bytes).fold(available_bytes()?, u64::min))
 }
 
 fn of(text: &str) -> Option<u64> {

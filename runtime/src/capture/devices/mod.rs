@@ -203,8 +203,8 @@ impl<'a> Devices<'a> {
             stored.extend(unless_ended(program, self.store(held, known, attempt))?);
         }
         let to_move: Vec<(Uuid, u64)> = stored.iter().flat_map(|one| one.to_move.iter().copied()).collect();
-        let managed_bytes: u64 = stored.iter().map(|one| one.image.evacuated_bytes).sum();
-        refuse_without_room(to_move.iter().map(|(_, bytes)| bytes).sum::<u64>() + managed_bytes)?;
+        let needs: Vec<(i32, u64)> = stored.iter().map(|one| (one.program.pid, one.host_bytes())).collect();
+        refuse_without_room(&needs)?;
         let waits = stored.iter().map(|one| one.waits).max().unwrap_or_default();
         let room = Room::before(&to_move, known.contents.contexts(), waits);
         for one in &stored {
@@ -348,6 +348,11 @@ fn open(line: Result<Option<Line<'_>>>) -> bool {
 }
 
 impl Stored<'_> {
+    /// What it needs of the host's memory while its devices are suspended.
+    fn host_bytes(&self) -> u64 {
+        self.image.evacuated_bytes + self.to_move.iter().map(|(_, bytes)| bytes).sum::<u64>()
+    }
+
     fn evacuate(&mut self) -> Result<()> {
         evacuated::evacuate(self.program, &self.line, self.image.evacuated_bytes)?;
         self.is_evacuated = true;

@@ -2,6 +2,9 @@
 //!
 //! Managed memory is not if the driver lets it be evacuated. That is tried first, by a process of its own.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use ckpt_wire::Control;
 use ckpt_wire::allocations::{CUDA_IMPORTED, CUDA_MANAGED, CUDA_MANAGED_GLOBAL};
 use ckpt_wire::device::{DEVICES_SUSPENDED, EVENTS_HANDED_OUT, Hold as Shared, POOLS_HANDED_OUT};
@@ -11,7 +14,7 @@ use crate::capture::allocations::{self, Allocations};
 use crate::capture::hold;
 use crate::error::{Error, Result};
 use crate::image::AllocationKind;
-use crate::proc::{memory, task};
+use crate::proc::{control_groups, memory, task};
 use crate::survey::Survey;
 
 /// Refuses what the driver cannot suspend, before anything has been asked of it.
@@ -124,16 +127,30 @@ pub fn too_old(pid: i32) -> Error {
     )
 }
 
-/// Refuses if the host has no room for so many bytes that are on devices. (The kernel would end the program for it.)
-pub fn refuse_without_room(bytes: u64) -> Result<()> {
-    let available = memory::available_bytes()?;
-    if bytes <= available {
+/// Refuses if there is no room in the memory of the host for so many bytes that each process has on devices, or in a control group
+/// that it is in. (The kernel would end the program for it.)
+pub fn refuse_without_room(needs: &[(i32, u64)]) -> Result<()> {
+    let needed = needs.iter().map(|(_, bytes)| bytes).sum();
+    refuse_more(needed, memory::available_bytes()?, "available")?;
+    let mut groups: BTreeMap<PathBuf, (u64, u64)> = BTreeMap::new();
+    for &(pid, bytes) in needs {
+        for left in control_groups::memory_left(pid) {
+            groups.entry(left.group).or_insert((0, left.bytes)).0 += bytes;
+        }
+    }
+    groups.iter().try_for_each(|(group, &(needed, left))| {
+        refuse_more(needed, left, &format!("left of the limit of the control group {}", group.display()))
+    })
+}
+
+fn refuse_more(needed: u64, left: u64, of_what: &str) -> Result<()> {
+    if needed <= left {
         return Ok(());
     }
     Err(Error::environment(
         "moving what is on the devices to the memory of the host",
-        format!("it is {} MiB, and {} MiB are available", bytes >> 20, available >> 20),
-        "free memory, or take checkpoints of data (ckpt checkpoint --data)",
+        format!("it is {} MiB, and {} MiB are {of_what}", needed >> 20, left >> 20),
+        "free memory or raise the limit, or take checkpoints of data (ckpt checkpoint --data)",
     ))
 }
 
