@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::unistd::geteuid;
 
-use crate::processes;
+use crate::{Program, processes};
 
 /// Where version 1 is mounted, and version 2; and what the file of the limit is called.
 const PLACES: [(&str, &str); 2] =
@@ -42,6 +42,13 @@ impl ControlGroup {
     /// From now on so many bytes.
     pub fn allow(&self, bytes: u64) {
         fs::write(self.directory.join(self.limit), bytes.to_string()).expect("a limit");
+    }
+
+    /// Has it executed in here from the beginning.
+    pub fn around(&self, program: &Program) -> Program {
+        let enter = format!("echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"", self.directory.display());
+        let inside = Program::installed("sh").argument("-c").argument(enter).argument(&program.executable);
+        program.arguments.iter().fold(inside, Program::argument)
     }
 
     /// What the process has already is counted where it was.

@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ckpt_tests::control_group::ControlGroup;
 use ckpt_tests::exact::{assert_same, reference};
 use ckpt_tests::{
-    Ckpt, Launch, Life, Program, Restart, Row, Scene, Stdout, Store, checkpoint, code_of, cuda, fault, processes,
+    Ckpt, Launch, Life, Program, Restart, Row, Scene, Stdout, Store, checkpoint, code_of, cuda, fault, processes, skip,
 };
 use nix::sys::signal::Signal;
 
@@ -314,27 +315,37 @@ fn an_agent_killed_while_it_records_a_refusal_leaves_a_program_that_is_refused_a
     life.kill();
 }
 
+/// Whether there are pages of a checkpoint in the life's store, or of an attempt.
+fn pages_are_written(life: &Life<'_>) -> bool {
+    let entries = std::fs::read_dir(life.directory.join("store/packs")).into_iter().flatten().filter_map(Result::ok);
+    entries.filter_map(|entry| entry.metadata().ok()).any(|found| found.len() > 1 << 20)
+}
+
+/// Has a checkpoint taken of it, and returns when its pages are being written.
+fn in_the_middle_of_a_checkpoint(scene: &Scene, life: &Life<'_>, trace: &Path) {
+    let pid = life.pid.to_string();
+    Ckpt::new(scene, ["checkpoint", "--no-wait", &pid]).variable(fault::TRACE, trace).call().succeeded();
+    processes::wait_until("pages are being written", Duration::from_secs(10), || pages_are_written(life));
+}
+
+fn only_the_attempt_fails(scene: &Scene, life: &Life<'_>) {
+    let limit = Duration::from_secs(10);
+    processes::wait_until("the attempt has failed", limit, || !failed(scene, life).is_empty());
+    assert_eq!(life.store().sealed(scene).len(), 0);
+    assert!(!pages_are_written(life), "the pages of a failed attempt are removed");
+}
+
 /// Takes a checkpoint of a program with much memory and kills the twin while its pages are written.
 fn kill_the_twin(scene: &Scene, trace: &Path) {
     let program = Program::victim("idle").argument("3000").argument("random");
     let mut life = Life::preloaded(scene, "twin-killed", &program);
     life.output.wait_for_lines(3);
-    let pid = life.pid.to_string();
-    Ckpt::new(scene, ["checkpoint", "--no-wait", &pid]).variable(fault::TRACE, trace).call().succeeded();
-    let packs = life.directory.join("store/packs");
-    let pages_are_written = || {
-        let entries = std::fs::read_dir(&packs).into_iter().flatten().filter_map(Result::ok);
-        entries.filter_map(|entry| entry.metadata().ok()).any(|found| found.len() > 1 << 20)
-    };
-    let limit = Duration::from_secs(10);
-    processes::wait_until("pages are being written", limit, pages_are_written);
+    in_the_middle_of_a_checkpoint(scene, &life, trace);
     let twins = processes::copies(&program.executable, &life.directory);
     let twins: Vec<i32> = twins.into_iter().filter(|&pid| pid != life.pid).collect();
     assert_eq!(twins.len(), 1, "one twin is read");
     processes::send(twins[0], Signal::SIGKILL);
-    processes::wait_until("the attempt has failed", limit, || !failed(scene, &life).is_empty());
-    assert_eq!(life.store().sealed(scene).len(), 0);
-    assert!(!pages_are_written(), "the pages of a failed attempt are removed");
+    only_the_attempt_fails(scene, &life);
     life.output.wait_for_more_lines(2);
     checkpoint(scene, life.pid);
     life.kill();
@@ -344,6 +355,32 @@ fn kill_the_twin(scene: &Scene, trace: &Path) {
 fn a_twin_that_is_killed_while_it_is_read_costs_the_attempt_alone() {
     let scene = Scene::new();
     kill_the_twin(&scene, &scene.path().join("trace"));
+}
+
+#[test]
+fn where_memory_runs_out_while_it_is_there_twice_the_attempt_ends_and_not_the_program() {
+    const MIB: u64 = 1 << 20;
+    // It has 64 MiB, and writes to all of it again and again.
+    let Some(group) = ControlGroup::with_memory(90 * MIB) else {
+        return skip("only root makes control groups, and only where they are mounted");
+    };
+    let scene = Scene::new();
+    let program = Program::victim("idle").argument("3000").argument("rewritten");
+    let mut life = Life::preloaded(&scene, "life", &group.around(&program));
+    life.output.wait_for_lines(3);
+    in_the_middle_of_a_checkpoint(&scene, &life, &scene.path().join("trace"));
+    // The twin does not end before.
+    let agents = processes::agents_of(life.pid);
+    agents.iter().for_each(|&agent| processes::send(agent, Signal::SIGSTOP));
+    processes::wait_until("one of the two has ended", Duration::from_secs(10), || {
+        processes::copies(&program.executable, &life.directory).len() == 1
+    });
+    life.output.wait_for_more_lines(2);
+    agents.iter().for_each(|&agent| processes::send(agent, Signal::SIGCONT));
+    only_the_attempt_fails(&scene, &life);
+    group.allow(4 << 30);
+    checkpoint(&scene, life.pid);
+    life.kill();
 }
 
 /// What drops the older checkpoints of a program: the points that its agent passes only then. The first two are passed when
