@@ -12,6 +12,8 @@ use crate::{Program, processes};
 const PLACES: [(&str, &str); 2] =
     [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
 
+const A_WHILE: Duration = Duration::from_secs(10);
+
 /// It goes with its last process.
 #[derive(Debug)]
 pub struct ControlGroup {
@@ -39,16 +41,19 @@ impl ControlGroup {
         Some(group)
     }
 
-    /// From now on so many bytes.
+    /// From now on so many bytes, as soon as those that are in it have no more.
     pub fn allow(&self, bytes: u64) {
-        fs::write(self.directory.join(self.limit), bytes.to_string()).expect("a limit");
+        processes::wait_until("the limit is set", A_WHILE, || {
+            fs::write(self.directory.join(self.limit), bytes.to_string()).is_ok()
+        });
     }
 
     /// Has it executed in here from the beginning.
     pub fn around(&self, program: &Program) -> Program {
         let enter = format!("echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"", self.directory.display());
         let inside = Program::installed("sh").argument("-c").argument(enter).argument(&program.executable);
-        program.arguments.iter().fold(inside, Program::argument)
+        let inside = program.arguments.iter().fold(inside, Program::argument);
+        program.environment.iter().fold(inside, |inside, (name, value)| inside.variable(name, value))
     }
 
     /// What the process has already is counted where it was.
@@ -59,8 +64,6 @@ impl ControlGroup {
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        processes::wait_until("nobody is in the control group", Duration::from_secs(10), || {
-            fs::remove_dir(&self.directory).is_ok()
-        });
+        processes::wait_until("nobody is in the control group", A_WHILE, || fs::remove_dir(&self.directory).is_ok());
     }
 }

@@ -315,37 +315,27 @@ fn an_agent_killed_while_it_records_a_refusal_leaves_a_program_that_is_refused_a
     life.kill();
 }
 
-/// Whether there are pages of a checkpoint in the life's store, or of an attempt.
-fn pages_are_written(life: &Life<'_>) -> bool {
-    let entries = std::fs::read_dir(life.directory.join("store/packs")).into_iter().flatten().filter_map(Result::ok);
-    entries.filter_map(|entry| entry.metadata().ok()).any(|found| found.len() > 1 << 20)
-}
-
-/// Has a checkpoint taken of it, and returns when its pages are being written.
-fn in_the_middle_of_a_checkpoint(scene: &Scene, life: &Life<'_>, trace: &Path) {
-    let pid = life.pid.to_string();
-    Ckpt::new(scene, ["checkpoint", "--no-wait", &pid]).variable(fault::TRACE, trace).call().succeeded();
-    processes::wait_until("pages are being written", Duration::from_secs(10), || pages_are_written(life));
-}
-
-fn only_the_attempt_fails(scene: &Scene, life: &Life<'_>) {
-    let limit = Duration::from_secs(10);
-    processes::wait_until("the attempt has failed", limit, || !failed(scene, life).is_empty());
-    assert_eq!(life.store().sealed(scene).len(), 0);
-    assert!(!pages_are_written(life), "the pages of a failed attempt are removed");
-}
-
 /// Takes a checkpoint of a program with much memory and kills the twin while its pages are written.
 fn kill_the_twin(scene: &Scene, trace: &Path) {
     let program = Program::victim("idle").argument("3000").argument("random");
     let mut life = Life::preloaded(scene, "twin-killed", &program);
     life.output.wait_for_lines(3);
-    in_the_middle_of_a_checkpoint(scene, &life, trace);
+    let pid = life.pid.to_string();
+    Ckpt::new(scene, ["checkpoint", "--no-wait", &pid]).variable(fault::TRACE, trace).call().succeeded();
+    let packs = life.directory.join("store/packs");
+    let pages_are_written = || {
+        let entries = std::fs::read_dir(&packs).into_iter().flatten().filter_map(Result::ok);
+        entries.filter_map(|entry| entry.metadata().ok()).any(|found| found.len() > 1 << 20)
+    };
+    let limit = Duration::from_secs(10);
+    processes::wait_until("pages are being written", limit, pages_are_written);
     let twins = processes::copies(&program.executable, &life.directory);
     let twins: Vec<i32> = twins.into_iter().filter(|&pid| pid != life.pid).collect();
     assert_eq!(twins.len(), 1, "one twin is read");
     processes::send(twins[0], Signal::SIGKILL);
-    only_the_attempt_fails(scene, &life);
+    processes::wait_until("the attempt has failed", limit, || !failed(scene, &life).is_empty());
+    assert_eq!(life.store().sealed(scene).len(), 0);
+    assert!(!pages_are_written(), "the pages of a failed attempt are removed");
     life.output.wait_for_more_lines(2);
     checkpoint(scene, life.pid);
     life.kill();
@@ -359,28 +349,62 @@ fn a_twin_that_is_killed_while_it_is_read_costs_the_attempt_alone() {
 
 #[test]
 fn where_memory_runs_out_while_it_is_there_twice_the_attempt_ends_and_not_the_program() {
-    const MIB: u64 = 1 << 20;
-    // It has 64 MiB, and writes to all of it again and again.
-    let Some(group) = ControlGroup::with_memory(90 * MIB) else {
+    let Some(group) = ControlGroup::with_memory(336 << 20) else {
         return skip("only root makes control groups, and only where they are mounted");
     };
     let scene = Scene::new();
-    let program = Program::victim("idle").argument("3000").argument("rewritten");
+    // 256 MiB, and each step writes to all of it once there is that file.
+    let program = Program::victim("idle").argument("3000").argument("rewritten-later");
     let mut life = Life::preloaded(&scene, "life", &group.around(&program));
     life.output.wait_for_lines(3);
-    in_the_middle_of_a_checkpoint(&scene, &life, &scene.path().join("trace"));
-    // The twin does not end before.
-    let agents = processes::agents_of(life.pid);
-    agents.iter().for_each(|&agent| processes::send(agent, Signal::SIGSTOP));
-    processes::wait_until("one of the two has ended", Duration::from_secs(10), || {
-        processes::copies(&program.executable, &life.directory).len() == 1
-    });
+    Ckpt::new(&scene, ["checkpoint", "--no-wait", &life.pid.to_string()]).call().succeeded();
+    // Its twin is there until it is read; and nobody who reads it keeps its memory from being free.
+    let agent = its_only_agent(&life);
+    stop(agent);
+    let limit = Duration::from_secs(10);
+    let copies = || processes::copies(&program.executable, &life.directory);
+    assert_eq!(copies().len(), 2, "there is a twin");
+    std::fs::write(life.directory.join("later"), "").expect("a file in the scene");
+    processes::wait_until("the twin has ended", limit, || copies() == [life.pid]);
     life.output.wait_for_more_lines(2);
-    agents.iter().for_each(|&agent| processes::send(agent, Signal::SIGCONT));
-    only_the_attempt_fails(&scene, &life);
+    processes::send(agent, Signal::SIGCONT);
+    processes::wait_until("the attempt has failed", limit, || !failed(&scene, &life).is_empty());
     group.allow(4 << 30);
     checkpoint(&scene, life.pid);
     life.kill();
+}
+
+#[test]
+fn where_memory_runs_out_during_a_checkpoint_its_agent_and_its_twin_come_first() {
+    let scene = Scene::new();
+    let program = Program::victim("idle").argument("3000").argument("random");
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_lines(3);
+    let score = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).expect("it lives");
+    let before = score(life.pid);
+    Ckpt::new(&scene, ["checkpoint", "--no-wait", &life.pid.to_string()]).call().succeeded();
+    let agent = its_only_agent(&life);
+    stop(agent);
+    assert_eq!(score(agent), "1000\n");
+    let twins = processes::copies(&program.executable, &life.directory);
+    let twins: Vec<_> = twins.into_iter().filter(|&pid| pid != life.pid).collect();
+    assert_eq!(twins.into_iter().map(score).collect::<Vec<_>>(), ["1000\n"]);
+    assert_eq!(score(life.pid), before);
+    processes::send(agent, Signal::SIGCONT);
+    life.store().wait_for_sealed(&scene, 1);
+    processes::wait_until("it is one among others", Duration::from_secs(10), || score(agent) == before);
+    life.kill();
+}
+
+fn its_only_agent(life: &Life<'_>) -> i32 {
+    let agents = processes::agents_of(life.pid);
+    let [agent] = agents[..] else { panic!("one agent, not {agents:?}") };
+    agent
+}
+
+fn stop(pid: i32) {
+    processes::send(pid, Signal::SIGSTOP);
+    processes::wait_until("it is stopped", Duration::from_secs(10), || processes::is_stopped(pid));
 }
 
 /// What drops the older checkpoints of a program: the points that its agent passes only then. The first two are passed when

@@ -1,6 +1,6 @@
 /* Much memory and little to do. KIND: "random" 256 MiB, all different; "zero" 256 MiB of touched zeros;
  * "twice" the same 64 MiB at two places; "rewritten" 64 MiB, all different, and each step writes what is there into each
- * page. Each step of the others changes one page. */
+ * page; "rewritten-later" the same with 256 MiB, once there is a file "later". Each step of the others changes one page. */
 #include "victim.h"
 #include <sys/mman.h>
 
@@ -30,7 +30,8 @@ static void set_up(void)
 static void hold(int step)
 {
 	size_t page = (size_t)step * 7919 % (bytes / 4096);
-	if (strcmp(kind, "rewritten") == 0) {
+	int later = strcmp(kind, "rewritten-later") == 0 && access("later", F_OK) == 0;
+	if (later || strcmp(kind, "rewritten") == 0) {
 		for (volatile unsigned char *at = memory; at < memory + bytes; at += 4096)
 			*at = *at;
 	} else {

@@ -21,6 +21,7 @@ use super::store_options::{copies_bytes, digest_warning, options_of, tree_option
 use super::{AgentOptions, CheckpointRequest, Method, Trigger, client};
 use crate::capture::{self, Event, Lineage, Program, Settings, TreeOptions, WaitingCalls, find_or_adopt};
 use crate::error::{Error, Result};
+use crate::proc::oom::EndedFirst;
 use crate::proc::task;
 use crate::{location, logging, units};
 
@@ -342,6 +343,7 @@ impl Agent {
         events: &mut (dyn FnMut(Event) + Send),
     ) -> Result<AttemptRow> {
         self.follow_exec()?;
+        let _first = EndedFirst::new();
         let Agent { program, store, lineage, tree, keeper_socket, .. } = self;
         let take = match depth {
             Depth::Full => capture::checkpoint,

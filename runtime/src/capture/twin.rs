@@ -7,13 +7,12 @@
 //! but our calls in the stub, and only ever in the mode in which the stub ends by `exit_group`; the kernel kills
 //! it with us. Its descriptor table is emptied, so that it keeps no pipe or socket of the program open.
 
-use std::fs;
-
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::guest::Guest;
 use crate::error::{Error, Result};
+use crate::proc::oom;
 use crate::ptrace::{CallSite, Options, Stopped, remote_call, remote_clone, wait_until_gone};
 
 /// What a clone has of its program's memory.
@@ -87,7 +86,7 @@ impl Twin {
                 let mut twin = Twin { process: process?, site };
                 twin.keep_nothing_of_the_program()?;
                 if memory == Memory::Copied {
-                    twin.be_ended_first();
+                    oom::end_first(twin.pid());
                 }
                 Ok(Some(twin))
             }
@@ -113,17 +112,6 @@ impl Twin {
             })?;
         }
         Ok(())
-    }
-
-    /// Has the kernel end the twin, and not the program, when memory runs out, of the host or of a control group: what the program
-    /// writes to meanwhile is there twice, and the attempt is what that may cost. Only with memory of its own: who shares the
-    /// program's shares this, too.
-    fn be_ended_first(&self) {
-        /// The highest there is (`OOM_SCORE_ADJ_MAX`).
-        const FIRST: &str = "1000";
-        if let Err(error) = fs::write(format!("/proc/{}/oom_score_adj", self.pid()), FIRST) {
-            log::debug!("the twin is not the first to be ended when memory runs out: {error}");
-        }
     }
 
     /// Its pid.

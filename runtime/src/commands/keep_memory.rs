@@ -13,6 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::print;
 use crate::error::{Error, Result, exit_code};
+use crate::proc::oom;
 use crate::ptrace::read_memory;
 
 /// How often it looks whether it is needed, once the agent does not need it, in ms.
@@ -33,6 +34,7 @@ pub struct Arguments {
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     // SAFETY: takes a number. Without Yama there is no such thing, and no need for it.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
+    oom::end_like(arguments.pid);
     print("ready\n")?;
     let (program, agent) = (io::stdin(), io::stdout());
     let mut has_agent = true;

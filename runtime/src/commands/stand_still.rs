@@ -11,6 +11,7 @@ use super::print;
 use crate::capture::{Program, moves_memory, stand_still};
 use crate::error::{Result, exit_code};
 use crate::keeper::MOVING_WITHIN;
+use crate::proc::oom;
 use crate::stillness::{GO, STOP};
 
 /// How long the keeper may take from what it was told last until it is moving memory.
@@ -27,6 +28,7 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
+    oom::end_like(arguments.pid);
     let program = Program::find(arguments.pid)?;
     let mut wishes = std::io::stdin().lock();
     let mut wish = [0];
