@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use ckpt_tests::exact::{assert_same, reference};
-use ckpt_tests::{Answer, Ckpt, Launch, Life, Program, Restart, Scene, Stdout, Store, checkpoint, code_of, processes};
+use ckpt_tests::{
+    Answer, Ckpt, Launch, Life, Program, Restart, Scene, Stdout, Store, checkpoint, code_of, processes, product,
+};
 
 fn ckpt(scene: &Scene, arguments: &[&str]) -> Answer {
     Ckpt::new(scene, arguments).call()
@@ -253,6 +255,24 @@ fn the_interval_is_taken_from_the_environment_too() {
     let program = Program::victim("churn").argument("1000").variable("CKPT_INTERVAL", "1");
     let life = Life::start(&scene, "life", &program, &Launch::Run(Vec::new()), Stdout::File);
     life.store().wait_for_sealed(&scene, 2);
+}
+
+/// At once they have little time each, and so the one comes at any moment of the start of the other.
+#[test]
+fn shells_that_execute_the_program_have_automatic_checkpoints_wherever_their_agent_is_then() {
+    let scene = Scene::new();
+    let mut lives: Vec<_> = (0..24)
+        .map(|number| {
+            let text = format!("i=0; while [ $i -lt {} ]; do i=$((i + 1)); done; exec sleep 5", number * 200);
+            let run = Program::at(product::ckpt()).argument("run").argument("--dir=store").argument("--interval=1");
+            let program = run.argument("sh").argument("-c").argument(text);
+            Life::start(&scene, &format!("life-{number}"), &program, &Launch::Plain, Stdout::File)
+        })
+        .collect();
+    for life in &mut lives {
+        assert_eq!(code_of(life.wait()), 0, "{}", life.errors());
+        assert!(!life.store().sealed(&scene).is_empty(), "no checkpoint in {}", life.directory.display());
+    }
 }
 
 #[test]

@@ -27,17 +27,18 @@ const DYING_AGENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Takes a checkpoint of the job of process `pid` and returns its id.
 pub fn request_checkpoint(pid: i32, request: &CheckpointRequest, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
     let pid = root_of(pid);
-    let program = match find_loaded(pid) {
+    let (program, control) = match find_loaded(pid) {
         Err(Error::NotPreloaded { .. }) => {
             // Its agent adopts it, or says why not. If it could not, because another one did, that one is asked.
             let started = start(pid);
-            Program::find(pid).map_err(|error| started.err().unwrap_or(error))?
+            let program = Program::find(pid).map_err(|error| started.err().unwrap_or(error))?;
+            let control = program.control()?;
+            (program, control)
         }
         found => found?,
     };
-    let control = program.control()?;
     let store = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
-    let address = Address::new(&store, program.identity()?);
+    let address = Address::new(&store, program.identity_by(&control)?);
     for _ in 0..TRIES {
         let stream = connect(pid, &address)?.ok_or_else(|| no_answer(&store))?;
         match converse(stream, request, progress, &store) {

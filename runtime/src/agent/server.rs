@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ckpt_store::{AttemptRow, Depth, Store};
-use ckpt_wire::ENV_MARK;
 use ckpt_wire::settings::parse_mark;
+use ckpt_wire::{Control, ENV_MARK};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::address::{Address, refuse_strangers};
@@ -19,7 +19,7 @@ use super::restart_script::write_restart_script;
 use super::retention::Retention;
 use super::store_options::{copies_bytes, digest_warning, options_of, tree_options, wanted_digest, wanted_method};
 use super::{AgentOptions, CheckpointRequest, Method, Trigger, client};
-use crate::capture::{self, Event, Lineage, Program, Settings, TreeOptions, WaitingCalls, find_or_adopt};
+use crate::capture::{self, Event, Lineage, Program, Settings, TreeOptions, WaitingCalls, find_loaded, find_or_adopt};
 use crate::error::{Error, Result};
 use crate::proc::oom::EndedFirst;
 use crate::proc::task;
@@ -75,10 +75,10 @@ pub fn serve(options: AgentOptions) -> Result<()> {
 
 fn serve_one(options: AgentOptions) -> Result<()> {
     let mut calls = WaitingCalls::default();
-    let program = find(&options, &mut calls)?;
+    // It may execute another program at any moment, as a shell does at once: what was read together is of one.
+    let (program, control) = find(&options, &mut calls)?;
     let pid = program.pid;
     capture::refuse_other_pid_namespace(pid)?;
-    let control = program.control()?;
     let directory = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
     location::refuse_url_in(&directory)?;
     let digest = wanted_digest(&control)?;
@@ -90,7 +90,7 @@ fn serve_one(options: AgentOptions) -> Result<()> {
     let store = Store::create_or_open_with(&directory, &store_options)?;
     start_log(&directory, ckpt_wire::text(&control.log));
 
-    let address = Address::new(&directory, program.identity()?);
+    let address = Address::new(&directory, program.identity_by(&control)?);
     let Some((_tenure, listener)) = address.occupy()? else {
         announce();
         return hand_over(&address, options.first_trigger, &directory);
@@ -129,12 +129,22 @@ fn serve_one(options: AgentOptions) -> Result<()> {
     agent.run(&listener)
 }
 
-fn find(options: &AgentOptions, calls: &mut WaitingCalls) -> Result<Program> {
+fn find(options: &AgentOptions, calls: &mut WaitingCalls) -> Result<(Program, Box<Control>)> {
     let pid = capture::root_of(options.pid);
     match options.is_starting {
         // There may be nobody to run the constructor of libckpt.so.
-        true => capture::wait_until_ready(pid, calls, Instant::now() + LOADING_TIMEOUT).map(|found| found.0),
-        false => find_or_adopt(pid, calls),
+        true => capture::wait_until_ready(pid, calls, Instant::now() + LOADING_TIMEOUT),
+        false => loaded_or_adopted(pid, calls),
+    }
+}
+
+fn loaded_or_adopted(pid: i32, calls: &mut WaitingCalls) -> Result<(Program, Box<Control>)> {
+    match find_loaded(pid) {
+        Err(Error::NotPreloaded { .. }) => {
+            let program = find_or_adopt(pid, calls)?;
+            program.control().map(|control| (program, control))
+        }
+        found => found,
     }
 }
 
@@ -323,14 +333,12 @@ impl Agent {
 
     /// After an exec the process is another program, with its control block elsewhere and nothing tracked.
     fn follow_exec(&mut self) -> Result<()> {
-        let image = |program: &Program| program.control().map(|control| control.job);
-        if image(&self.program).is_ok_and(|image| image == self.image) {
+        if self.program.control().is_ok_and(|control| control.job == self.image) {
             return Ok(());
         }
         let mut calls = WaitingCalls::default();
-        let program = find_or_adopt(self.program.pid, &mut calls)?;
-        self.image = image(&program)?;
-        self.program = program;
+        let (program, control) = loaded_or_adopted(self.program.pid, &mut calls)?;
+        (self.program, self.image) = (program, control.job);
         self.lineage = lineage_of(self.method, &self.tree)?.knowing(calls);
         Ok(())
     }

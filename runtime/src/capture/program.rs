@@ -116,7 +116,12 @@ impl Program {
     /// The job's mark and pid namespace; where it has none, the program's own pid, start time and pid namespace: a name that is
     /// never used again, and the same from wherever it is looked at.
     pub fn identity(&self) -> Result<String> {
-        let mark = self.control()?.mark;
+        self.identity_by(&*self.control()?)
+    }
+
+    /// The same by its control block. Another program that it executes has the same.
+    pub fn identity_by(&self, control: &Control) -> Result<String> {
+        let mark = control.mark;
         let own = task::ids_in_namespaces(self.pid)?.last().copied().unwrap_or(self.pid);
         let namespace = task::link(self.pid, "ns/pid")?;
         let inode: String = String::from_utf8_lossy(&namespace).chars().filter(char::is_ascii_digit).collect();

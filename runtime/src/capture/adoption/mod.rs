@@ -57,16 +57,21 @@ pub fn find_or_adopt(pid: i32, calls: &mut WaitingCalls) -> Result<Program> {
     }
 }
 
-/// Finds the control block of process `pid`, as [`Program::find`] does, of one whose dynamic linker has not loaded libckpt.so yet as
-/// soon as it has.
+/// Finds the control block of process `pid`, as [`Program::find`] does, and reads it, of one whose dynamic linker has not loaded
+/// libckpt.so yet as soon as it has: also of one that executes another program meanwhile.
 ///
 /// # Errors
-/// As of [`Program::find`], if it is not going to, or not in time.
-pub fn find_loaded(pid: i32) -> Result<Program> {
+/// As of [`Program::find`] and [`Program::control`], if it is not going to, or not in time.
+pub fn find_loaded(pid: i32) -> Result<(Program, Box<Control>)> {
     let deadline = Instant::now() + kin::LOADING_TIMEOUT;
     loop {
-        match Program::find(pid) {
-            Ok(program) if program.is_loading() && Instant::now() < deadline => {}
+        let found = Program::find(pid).and_then(|program| match program.control() {
+            // What was there a moment ago is not there any more, or not yet.
+            Err(_) if program.is_loading() => Err(Error::NotPreloaded { pid }),
+            Err(Error::Io { .. }) => Err(Error::NotPreloaded { pid }),
+            control => control.map(|control| (program, control)),
+        });
+        match found {
             Err(Error::NotPreloaded { .. }) if will_be_loaded(pid) && Instant::now() < deadline => {}
             found => return found,
         }
