@@ -82,9 +82,7 @@ pub fn waits_in(pid: i32, call: i64) -> bool {
 
 /// How often the main thread of a process has waited for anything.
 pub fn waits_of(pid: i32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let value = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-    value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+    status_field(pid, "voluntary_ctxt_switches").and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 /// Whether the process exists and is neither a zombie nor dead.

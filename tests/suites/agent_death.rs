@@ -329,10 +329,7 @@ fn kill_the_twin(scene: &Scene, trace: &Path) {
     };
     let limit = Duration::from_secs(10);
     processes::wait_until("pages are being written", limit, pages_are_written);
-    let twins = processes::copies(&program.executable, &life.directory);
-    let twins: Vec<i32> = twins.into_iter().filter(|&pid| pid != life.pid).collect();
-    assert_eq!(twins.len(), 1, "one twin is read");
-    processes::send(twins[0], Signal::SIGKILL);
+    processes::send(its_only_twin(&program, &life), Signal::SIGKILL);
     processes::wait_until("the attempt has failed", limit, || !failed(scene, &life).is_empty());
     assert_eq!(life.store().sealed(scene).len(), 0);
     assert!(!pages_are_written(), "the pages of a failed attempt are removed");
@@ -386,14 +383,19 @@ fn where_memory_runs_out_during_a_checkpoint_its_agent_and_its_twin_come_first()
     let agent = its_only_agent(&life);
     stop(agent);
     assert_eq!(score(agent), "1000\n");
-    let twins = processes::copies(&program.executable, &life.directory);
-    let twins: Vec<_> = twins.into_iter().filter(|&pid| pid != life.pid).collect();
-    assert_eq!(twins.into_iter().map(score).collect::<Vec<_>>(), ["1000\n"]);
+    assert_eq!(score(its_only_twin(&program, &life)), "1000\n");
     assert_eq!(score(life.pid), before);
     processes::send(agent, Signal::SIGCONT);
     life.store().wait_for_sealed(&scene, 1);
     processes::wait_until("it is one among others", Duration::from_secs(10), || score(agent) == before);
     life.kill();
+}
+
+fn its_only_twin(program: &Program, life: &Life<'_>) -> i32 {
+    let mut twins = processes::copies(&program.executable, &life.directory);
+    twins.retain(|&pid| pid != life.pid);
+    let [twin] = twins[..] else { panic!("one twin is read, not {twins:?}") };
+    twin
 }
 
 fn its_only_agent(life: &Life<'_>) -> i32 {

@@ -351,7 +351,7 @@ impl Agent {
         events: &mut (dyn FnMut(Event) + Send),
     ) -> Result<AttemptRow> {
         self.follow_exec()?;
-        let _first = EndedFirst::new();
+        let _first = EndedFirst::from_now();
         let Agent { program, store, lineage, tree, keeper_socket, .. } = self;
         let take = match depth {
             Depth::Full => capture::checkpoint,

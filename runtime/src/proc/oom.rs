@@ -30,9 +30,8 @@ pub struct EndedFirst {
 }
 
 impl EndedFirst {
-    /// From now on.
-    #[expect(clippy::new_without_default, reason = "it does something")]
-    pub fn new() -> EndedFirst {
+    /// This process, until the value is dropped.
+    pub fn from_now() -> EndedFirst {
         let own = std::process::id() as i32;
         let before = of(own);
         end_first(own);
@@ -61,20 +60,16 @@ fn set(pid: i32, score: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Child, Command, Stdio};
-
-    /// A process that waits until its input is closed.
-    fn waits() -> Child {
-        Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
-    }
+    use std::process::{Command, Stdio};
 
     #[test]
     fn this_process_is_the_first_for_a_while_and_others_can_be_like_it() {
         let own = std::process::id() as i32;
         let before = of(own).unwrap();
-        let mut child = waits();
+        // It waits until its input is closed.
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         {
-            let _first = EndedFirst::new();
+            let _first = EndedFirst::from_now();
             assert_eq!(of(own), Some(FIRST));
             assert_eq!(of(child.id() as i32), Some(before), "it was there before");
             end_like(child.id() as i32);

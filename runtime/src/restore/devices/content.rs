@@ -21,7 +21,8 @@ const AHEAD_BYTES_MAX: u64 = 1 << 30;
 /// And for each process in any case.
 const AHEAD_BYTES_MIN: u64 = 4 * WINDOW_BYTES as u64;
 
-/// Bytes that are read ahead for each of so many processes: together not more than a quarter of what the host has left, or we may have of it.
+/// Bytes that are read ahead for each of so many processes: together not more than a quarter of what the host has
+/// left, or we may have of it.
 pub fn ahead_bytes(processes: usize) -> u64 {
     share_of(memory::available_bytes_to(std::process::id() as i32).unwrap_or(0), processes)
 }
