@@ -45,3 +45,4 @@ pub mod tty;
 pub mod units;
 pub mod unread_bytes;
 pub mod userfaultfd;
+pub mod without_links;

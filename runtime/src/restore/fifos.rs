@@ -1,19 +1,18 @@
 //! Named pipes that a job has open: found where they were, or made there again.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 
-use nix::sys::stat::Mode;
-use nix::unistd::{geteuid, mkfifo};
+use nix::unistd::geteuid;
 
+use super::reach::{self, Holders, Rights, Spot};
 use crate::error::{Error, Result};
-use crate::image::{Fifo, Objects, path_of};
+use crate::image::{Fifo, JobImage, path_of};
 
 /// Fifos that have been made. They are removed again, unless they are kept.
 #[derive(Debug, Default)]
-pub struct MadeFifos(Vec<PathBuf>);
+pub struct MadeFifos(Vec<Spot>);
 
 impl MadeFifos {
     /// They stay.
@@ -24,54 +23,62 @@ impl MadeFifos {
 
 impl Drop for MadeFifos {
     fn drop(&mut self) {
-        for path in &self.0 {
-            if let Err(error) = fs::remove_file(path) {
-                log::warn!("{} was made for the restart and stays: {error}", path.display());
+        for spot in &self.0 {
+            if let Err(error) = spot.remove() {
+                log::warn!("{} was made for the restart and stays: {error}", spot.path().display());
             }
         }
     }
 }
 
-/// Refuses what is in the place of a named pipe and is none.
-pub fn check(objects: &Objects) -> Result<()> {
-    named(objects).try_for_each(|fifo| is_there(path_of(&fifo.path)).map(drop))
+/// Refuses what is in the place of a named pipe and is none, or is another user's.
+pub fn check(job: &JobImage) -> Result<()> {
+    named(job).try_for_each(|(fifo, holders)| match Spot::reach(path_of(&fifo.path), &holders) {
+        Ok(spot) => is_there(&spot, fifo, &holders).map(drop),
+        Err(source) => Err(reach::failed("examine", path_of(&fifo.path), source)),
+    })
 }
 
 /// Makes those that are missing.
 ///
 /// # Errors
 /// When one cannot be made. Then none is left.
-pub fn make_missing(objects: &Objects) -> Result<MadeFifos> {
+pub fn make_missing(job: &JobImage) -> Result<MadeFifos> {
     let mut made = MadeFifos::default();
-    for fifo in named(objects) {
+    for (fifo, holders) in named(job) {
         let path = path_of(&fifo.path);
-        if is_there(path)? {
+        let failed = |source: io::Error| reach::failed("make the named pipe", path, source);
+        let spot = Spot::reach(path, &holders).map_err(failed)?;
+        if is_there(&spot, fifo, &holders)? {
             continue;
         }
-        let failed = |source: io::Error| Error::io("make the named pipe", path, source);
-        mkfifo(path, Mode::from_bits_truncate(0o600)).map_err(|errno| failed(errno.into()))?;
-        made.0.push(path.to_owned());
-        if geteuid().is_root() {
-            chown(path, Some(fifo.uid), Some(fifo.gid)).map_err(failed)?;
-        }
-        fs::set_permissions(path, fs::Permissions::from_mode(fifo.mode)).map_err(failed)?;
+        let pipe = spot.make_fifo().map_err(failed)?;
+        made.0.push(spot);
+        reach::give(&pipe, path, (fifo.uid, fifo.gid), fifo.mode, &holders[0]).map_err(failed)?;
     }
     Ok(made)
 }
 
-fn named(objects: &Objects) -> impl Iterator<Item = &Fifo> {
-    objects.pipes.iter().filter_map(|pipe| pipe.fifo.as_ref())
+/// Each, with the rights of those that had it open.
+fn named(job: &JobImage) -> impl Iterator<Item = (&Fifo, Vec<Rights>)> {
+    let pipes = job.objects.pipes.iter().enumerate();
+    pipes.filter_map(|(index, pipe)| Some((pipe.fifo.as_ref()?, Holders::of(job).of_pipe(index))))
 }
 
-fn is_there(path: &Path) -> Result<bool> {
-    match fs::symlink_metadata(path) {
-        Ok(there) if there.file_type().is_fifo() => Ok(true),
-        Ok(_) => Err(Error::environment(
-            "restart",
-            format!("{} was a named pipe and is something else now", path.display()),
-            "move it away",
-        )),
+fn is_there(spot: &Spot, fifo: &Fifo, holders: &[Rights]) -> Result<bool> {
+    let refused = |why: String| {
+        let why = format!("{} was a named pipe and is {why} now", path_of(&fifo.path).display());
+        Err(Error::environment("restart", why, "move it away"))
+    };
+    let is_expected = |user: u32| {
+        user == fifo.uid || user == geteuid().as_raw() || holders.iter().any(|rights| rights.user == user)
+    };
+    match spot.look() {
+        Ok(there) if !there.file_type().is_fifo() => refused("something else".to_owned()),
+        // Who owns a pipe can read what is written into it.
+        Ok(there) if !is_expected(there.uid()) => refused(format!("one of user {}", there.uid())),
+        Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(source) => Err(Error::io("examine", path, source)),
+        Err(source) => Err(Error::io("examine", spot.path() as &Path, source)),
     }
 }

@@ -7,17 +7,16 @@
 //!
 //! A shared mapping of a file that can be written is a mapping of that file or nothing.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{OpenOptionsExt, fchown};
 use std::path::Path;
 
 use ckpt_store::Store;
-use nix::unistd::geteuid;
 
 use super::file_comparison::first_difference;
 use super::io_urings;
+use super::reach::{self, Holders, Identity, Rights, Spot};
 use super::sysv::Attached;
 use super::unlinked_files;
 use crate::error::{Error, Result};
@@ -59,8 +58,18 @@ pub struct MappingPlan {
     pub executables: Vec<Option<usize>>,
     /// System V shared memory, attached here while it is filled.
     pub segments: Vec<Attached>,
-    opened: Vec<(Vec<u8>, bool, usize)>,
+    opened: Vec<Opened>,
     objects: Vec<Option<usize>>,
+}
+
+/// A file that is open already.
+#[derive(Debug)]
+struct Opened {
+    path: Vec<u8>,
+    to_write: bool,
+    /// With whose rights.
+    rights: Vec<Rights>,
+    file: usize,
 }
 
 impl MappingPlan {
@@ -73,8 +82,9 @@ impl MappingPlan {
         compared: &mut dyn FnMut(u64),
     ) -> Result<MappingPlan> {
         let mut plan = MappingPlan { objects: vec![None; job.objects.memory.len()], ..MappingPlan::default() };
-        for unlinked in &job.objects.unlinked_files {
-            let file = unlinked_files::make(unlinked, store, spare_directory)?;
+        for (index, unlinked) in job.objects.unlinked_files.iter().enumerate() {
+            let holders = Holders::of(job).of_unlinked(index);
+            let file = unlinked_files::make(unlinked, &holders, store, spare_directory)?;
             let file = plan.keep(file);
             plan.unlinked.push(file);
         }
@@ -106,16 +116,16 @@ impl MappingPlan {
         match &region.backing {
             Backing::Anonymous => Ok(Source::Memory),
             Backing::PrivateFile(identity) => {
-                let mapped = self.unchanged(region, identity, store)?;
+                let mapped = self.unchanged(job, region, identity, store)?;
                 Ok(mapped.map_or(Source::Memory, |file| Source::PrivateFile { file, offset: identity.offset }))
             }
             Backing::SharedFile { file: identity, may_write: false } => {
-                let mapped = self.unchanged(region, identity, store)?;
+                let mapped = self.unchanged(job, region, identity, store)?;
                 let offset = identity.offset;
                 Ok(mapped.map_or(Source::Memory, |file| Source::SharedFile { file, offset, may_write: false }))
             }
             Backing::SharedFile { file: identity, may_write: true } => {
-                let file = self.open_to_write(image, identity)?;
+                let file = self.open_to_write(job, image, identity)?;
                 Ok(Source::SharedFile { file, offset: identity.offset, may_write: true })
             }
             &Backing::SharedObject { object, offset } => self.object(job, region, object as usize, offset),
@@ -123,12 +133,18 @@ impl MappingPlan {
     }
 
     /// The file, if the region's pages that are not the program's own are still what it shows.
-    fn unchanged(&mut self, region: &Region, identity: &FileIdentity, store: &Store) -> Result<Option<usize>> {
+    fn unchanged(
+        &mut self,
+        job: &JobImage,
+        region: &Region,
+        identity: &FileIdentity,
+        store: &Store,
+    ) -> Result<Option<usize>> {
         let path = path_of(&identity.path);
         if identity.deleted {
             return Ok(None); // its path leads to another file, if to any
         }
-        let file = match self.open(&identity.path, false) {
+        let file = match self.open(job, &identity.path, Some(identity), false) {
             Ok(file) => file,
             Err(error) => {
                 log::warn!("{} cannot be mapped ({error}): its pages come from the checkpoint", path.display());
@@ -152,17 +168,28 @@ impl MappingPlan {
         }
     }
 
-    fn open(&mut self, path: &[u8], write: bool) -> io::Result<usize> {
-        if let Some((.., file)) = self.opened.iter().find(|(known, mode, _)| known == path && *mode == write) {
-            return Ok(*file);
+    /// With the rights of one that had it open or mapped.
+    fn open(&mut self, job: &JobImage, path: &[u8], known: Option<&FileIdentity>, write: bool) -> io::Result<usize> {
+        let rights = Holders::of(job).of_path(path);
+        self.open_as(path, known, write, rights)
+    }
+
+    fn open_as(
+        &mut self,
+        path: &[u8],
+        known: Option<&FileIdentity>,
+        to_write: bool,
+        rights: Vec<Rights>,
+    ) -> io::Result<usize> {
+        let is_it = |opened: &&Opened| opened.path == path && opened.to_write == to_write && opened.rights == rights;
+        if let Some(opened) = self.opened.iter().find(is_it) {
+            return Ok(opened.file);
         }
-        // Non-blocking, so that a path that leads to a FIFO today does not stop us.
-        let file = OpenOptions::new().read(true).write(write).custom_flags(libc::O_NONBLOCK).open(path_of(path))?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::other("it is not a regular file"));
-        }
-        self.opened.push((path.to_vec(), write, self.files.len()));
-        Ok(self.keep(file))
+        let identity = known.map(|known| Identity { device: known.device, inode: known.inode });
+        let file = Spot::reach(path_of(path), &rights)?.open_regular(to_write, identity)?;
+        let place = self.keep(file);
+        self.opened.push(Opened { path: path.to_vec(), to_write, rights, file: place });
+        Ok(place)
     }
 
     fn keep(&mut self, file: File) -> usize {
@@ -170,13 +197,13 @@ impl MappingPlan {
         self.files.len() - 1
     }
 
-    fn open_to_write(&mut self, image: &ProcessImage, identity: &FileIdentity) -> Result<usize> {
+    fn open_to_write(&mut self, job: &JobImage, image: &ProcessImage, identity: &FileIdentity) -> Result<usize> {
         let path = path_of(&identity.path);
-        match self.open(&identity.path, true) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => recreate(image, identity, path)
-                .and_then(|()| self.open(&identity.path, true))
-                .map_err(|source| Error::io("make again for its mapping", path, source)),
-            opened => opened.map_err(|source| Error::io("open for its mapping", path, source)),
+        match self.open(job, &identity.path, Some(identity), true) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => recreate(job, image, identity)
+                .and_then(|()| self.open(job, &identity.path, None, true))
+                .map_err(|source| reach::failed("make again for its mapping", path, source)),
+            opened => opened.map_err(|source| reach::failed("open for its mapping", path, source)),
         }
     }
 
@@ -213,7 +240,7 @@ impl MappingPlan {
 
     /// The executable, for a link that people and debuggers read. The program runs without it.
     fn open_executable(&mut self, image: &ProcessImage) -> Option<usize> {
-        let opened = self.open(&image.executable, false);
+        let opened = self.open_as(&image.executable, None, false, vec![Rights::of(image)]);
         if let Err(error) = &opened {
             let path = path_of(&image.executable).display();
             log::warn!("{path} cannot be opened ({error}): /proc/{}/exe will lead to ckpt", image.pid);
@@ -223,12 +250,12 @@ impl MappingPlan {
 }
 
 /// Makes the missing file of a shared mapping again, with its owner, mode and size.
-fn recreate(image: &ProcessImage, identity: &FileIdentity, path: &Path) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(identity.mode & 0o7777).open(path)?;
-    if geteuid().is_root() {
-        fchown(&file, Some(image.uids[1]), Some(image.gids[1]))?;
-    }
-    file.set_len(identity.size)
+fn recreate(job: &JobImage, image: &ProcessImage, identity: &FileIdentity) -> io::Result<()> {
+    let path = path_of(&identity.path);
+    let spot = Spot::reach(path, &Holders::of(job).of_path(&identity.path))?;
+    let file = spot.make(libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, 0o600, None)?;
+    file.set_len(identity.size)?;
+    reach::give(&file, path, (image.uids[1], image.gids[1]), identity.mode, &Rights::of(image))
 }
 
 fn memory_object(object: &SharedObject) -> Result<File> {

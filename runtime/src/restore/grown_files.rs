@@ -2,21 +2,22 @@
 //! or the program would append its output a second time. What is cut off is saved beside it, so that nothing is lost; where
 //! that is impossible, a warning says so.
 
-use std::fs::{self, OpenOptions};
 use std::path::Path;
 
+use super::reach::{self, Identity, Rights, Spot};
 use super::saved_copy::save;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::saved_name::Saved;
 
-/// Cuts the file at `path` back to `size` bytes, for checkpoint `id`.
-pub fn cut_back(path: &Path, size: u64, id: u64) -> Result<()> {
-    let failed = |source| Error::io("cut back to its size at the checkpoint", path, source);
-    if fs::metadata(path).map_err(failed)?.len() <= size {
+/// Cuts the file at `path` back to `size` bytes, for checkpoint `id`, with the rights of one of its `holders`.
+pub fn cut_back(path: &Path, holders: &[Rights], identity: Option<Identity>, size: u64, id: u64) -> Result<()> {
+    let failed = |source| reach::failed("cut back to its size at the checkpoint", path, source);
+    let spot = Spot::reach(path, holders).map_err(failed)?;
+    if spot.look().map_err(failed)?.len() <= size {
         return Ok(());
     }
-    let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
-    match save(&mut file, path, size, id, Saved::Tail) {
+    let mut file = spot.open_regular(true, identity).map_err(failed)?;
+    match save(&mut file, &spot, size, id, Saved::Tail) {
         Ok(tail) => log::info!("{}: what was written after the checkpoint is in {}", path.display(), tail.display()),
         Err(error) => {
             log::warn!("{}: what was written after the checkpoint could not be saved: {error}", path.display());
@@ -27,6 +28,8 @@ pub fn cut_back(path: &Path, size: u64, id: u64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::restore::sample::ScratchDir;
 
@@ -34,10 +37,10 @@ mod tests {
     fn what_is_cut_off_is_saved_beside_the_file() {
         let dir = ScratchDir::new();
         let path = dir.file("log", b"before|after");
-        cut_back(&path, 7, 3).unwrap();
+        cut_back(&path, &[Rights::own().unwrap()], None, 7, 3).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"before|");
         assert_eq!(fs::read(dir.path().join("log.ckpt-3.tail")).unwrap(), b"after");
-        cut_back(&path, 7, 3).unwrap();
+        cut_back(&path, &[Rights::own().unwrap()], None, 7, 3).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 
@@ -47,7 +50,7 @@ mod tests {
         let path = dir.file("log", b"");
         for (run, content) in ["x1", "x2", "x1"].iter().enumerate() {
             fs::write(&path, content).unwrap();
-            cut_back(&path, 1, 9).unwrap();
+            cut_back(&path, &[Rights::own().unwrap()], None, 1, 9).unwrap();
             assert_eq!(fs::read(&path).unwrap(), b"x", "run {run}");
         }
         assert_eq!(fs::read(dir.path().join("log.ckpt-9.tail")).unwrap(), b"1");

@@ -3,17 +3,20 @@
 //!
 //! Several processes may share one description, so all get the same. They travel over the channel, in one packet for each process.
 
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::read;
 
 use super::ended::Ended;
 use super::message_queues::Queues;
 use super::of_processes;
+use super::reach::{self, Holders, Rights, Spot};
 use crate::descriptor::made;
 use crate::error::{Error, Result};
 use crate::image::{FileKind, JobImage, OpenFile, Watch, path_of};
@@ -30,7 +33,7 @@ impl Handed {
     /// When one cannot be made, by name.
     pub fn make(job: &JobImage, queues: &Queues) -> Result<Handed> {
         let files = job.objects.files.iter().enumerate().filter(|(_, file)| file.is_handed_over());
-        let made = files.map(|(index, file)| Ok((index, make(job, file, queues)?)));
+        let made = files.map(|(index, file)| Ok((index, make(job, (index, file), queues)?)));
         Ok(Handed(made.collect::<Result<_>>()?))
     }
 
@@ -65,10 +68,11 @@ impl Handed {
     }
 }
 
-fn make(job: &JobImage, file: &OpenFile, queues: &Queues) -> Result<OwnedFd> {
+fn make(job: &JobImage, (index, file): (usize, &OpenFile), queues: &Queues) -> Result<OwnedFd> {
+    let holders = Holders::of(job).of_file(index);
     match &file.kind {
-        FileKind::OfProcess { .. } => of_processes::open(job, file),
-        FileKind::Inotify { watches } => inotify(watches, file.flags),
+        FileKind::OfProcess { .. } => of_processes::open(job, file, &holders),
+        FileKind::Inotify { watches } => inotify(watches, file.flags, &holders),
         FileKind::MessageQueue { queue } => queues.reopen(*queue, file.flags),
         &FileKind::PidFd { pid: 0, status, .. } => {
             ended_pidfd(status, file.flags).map_err(|source| Error::io("make", "a process that has ended", source))
@@ -91,16 +95,16 @@ fn ended_pidfd(status: i32, flags: i32) -> nix::Result<OwnedFd> {
 }
 
 /// An instance whose watches have their numbers, which the kernel gives out in order: those between are used up.
-fn inotify(watches: &[Watch], flags: i32) -> Result<OwnedFd> {
+fn inotify(watches: &[Watch], flags: i32, holders: &[Rights]) -> Result<OwnedFd> {
     let failed = |source| Error::io("make", "an inotify instance", source);
     let made = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).map_err(failed)?;
     for watch in watches {
         let path = path_of(&watch.path);
-        let failed = |source| Error::io("watch", path, source);
+        let failed = |source: io::Error| Error::io("watch", path, source);
+        let watched = watched(path, holders).map_err(|source| reach::failed("watch", path, source))?;
         loop {
-            // The path leads to what is watched itself, were that a symbolic link.
-            let mask = AddWatchFlags::from_bits_retain(watch.mask) | AddWatchFlags::IN_DONT_FOLLOW;
-            let descriptor = made.add_watch(path, mask).map_err(failed)?;
+            let mask = AddWatchFlags::from_bits_retain(watch.mask);
+            let descriptor = add_watch(&made, (path, &watched), mask, holders).map_err(failed)?;
             match descriptor.as_raw() {
                 number if number == watch.number => break,
                 number if number > watch.number => {
@@ -110,16 +114,45 @@ fn inotify(watches: &[Watch], flags: i32) -> Result<OwnedFd> {
                         "restart another checkpoint",
                     ));
                 }
-                _ => made.rm_watch(descriptor).map_err(failed)?,
+                _ => made.rm_watch(descriptor).map_err(|errno| failed(errno.into()))?,
             }
             // Each removal is an event, and there is a limit.
-            drain(made.as_fd()).map_err(failed)?;
+            drain(made.as_fd()).map_err(|errno| failed(errno.into()))?;
         }
     }
     let inotify = OwnedFd::from(made);
     drain(&inotify).map_err(failed)?;
     fcntl(&inotify, FcntlArg::F_SETFL(OFlag::from_bits_truncate(flags & libc::O_NONBLOCK))).map_err(failed)?;
     Ok(inotify)
+}
+
+/// What the path leads to, which may be a symbolic link itself.
+fn watched(path: &Path, holders: &[Rights]) -> io::Result<File> {
+    if path == Path::new("/") {
+        return reach::open(path, libc::O_PATH, holders, None);
+    }
+    Spot::reach(path, holders)?.itself()
+}
+
+/// Adds a watch of what `watched` is, which is only a path, with the rights of one of the `holders` to read it.
+fn add_watch(
+    inotify: &Inotify,
+    (path, watched): (&Path, &File),
+    mask: AddWatchFlags,
+    holders: &[Rights],
+) -> io::Result<WatchDescriptor> {
+    let link = format!("/proc/self/fd/{}", watched.as_raw_fd());
+    let mut denied = io::Error::from(io::ErrorKind::PermissionDenied);
+    for rights in holders {
+        match rights.act(|| Ok(inotify.add_watch(link.as_str(), mask)?)) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => denied = error,
+            outcome => return outcome,
+        }
+    }
+    match reach::is_out_of_others_reach(path) {
+        true => Ok(inotify.add_watch(link.as_str(), mask)?),
+        false => Err(denied),
+    }
 }
 
 /// Reads all events that there are.
@@ -139,13 +172,13 @@ mod tests {
     fn watches_have_the_numbers_that_they_had() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| {
-            let path = dir.path().join(name);
+            let path = dir.path().canonicalize().unwrap().join(name);
             std::fs::write(&path, "").unwrap();
             path.into_os_string().into_encoded_bytes()
         };
         let mask = libc::IN_MODIFY | libc::IN_EXCL_UNLINK;
         let watches = [3, 4, 40].map(|number| Watch { number, mask, path: path(&number.to_string()) });
-        let made = inotify(&watches, 0).unwrap();
+        let made = inotify(&watches, 0, &[Rights::own().unwrap()]).unwrap();
         let shown = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", made.as_raw_fd())).unwrap();
         for watch in watches {
             assert!(shown.contains(&format!("inotify wd:{:x} ", watch.number)), "{shown}");

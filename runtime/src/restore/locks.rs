@@ -6,7 +6,6 @@
 //! Somebody else may have taken a lock since. That is looked for before anything is built, and the kernel has the last
 //! word; either way the restart is refused with the file and the holder.
 
-use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -18,6 +17,7 @@ use super::process::{Call, HalfBuilt};
 use crate::error::{Error, Result};
 use crate::image::{FileLock, LockKind, Objects, ProcessImage, path_of};
 use crate::proc::locks::{Lock, Owner, holder};
+use crate::without_links;
 
 const FCNTL: Call = Call("fcntl", libc::SYS_fcntl);
 const FLOCK: Call = Call("flock", libc::SYS_flock);
@@ -76,7 +76,7 @@ fn path<'a>(image: &ProcessImage, objects: &'a Objects, lock: &FileLock) -> Opti
 
 /// Who excludes `lock` on the file at `path` now.
 fn current_holder(path: &Path, lock: &FileLock) -> Option<String> {
-    let metadata = fs::metadata(path).ok()?;
+    let metadata = without_links::open(path, libc::O_PATH, 0).ok()?.metadata().ok()?;
     let owner = match lock.kind {
         LockKind::Process => Owner::Process,
         LockKind::Description => Owner::Description,

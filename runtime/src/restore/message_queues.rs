@@ -118,11 +118,16 @@ fn give_rights(made: &OwnedFd, queue: &MessageQueue) -> std::io::Result<()> {
 /// The queue that an earlier life has left may hold anything; one that somebody has made since must be the same, and empty.
 fn refuse_another(job: &JobImage, queue: &MessageQueue, there: &OwnedFd) -> Result<()> {
     let failed = |source| Error::io("examine", shown(queue), source);
-    if clocks::is_boot_of(job) && fstat(there).map_err(failed)?.st_ino == queue.inode {
+    let found = fstat(there).map_err(failed)?;
+    if clocks::is_boot_of(job) && found.st_ino == queue.inode {
         return Ok(());
     }
     let now = mqueue::attributes(there.as_fd()).map_err(failed)?;
-    let why = if (now.max_messages, now.message_bytes) != (queue.messages, queue.message_bytes) {
+    let is_expected = [queue.uid, geteuid().as_raw()].contains(&found.st_uid);
+    let why = if !is_expected {
+        // Its owner reads what is put into it.
+        "it is another one by now, of another user"
+    } else if (now.max_messages, now.message_bytes) != (queue.messages, queue.message_bytes) {
         "it is another one by now, which takes other messages"
     } else if now.queued > 0 {
         "it is another one by now, which has messages in it"

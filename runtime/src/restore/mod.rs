@@ -36,6 +36,7 @@ mod locks;
 mod mapping_defaults;
 mod message_queues;
 mod of_processes;
+mod open_files;
 mod outside;
 mod paths;
 mod posix_timers;
@@ -43,6 +44,7 @@ mod preflight;
 mod process;
 mod pseudo_terminals;
 mod ranges;
+mod reach;
 #[cfg(test)]
 mod sample;
 mod saved_copy;
@@ -86,6 +88,7 @@ use fresh_memory::FreshMemory;
 use host::Machine;
 use lazy::Lazy;
 use message_queues::Queues;
+use open_files::OpenFiles;
 use outside::{Outside, Regained};
 use process::HalfBuilt;
 use pseudo_terminals::{PseudoTerminals, give_foreground};
@@ -245,16 +248,19 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let changes = Changes::find(&job, &plan, store)?;
     let outside = Outside::of(&job, &options.stdio)?;
     let prepared = changes.prepare(&job)?;
-    let fifos = fifos::make_missing(&job.objects)?;
+    let fifos = fifos::make_missing(&job)?;
+    let opened = OpenFiles::of(&job)?;
     let queues = Queues::of(&job)?;
     let sockets = Sockets::make(&job)?;
 
     let terminals = PseudoTerminals::make(&job)?;
 
     let pinned = Pinned::here();
-    let ready = Ready { mappings: &plan, queues: &queues, sockets: &sockets, terminals: &terminals };
+    let ready =
+        Ready { mappings: &plan, opened: &opened, queues: &queues, sockets: &sockets, terminals: &terminals };
     let Spawned { mut processes, handed, first_kept, first_file, first_terminal } =
         spawn::spawn(&job, &outside, &ready, &clocks, machine.syscall())?;
+    drop(opened);
     sockets.settle();
     terminals.shut(&job)?;
     drop(terminals);

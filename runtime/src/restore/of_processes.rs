@@ -9,20 +9,22 @@ use std::path::Path;
 use super::clocks;
 use super::ended::Ended;
 use super::paths::reopening_flags;
+use super::reach::Rights;
 use crate::error::{Error, Result};
 use crate::image::{FileKind, JobImage, OpenFile, path_of};
 use crate::proc::task;
+use crate::without_links;
 
 /// Opens `file`, which is one of them. One of a process outside the job is dead like the process, unless that still runs.
 ///
 /// # Errors
 /// When it cannot be opened, by name.
-pub fn open(job: &JobImage, file: &OpenFile) -> Result<OwnedFd> {
+pub fn open(job: &JobImage, file: &OpenFile, holders: &[Rights]) -> Result<OwnedFd> {
     let FileKind::OfProcess { pid, begun, path, directory, .. } = &file.kind else {
         return Err(Error::io("open", "what is no file of a process", io::ErrorKind::InvalidInput));
     };
     let is_there = *pid != 0 && (*begun == 0 || clocks::is_boot_of(job) && task::start_time(*pid).ok() == Some(*begun));
-    let opened = if is_there { reopen(file, path_of(path)) } else { open_dead(file, *directory) };
+    let opened = if is_there { reopen(file, path_of(path), holders) } else { open_dead(file, *directory) };
     opened.map(OwnedFd::from).map_err(|source| Error::io("reopen", path_of(path), source))
 }
 
@@ -42,13 +44,16 @@ pub fn go_to_offset(file: &OpenFile, opened: &OwnedFd) -> Result<()> {
     }
 }
 
-fn reopen(file: &OpenFile, path: &Path) -> io::Result<File> {
-    let access = file.flags & libc::O_ACCMODE;
-    OpenOptions::new()
-        .read(access != libc::O_WRONLY)
-        .write(access != libc::O_RDONLY)
-        .custom_flags(reopening_flags(file) & !libc::O_ACCMODE)
-        .open(path)
+/// With the rights of one that had it: what /proc has of a process is not for everybody.
+fn reopen(file: &OpenFile, path: &Path, holders: &[Rights]) -> io::Result<File> {
+    let mut denied = io::Error::from(io::ErrorKind::PermissionDenied);
+    for rights in holders {
+        match rights.act(|| without_links::open(path, reopening_flags(file), 0)) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => denied = error,
+            outcome => return outcome,
+        }
+    }
+    Err(denied)
 }
 
 /// A file, or directory, of a process that has ended.

@@ -18,7 +18,7 @@ pub fn job(machine: &Machine) -> JobImage {
 pub fn process(machine: &Machine) -> ProcessImage {
     ProcessImage {
         pid: 300_000,
-        executable: b"/bin/true".to_vec(),
+        executable: fs::canonicalize("/bin/true").unwrap().into_os_string().into_encoded_bytes(),
         command_line: b"sample\0".to_vec(),
         working_directory: b"/tmp".to_vec(),
         umask: 0o27,

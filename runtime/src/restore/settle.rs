@@ -7,6 +7,8 @@ use ckpt_store::Store;
 use super::captured_files::CapturedFiles;
 use super::file_mappings::MappingPlan;
 use super::grown_files::cut_back;
+use super::open_files::identity;
+use super::reach::Holders;
 use super::shared_pages::SharedPages;
 use super::unlinked_files;
 use crate::error::Result;
@@ -22,27 +24,28 @@ pub struct Changes {
 impl Changes {
     /// Compares the files with the checkpoint, and verifies in the store what differs.
     pub fn find(job: &JobImage, plan: &MappingPlan, store: &Store) -> Result<Changes> {
-        let captured = CapturedFiles::compare(&job.objects, store)?;
+        let captured = CapturedFiles::compare(job, store)?;
         Ok(Changes { shared: SharedPages::find(job, plan, store)?, captured })
     }
 
     /// Makes what is missing, empty, so that it can be opened; it goes again with the guard, unless that is told to keep it.
     pub fn prepare(&self, job: &JobImage) -> Result<super::captured_files::Prepared> {
-        self.captured.prepare(&job.objects)
+        self.captured.prepare(job)
     }
 
     /// Changes the files. `id` names the checkpoint in the names of what is saved.
     pub fn settle(self, id: u64, job: &JobImage, plan: &MappingPlan, store: &Store) -> Result<()> {
         let objects = &job.objects;
-        unlinked_files::complete(objects, plan)?;
+        unlinked_files::complete(job, plan)?;
         self.shared.write(job, plan, store)?;
-        self.captured.put_back(id, objects, store)?;
+        self.captured.put_back(id, job, store)?;
         let is_captured = |path: &[u8]| objects.captured_files.iter().any(|file| file.path == path);
-        for file in objects.files.iter().filter(|file| file.is_writable()) {
+        let holders = Holders::of(job);
+        for (index, file) in objects.files.iter().enumerate().filter(|(_, file)| file.is_writable()) {
             if let FileKind::Regular { path, size, .. } = &file.kind
                 && !is_captured(path)
             {
-                cut_back(path_of(path), *size, id)?;
+                cut_back(path_of(path), &holders.of_file(index), identity(&file.kind), *size, id)?;
             }
         }
         Ok(())

@@ -19,6 +19,7 @@ use super::clocks::ClockPlan;
 use super::file_mappings::MappingPlan;
 use super::handed::Handed;
 use super::message_queues::Queues;
+use super::open_files::OpenFiles;
 use super::outside::Outside;
 use super::process::{Expendable, HalfBuilt};
 use super::pseudo_terminals::PseudoTerminals;
@@ -53,6 +54,8 @@ pub struct Spawned {
 pub struct Ready<'a> {
     /// The files behind mappings.
     pub mappings: &'a MappingPlan,
+    /// Files with paths.
+    pub opened: &'a OpenFiles,
     /// Message queues.
     pub queues: &'a Queues,
     /// Sockets, which get what lay in them from the children.
@@ -72,13 +75,14 @@ pub fn spawn(
 ) -> Result<Spawned> {
     let (parent_end, child_end) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
         .map_err(|source| Error::io("make the channel to", "the rebuilt process", source))?;
-    let &Ready { mappings, queues, sockets, terminals } = ready;
+    let &Ready { mappings, opened, queues, sockets, terminals } = ready;
     let mut kept = vec![child_end.as_raw_fd()];
     kept.extend(outside.numbers());
     kept.extend(mappings.numbers());
     kept.extend(sockets.numbers());
+    kept.extend(opened.numbers());
     kept.extend(terminals.numbers());
-    let mut plan = Plan::new(job, outside, parent_end.as_raw_fd(), kept, mappings, sockets)?;
+    let mut plan = Plan::new(job, outside, parent_end.as_raw_fd(), kept, (mappings, opened, sockets))?;
 
     let (ancestor, without_clocks) = fork(&mut plan, job, clocks)?;
     drop(child_end);

@@ -1,9 +1,9 @@
 //! Files that no path leads to: made anew, without a name, where they were if that is possible.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use ckpt_store::Store;
@@ -12,18 +12,20 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use super::captured_files::write_content;
 use super::file_mappings::MappingPlan;
 use super::paths::c_path;
+use super::reach::{self, Holders, Rights};
 use crate::descriptor::made;
 use crate::error::{Error, Result};
-use crate::image::{Objects, UnlinkedFile, path_of};
+use crate::image::{JobImage, UnlinkedFile, path_of};
 
-/// Makes a file with its content, as its owner can read and write it for now.
-pub fn make(file: &UnlinkedFile, store: &Store, spare_directory: &Path) -> Result<File> {
+/// Makes a file with its content, as its owner can read and write it for now, with the rights of one of its `holders`.
+pub fn make(file: &UnlinkedFile, holders: &[Rights], store: &Store, spare_directory: &Path) -> Result<File> {
     let path = path_of(&file.path);
     let failed = |source: io::Error| Error::io("make again, without a name,", path, source);
     let made = match file.memory_seals {
         Some(_) => memory_file(&file.path, true)?,
         None => {
-            let beside = unnamed(path.parent().unwrap_or(Path::new("/")));
+            let flags = libc::O_TMPFILE | libc::O_RDWR;
+            let beside = reach::open(path.parent().unwrap_or(Path::new("/")), flags, holders, None);
             // Its directory may have gone with it, or belong to somebody else by now.
             beside.or_else(|_| unnamed(spare_directory)).map_err(failed)?
         }
@@ -58,12 +60,14 @@ fn seal(file: &File, unlinked: &UnlinkedFile, which: SealFlag) -> Result<()> {
         .map_err(|errno| Error::io("seal", path_of(&unlinked.path), errno))
 }
 
-/// Gives the files their modes and last seals, when all have been opened and mapped.
-pub fn complete(objects: &Objects, plan: &MappingPlan) -> Result<()> {
-    for (unlinked, &file) in objects.unlinked_files.iter().zip(&plan.unlinked) {
-        let file = &plan.files[file];
-        file.set_permissions(Permissions::from_mode(unlinked.mode))
-            .map_err(|source| Error::io("set the mode of", path_of(&unlinked.path), source))?;
+/// Gives the files their owners, modes and last seals, when all have been opened and mapped.
+pub fn complete(job: &JobImage, plan: &MappingPlan) -> Result<()> {
+    for (index, (unlinked, &file)) in job.objects.unlinked_files.iter().zip(&plan.unlinked).enumerate() {
+        let (file, path) = (&plan.files[file], path_of(&unlinked.path));
+        // A process that has it can give it a name: it must not run as the user of this command.
+        let holder = &Holders::of(job).of_unlinked(index)[0];
+        reach::give(file, path, (holder.user, holder.group), unlinked.mode, holder)
+            .map_err(|source| Error::io("set the mode of", path, source))?;
         seal(file, unlinked, LATE_SEALS)?;
     }
     Ok(())

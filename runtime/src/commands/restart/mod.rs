@@ -301,7 +301,9 @@ fn parse_pair(text: &str) -> std::result::Result<(PathBuf, PathBuf), String> {
 
 fn path_map(pairs: &[(PathBuf, PathBuf)]) -> Result<PathMap> {
     let bytes = |path: &Path| absolute(path).map(|path| path.into_os_string().into_vec());
-    let pairs: Vec<_> = pairs.iter().map(|(old, new)| Ok((bytes(old)?, bytes(new)?))).collect::<Result<_>>()?;
+    // The user's word: links on it are followed now, and none later.
+    let resolved = |path: &Path| bytes(&path.canonicalize().unwrap_or_else(|_| path.to_owned()));
+    let pairs: Vec<_> = pairs.iter().map(|(old, new)| Ok((bytes(old)?, resolved(new)?))).collect::<Result<_>>()?;
     Ok(PathMap::new(pairs))
 }
 

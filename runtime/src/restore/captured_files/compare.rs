@@ -1,10 +1,9 @@
 //! Finding out what differs, without changing anything.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ckpt_store::{PAGE_BYTES, PageKey, Store};
@@ -12,8 +11,9 @@ use walkdir::WalkDir;
 
 use super::{CapturedFiles, Difference, NumberedPage};
 use crate::error::{Error, Result};
-use crate::image::{CapturedFile, CapturedKind, FileContent, Objects, path_of};
+use crate::image::{CapturedFile, CapturedKind, FileContent, JobImage, path_of};
 use crate::restore::file_comparison::read_padded;
+use crate::restore::reach::{self, Holders, Identity, Rights, Spot};
 use crate::saved_name::is_saved_name;
 use crate::sparse;
 
@@ -26,10 +26,20 @@ impl CapturedFiles {
     ///
     /// # Errors
     /// When a file cannot be read, or cannot be written although it differs, or the store is damaged.
-    pub fn compare(objects: &Objects, store: &Store) -> Result<CapturedFiles> {
+    pub fn compare(job: &JobImage, store: &Store) -> Result<CapturedFiles> {
+        let (objects, holders) = (&job.objects, Holders::of(job));
         let mut found = CapturedFiles::default();
+        let mut replaced: Vec<&Path> = Vec::new();
         for (index, file) in objects.captured_files.iter().enumerate() {
-            found.differences.extend(difference(file, store)?.map(|difference| (index, difference)));
+            let path = path_of(&file.path);
+            let difference = match replaced.iter().any(|directory| path.starts_with(directory)) {
+                true => missing(file, store)?,
+                false => difference(file, &holders.of_path(&file.path), store)?,
+            };
+            if let (CapturedKind::Directory, Some(Difference::Other)) = (&file.kind, &difference) {
+                replaced.push(path);
+            }
+            found.differences.extend(difference.map(|difference| (index, difference)));
         }
         let is_directory = |file: &CapturedFile| matches!(file.kind, CapturedKind::Directory);
         let known = objects.captured_files.iter().map(|file| (file.path.as_slice(), is_directory(file))).collect();
@@ -40,26 +50,26 @@ impl CapturedFiles {
     }
 }
 
-fn difference(file: &CapturedFile, store: &Store) -> Result<Option<Difference>> {
+fn difference(file: &CapturedFile, holders: &[Rights], store: &Store) -> Result<Option<Difference>> {
     let path = path_of(&file.path);
-    let metadata = match fs::symlink_metadata(path) {
-        Ok(metadata) => metadata,
+    let found = Spot::reach(path, holders).and_then(|spot| Ok((spot.look()?, spot)));
+    let (metadata, spot) = match found {
+        Ok(found) => found,
         // Or a directory on the way to it has become something else.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            if let CapturedKind::Regular { content, .. } = &file.kind {
-                return missing(content, store);
-            }
-            return Ok(Some(Difference::Missing));
+            return missing(file, store);
         }
-        Err(source) => return Err(Error::io("examine", path, source)),
+        Err(source) => return Err(reach::failed("examine", path, source)),
     };
     match &file.kind {
         CapturedKind::Directory => Ok((!metadata.is_dir()).then_some(Difference::Other)),
         CapturedKind::SymbolicLink { target } => {
-            let is_same = fs::read_link(path).is_ok_and(|now| now.as_os_str().as_bytes() == target);
+            let is_same = metadata.is_symlink() && spot.link_target().is_ok_and(|now| now == *target);
             Ok((!is_same).then_some(Difference::Other))
         }
-        CapturedKind::Regular { content, .. } if metadata.is_file() => content_difference(path, content, store),
+        CapturedKind::Regular { content, .. } if metadata.is_file() => {
+            content_difference(&spot, file, content, store)
+        }
         CapturedKind::Regular { content, .. } => {
             verify(&pages_of(content, store)?, store)?;
             Ok(Some(Difference::Other))
@@ -67,16 +77,32 @@ fn difference(file: &CapturedFile, store: &Store) -> Result<Option<Difference>> 
     }
 }
 
-fn missing(content: &FileContent, store: &Store) -> Result<Option<Difference>> {
-    verify(&pages_of(content, store)?, store)?;
+/// Which file it was, where the image says so.
+pub fn identity(kind: &CapturedKind) -> Option<Identity> {
+    match *kind {
+        CapturedKind::Regular { device, inode, .. } => Some(Identity { device, inode }),
+        CapturedKind::Directory | CapturedKind::SymbolicLink { .. } => None,
+    }
+}
+
+fn missing(file: &CapturedFile, store: &Store) -> Result<Option<Difference>> {
+    if let CapturedKind::Regular { content, .. } = &file.kind {
+        verify(&pages_of(content, store)?, store)?;
+    }
     Ok(Some(Difference::Missing))
 }
 
-fn content_difference(path: &Path, content: &FileContent, store: &Store) -> Result<Option<Difference>> {
-    let failed = |source| Error::io("compare with the checkpoint", path, source);
-    let file = match open(path, false) {
+fn content_difference(
+    spot: &Spot,
+    captured: &CapturedFile,
+    content: &FileContent,
+    store: &Store,
+) -> Result<Option<Difference>> {
+    let failed = |source| reach::failed("compare with the checkpoint", spot.path(), source);
+    let identity = identity(&captured.kind);
+    let file = match spot.open_regular(false, identity) {
         // Removed a moment ago.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return missing(content, store),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return missing(captured, store),
         opened => opened.map_err(failed)?,
     };
     let bytes_now = file.metadata().map_err(failed)?.len();
@@ -84,7 +110,8 @@ fn content_difference(path: &Path, content: &FileContent, store: &Store) -> Resu
     if pages.is_empty() && bytes_now == content.bytes {
         return Ok(None);
     }
-    open(path, true).map_err(|source| Error::io("write, as it was at the checkpoint,", path, source))?;
+    spot.open_regular(true, identity)
+        .map_err(|source| reach::failed("write, as it was at the checkpoint,", spot.path(), source))?;
     verify(&pages, store)?;
     let has_only_grown = pages.is_empty() && bytes_now > content.bytes;
     Ok(Some(Difference::Content { pages, has_only_grown }))
@@ -126,16 +153,6 @@ fn different_pages(
     Ok(pages)
 }
 
-/// Opens a regular file, whatever the path may have come to lead to meanwhile.
-pub fn open(path: &Path, write: bool) -> io::Result<File> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("it is not a regular file")),
-    }
-}
-
 /// The pages of a content that are not zero.
 pub fn pages_of(content: &FileContent, store: &Store) -> Result<Vec<NumberedPage>> {
     let list = store.page_list(&content.pages)?;
@@ -166,7 +183,7 @@ pub fn read_batches(pages: &[NumberedPage], store: &Store, take: &mut TakePages<
 fn additions(tree: &Path, known: &HashMap<&[u8], bool>, store: &Store) -> Result<Vec<PathBuf>> {
     let store_dir = fs::canonicalize(store.dir()).unwrap_or_else(|_| store.dir().to_owned());
     let mut additions = Vec::new();
-    let mut walk = WalkDir::new(tree).sort_by_file_name().into_iter();
+    let mut walk = WalkDir::new(tree).follow_root_links(false).sort_by_file_name().into_iter();
     while let Some(entry) = walk.next() {
         let entry = match entry.map_err(io::Error::from) {
             Ok(entry) => entry,

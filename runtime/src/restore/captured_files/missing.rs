@@ -1,19 +1,18 @@
 //! Making what is missing, before anything is built: the rebuilt process opens its files, and stands in its directory.
 
-use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::{CapturedFiles, Difference};
 use crate::error::{Error, Result};
-use crate::image::{CapturedFile, CapturedKind, Objects, path_of};
+use crate::image::{CapturedFile, CapturedKind, JobImage, path_of};
+use crate::restore::reach::{self, Holders, Rights, Spot};
 
 /// What has been made. It is removed again, unless it is kept.
 #[derive(Debug, Default)]
 pub struct Prepared {
-    files: Vec<PathBuf>,
-    directories: Vec<PathBuf>,
+    files: Vec<Spot>,
+    directories: Vec<Spot>,
 }
 
 impl Prepared {
@@ -25,11 +24,11 @@ impl Prepared {
 
 impl Drop for Prepared {
     fn drop(&mut self) {
-        let files = self.files.iter().map(|path| (path, fs::remove_file(path)));
-        let directories = self.directories.iter().rev().map(|path| (path, fs::remove_dir(path)));
-        for (path, removed) in files.chain(directories) {
+        let files = self.files.iter().map(|spot| (spot, spot.remove()));
+        let directories = self.directories.iter().rev().map(|spot| (spot, spot.remove_directory()));
+        for (spot, removed) in files.chain(directories) {
             if let Err(error) = removed {
-                log::warn!("{} was made for the restart and stays, empty: {error}", path.display());
+                log::warn!("{} was made for the restart and stays, empty: {error}", spot.path().display());
             }
         }
     }
@@ -41,9 +40,9 @@ impl CapturedFiles {
     ///
     /// # Errors
     /// When one cannot be made. Then none is left.
-    pub fn prepare(&self, objects: &Objects) -> Result<Prepared> {
+    pub fn prepare(&self, job: &JobImage) -> Result<Prepared> {
         let mut prepared = Prepared::default();
-        let differing = || self.differences.iter().map(|(index, how)| (&objects.captured_files[*index], how));
+        let differing = || self.differences.iter().map(|(index, how)| (&job.objects.captured_files[*index], how));
         let is_replaced = |file: &CapturedFile| matches!(file.kind, CapturedKind::Directory);
         let replaced: Vec<&Path> = differing()
             .filter(|(file, how)| is_replaced(file) && matches!(how, Difference::Other))
@@ -57,9 +56,10 @@ impl CapturedFiles {
             {
                 continue;
             }
+            let holders = Holders::of(job).of_path(&file.path);
             match &file.kind {
-                CapturedKind::Directory => prepared.make_directories(path, file.mode)?,
-                CapturedKind::Regular { .. } => prepared.make_file(path)?,
+                CapturedKind::Directory => prepared.make_directory(path, &holders)?,
+                CapturedKind::Regular { .. } => prepared.make_file(path, &holders)?,
                 CapturedKind::SymbolicLink { .. } => {}
             }
         }
@@ -68,24 +68,24 @@ impl CapturedFiles {
 }
 
 impl Prepared {
-    fn make_directories(&mut self, path: &Path, mode: u32) -> Result<()> {
-        let made = DirBuilder::new().mode(mode | 0o700).create(path);
-        made.map_err(|source| Error::io("make the directory", path, source))?;
-        self.directories.push(path.to_owned());
+    fn make_directory(&mut self, path: &Path, holders: &[Rights]) -> Result<()> {
+        let made = Spot::reach(path, holders).and_then(|spot| spot.make_directory().map(|_| spot));
+        self.directories.push(made.map_err(|source| reach::failed("make the directory", path, source))?);
         Ok(())
     }
 
-    fn make_file(&mut self, path: &Path) -> Result<()> {
-        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        made.map_err(|source| match source.kind() {
+    fn make_file(&mut self, path: &Path, holders: &[Rights]) -> Result<()> {
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
+        let made = Spot::reach(path, holders).and_then(|spot| spot.make(flags, 0o600, None).map(|_| spot));
+        let made = made.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => Error::environment(
                 "restart",
                 format!("{} was in a directory that is missing", path.display()),
                 "make the directory; --with-dir captures directories, too",
             ),
-            _ => Error::io("make the missing file", path, source),
+            _ => reach::failed("make the missing file", path, source),
         })?;
-        self.files.push(path.to_owned());
+        self.files.push(made);
         Ok(())
     }
 }

@@ -1,18 +1,17 @@
 //! Giving files the content of the checkpoint.
 
-use std::fs::{self, File, FileTimes, Permissions};
+use std::fs::{File, FileTimes};
 use std::io;
-use std::os::unix::fs::{FileExt, PermissionsExt, fchown, lchown, symlink};
-use std::path::Path;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, UNIX_EPOCH};
 
 use ckpt_store::{PAGE_BYTES, Store};
-use nix::unistd::geteuid;
 
-use super::compare::{open, pages_of, read_batches};
+use super::compare::{identity, pages_of, read_batches};
 use super::{CapturedFiles, Difference, NumberedPage};
 use crate::error::{Error, Result};
-use crate::image::{CapturedFile, CapturedKind, FileContent, Objects, path_of};
+use crate::image::{CapturedFile, CapturedKind, FileContent, JobImage, path_of};
+use crate::restore::reach::{self, Holders, Rights, Spot};
 use crate::restore::saved_copy::{move_aside, save};
 use crate::saved_name::Saved;
 
@@ -20,16 +19,19 @@ const PAGE: u64 = PAGE_BYTES as u64;
 
 impl CapturedFiles {
     /// Saves what differs, and puts back what was captured. `id` names the checkpoint in the names of what is saved.
-    pub fn put_back(self, id: u64, objects: &Objects, store: &Store) -> Result<()> {
+    pub fn put_back(self, id: u64, job: &JobImage, store: &Store) -> Result<()> {
+        let holders = Holders::of(job);
         let mut saved = 0;
         for path in &self.additions {
-            let name = move_aside(path, id).map_err(|source| Error::io("move aside", path, source))?;
+            let holders = holders.of_path(path.as_os_str().as_encoded_bytes());
+            let moved = Spot::reach(path, &holders).and_then(|spot| move_aside(&spot, id));
+            let name = moved.map_err(|source| reach::failed("move aside", path, source))?;
             log::info!("{} was not there at the checkpoint, and is {} now", path.display(), name.display());
             saved += 1;
         }
         for (index, difference) in &self.differences {
-            let file = &objects.captured_files[*index];
-            saved += u32::from(restore_as_found(file, difference, id, store)?);
+            let file = &job.objects.captured_files[*index];
+            saved += u32::from(restore_as_found(file, difference, &holders.of_path(&file.path), id, store)?);
         }
         if saved > 0 {
             log::warn!(
@@ -42,71 +44,105 @@ impl CapturedFiles {
 
 /// Whether something of today had to be saved. What differed may have been removed since: a Java machine that begins removes the files
 /// of others that have ended, and so perhaps that of the program.
-fn restore_as_found(file: &CapturedFile, difference: &Difference, id: u64, store: &Store) -> Result<bool> {
-    let is_gone =
-        || fs::symlink_metadata(path_of(&file.path)).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-    match restore(file, difference, id, store) {
-        Err(_) if is_gone() => restore(file, &Difference::Missing, id, store),
+fn restore_as_found(
+    file: &CapturedFile,
+    difference: &Difference,
+    holders: &[Rights],
+    id: u64,
+    store: &Store,
+) -> Result<bool> {
+    let path = path_of(&file.path);
+    let spot = Spot::reach(path, holders).map_err(|source| reach::failed("put back", path, source))?;
+    let back = Back { file, holder: &holders[0], spot: &spot, id, store };
+    let is_gone = || spot.look().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    match back.restore(difference) {
+        Err(_) if is_gone() => back.restore(&Difference::Missing),
         outcome => outcome,
     }
 }
 
-/// Whether something of today had to be saved.
-fn restore(file: &CapturedFile, difference: &Difference, id: u64, store: &Store) -> Result<bool> {
-    let path = path_of(&file.path);
-    let failed = |source| Error::io("put back", path, source);
-    let mut saves = false;
-    if let Difference::Other = difference {
-        let name = move_aside(path, id).map_err(failed)?;
-        log::info!("{}: what was there is {} now", path.display(), name.display());
-        saves = true;
-    }
-    match (&file.kind, difference) {
-        (CapturedKind::Directory, _) if path.is_dir() => {}
-        (CapturedKind::Directory, _) => fs::create_dir(path).map_err(failed)?,
-        (CapturedKind::SymbolicLink { target }, _) => {
-            symlink(path_of(target), path).map_err(failed)?;
-            return own(file, |user, group| lchown(path, user, group)).map(|()| saves).map_err(failed);
+/// One file that is put back.
+struct Back<'a> {
+    file: &'a CapturedFile,
+    /// With whose rights it was made.
+    holder: &'a Rights,
+    spot: &'a Spot,
+    id: u64,
+    store: &'a Store,
+}
+
+impl Back<'_> {
+    /// Whether something of today had to be saved.
+    fn restore(&self, difference: &Difference) -> Result<bool> {
+        let &Back { file, spot, store, .. } = self;
+        let failed = |source| reach::failed("put back", spot.path(), source);
+        let mut saves = false;
+        if let Difference::Other = difference {
+            let name = move_aside(spot, self.id).map_err(failed)?;
+            log::info!("{}: what was there is {} now", spot.path().display(), name.display());
+            saves = true;
         }
-        (CapturedKind::Regular { content, .. }, Difference::Content { pages, has_only_grown }) => {
-            saves |= save_content(path, content, *has_only_grown, id)?;
-            fill(path, content, pages, store)?;
-        }
-        (CapturedKind::Regular { content, .. }, _) => {
-            if !path.exists() {
-                File::create_new(path).map_err(failed)?;
+        let made = match (&file.kind, difference) {
+            (CapturedKind::Directory, _) => self.directory().map_err(failed)?,
+            (CapturedKind::SymbolicLink { target }, _) => {
+                spot.make_link(path_of(target)).map_err(failed)?;
+                return spot.give_link_to(file.owner).map(|()| saves).map_err(failed);
             }
-            fill(path, content, &pages_of(content, store)?, store)?;
+            (CapturedKind::Regular { content, .. }, Difference::Content { pages, has_only_grown }) => {
+                saves |= self.save_content(content, *has_only_grown)?;
+                let there = spot.open_regular(true, identity(&file.kind)).map_err(failed)?;
+                write(&there, content, pages, store, &failed)?;
+                there
+            }
+            (CapturedKind::Regular { content, .. }, _) => {
+                let made = self.new_file().map_err(failed)?;
+                write(&made, content, &pages_of(content, store)?, store, &failed)?;
+                made
+            }
+        };
+        if !matches!(difference, Difference::Content { .. }) {
+            reach::give(&made, spot.path(), file.owner, file.mode, self.holder).map_err(failed)?;
+        }
+        set_time(&made, file.modified_ns).map_err(failed)?;
+        Ok(saves)
+    }
+
+    fn directory(&self) -> io::Result<File> {
+        match self.spot.open(libc::O_RDONLY | libc::O_DIRECTORY, None) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.spot.make_directory(),
+            opened => opened,
         }
     }
-    if !matches!(difference, Difference::Content { .. }) {
-        let made = File::open(path).map_err(failed)?;
-        made.set_permissions(Permissions::from_mode(file.mode)).map_err(failed)?;
-        own(file, |user, group| fchown(&made, user, group)).map_err(failed)?;
-    }
-    set_time(path, file.modified_ns).map_err(failed)?;
-    Ok(saves)
-}
 
-/// Saves the content of today, or what is behind the end that the file gets; whether it was all of it.
-fn save_content(path: &Path, content: &FileContent, has_only_grown: bool, id: u64) -> Result<bool> {
-    let (start, saved) = if has_only_grown { (content.bytes, Saved::Tail) } else { (0, Saved::Whole) };
-    let mut file = open(path, false).map_err(|source| Error::io("save", path, source))?;
-    match save(&mut file, path, start, id, saved) {
-        Ok(name) => log::info!("{}: what was written after the checkpoint is in {}", path.display(), name.display()),
-        // The program's log on a full disk, say: its end is not worth the restart.
-        Err(error) if has_only_grown => {
-            log::warn!("{}: what was written after the checkpoint could not be saved: {error}", path.display());
+    /// The file, which is empty: made now, or before the job was rebuilt.
+    fn new_file(&self) -> io::Result<File> {
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+        match self.spot.make(flags, 0o600, None) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.spot.open_regular(true, identity(&self.file.kind))
+            }
+            made => made,
         }
-        Err(source) => return Err(Error::io("save beside itself, before it is put back,", path, source)),
     }
-    Ok(!has_only_grown)
-}
 
-fn fill(path: &Path, content: &FileContent, pages: &[NumberedPage], store: &Store) -> Result<()> {
-    let failed = |source| Error::io("put back", path, source);
-    let file = open(path, true).map_err(failed)?;
-    write(&file, content, pages, store, &|source| failed(source))
+    /// Saves the content of today, or what is behind the end that the file gets; whether it was all of it.
+    fn save_content(&self, content: &FileContent, has_only_grown: bool) -> Result<bool> {
+        let path = self.spot.path();
+        let (start, saved) = if has_only_grown { (content.bytes, Saved::Tail) } else { (0, Saved::Whole) };
+        let mut file = self
+            .spot
+            .open_regular(false, identity(&self.file.kind))
+            .map_err(|source| reach::failed("save", path, source))?;
+        match save(&mut file, self.spot, start, self.id, saved) {
+            Ok(name) => log::info!("{}: what was written after the checkpoint is in {}", path.display(), name.display()),
+            // The program's log on a full disk, say: its end is not worth the restart.
+            Err(error) if has_only_grown => {
+                log::warn!("{}: what was written after the checkpoint could not be saved: {error}", path.display());
+            }
+            Err(source) => return Err(Error::io("save beside itself, before it is put back,", path, source)),
+        }
+        Ok(!has_only_grown)
+    }
 }
 
 /// Writes pages of a content, and gives the file its length.
@@ -131,15 +167,9 @@ pub fn write(
     file.set_len(content.bytes).map_err(failed)
 }
 
-/// Only root can give files away.
-fn own(file: &CapturedFile, give: impl Fn(Option<u32>, Option<u32>) -> io::Result<()>) -> io::Result<()> {
-    let (user, group) = file.owner;
-    if geteuid().is_root() { give(Some(user), Some(group)) } else { Ok(()) }
-}
-
-fn set_time(path: &Path, modified_ns: i64) -> io::Result<()> {
+fn set_time(file: &File, modified_ns: i64) -> io::Result<()> {
     let since = Duration::from_nanos(u64::try_from(modified_ns).unwrap_or(0));
-    File::open(path)?.set_times(FileTimes::new().set_modified(UNIX_EPOCH + since))
+    file.set_times(FileTimes::new().set_modified(UNIX_EPOCH + since))
 }
 
 /// Writes all of a content into a new file.
@@ -156,12 +186,18 @@ pub fn write_content(
 mod tests {
     use ckpt_store::{AttemptEnd, AttemptStart, PageList};
 
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+    use crate::image::Objects;
+    use crate::restore::host::Machine;
+    use crate::restore::sample;
 
     #[test]
     fn a_file_that_was_removed_since_it_was_compared_is_made_again() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("file");
+        let path = directory.path().canonicalize().unwrap().join("file");
         let store = Store::create_or_open(&directory.path().join("store")).unwrap();
         let start = AttemptStart { job: "job".into(), processes: 1, ..AttemptStart::default() };
         let mut attempt = store.begin(start).unwrap();
@@ -178,11 +214,12 @@ mod tests {
             owner: (0, 0),
             modified_ns: 0,
         };
-        let objects = Objects { captured_files: vec![file], ..Objects::default() };
-        let found = CapturedFiles::compare(&objects, &store).unwrap();
+        let mut job = sample::job(&Machine::this().unwrap());
+        job.objects = Objects { captured_files: vec![file], ..Objects::default() };
+        let found = CapturedFiles::compare(&job, &store).unwrap();
         assert!(matches!(found.differences[..], [(0, Difference::Content { .. })]), "{found:?}");
         fs::remove_file(&path).unwrap();
-        found.put_back(1, &objects, &store).unwrap();
+        found.put_back(1, &job, &store).unwrap();
         assert_eq!(fs::read(&path).unwrap(), [7; 10]);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
     }

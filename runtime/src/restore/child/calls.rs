@@ -237,9 +237,10 @@ pub fn umask(mask: u32) {
     unsafe { libc::umask(mask) };
 }
 
-pub fn chdir(path: &CStr) -> Result<()> {
-    // SAFETY: `path` ends with a zero and outlives the call.
-    done(unsafe { libc::chdir(path.as_ptr()) })
+/// Makes directory `number` the working directory.
+pub fn enter(number: RawFd) -> Result<()> {
+    // SAFETY: takes a number.
+    done(unsafe { libc::fchdir(number) })
 }
 
 /// The ordinary execution domain: another one would change what the mappings' protections mean.

@@ -21,6 +21,7 @@ use std::os::fd::RawFd;
 use nix::errno::Errno;
 
 use super::file_mappings::MappingPlan;
+use super::open_files::OpenFiles;
 use super::outside::{Outlet, Outside};
 use super::sockets::Sockets;
 use crate::image::{Births, JobImage, LostLeader, Objects, OpenFile, ProcessImage, Role};
@@ -60,6 +61,9 @@ pub struct Plan<'a> {
     sockets: &'a Sockets,
     /// Place in `kept` of the first of them.
     first_socket: i32,
+    opened: &'a OpenFiles,
+    /// Place in `kept` of the first of those.
+    first_opened: i32,
     /// Above every number of the program and every number in `kept`.
     base: RawFd,
     files: descriptors::Workspace,
@@ -73,7 +77,6 @@ struct Member<'a> {
     /// What descriptors lead to that led outside.
     outlets: &'a [Option<Outlet>],
     role: Role,
-    working_directory: CString,
     oom_score_adj: String,
     actions: Vec<KernelAction>,
     uses_tiles: bool,
@@ -95,7 +98,6 @@ impl<'a> Member<'a> {
             image,
             outlets: &outside.outlets[index],
             role: if index == 0 { outside.role } else { image.family.role(image.pid) },
-            working_directory: super::paths::c_path(&image.working_directory)?,
             oom_score_adj: image.oom_score_adj.to_string(),
             actions,
             uses_tiles: super::tiles::are_used(image),
@@ -113,14 +115,13 @@ pub const FILES: i32 = STANDARD + 3;
 
 impl<'a> Plan<'a> {
     /// A plan for all processes of `job`. `kept` begins with the channel and the three standard streams; what follows is for
-    /// the mappings, then the sockets, and then the masters of the job's pseudo-terminals.
+    /// the mappings, then the sockets, then files with paths, and then the masters of the job's pseudo-terminals.
     pub fn new(
         job: &'a JobImage,
         outside: &'a Outside,
         parent_end: RawFd,
         kept: Vec<RawFd>,
-        mappings: &'a MappingPlan,
-        sockets: &'a Sockets,
+        (mappings, opened, sockets): (&'a MappingPlan, &'a OpenFiles, &'a Sockets),
     ) -> crate::error::Result<Plan<'a>> {
         let members = (0..job.processes.len()).map(|index| Member::new(job, index, outside));
         let mut ids: Vec<i32> = job.ids().collect();
@@ -141,7 +142,9 @@ impl<'a> Plan<'a> {
             rings: &mappings.rings,
             sockets,
             first_socket: FILES + mappings.files.len() as i32,
-            files: descriptors::Workspace::new(job)?,
+            opened,
+            first_opened: FILES + (mappings.files.len() + sockets.numbers().len()) as i32,
+            files: descriptors::Workspace::new(job),
             is_handed_descriptors: job.objects.files.iter().any(OpenFile::is_handed_over),
         })
     }
@@ -154,6 +157,11 @@ impl<'a> Plan<'a> {
     /// The number of the master of a pseudo-terminal of the job.
     pub fn master(&self, terminal: usize) -> RawFd {
         self.number_of(self.first_master + terminal as i32)
+    }
+
+    /// The number of the file that is `place` of those with paths.
+    fn opened_number(&self, place: usize) -> RawFd {
+        self.number_of(self.first_opened + place as i32)
     }
 
     fn kept_end(&self) -> RawFd {
@@ -228,9 +236,10 @@ fn prepare(plan: &mut Plan, channel: RawFd) -> Result<(), Failed> {
         calls::send(channel, &Report::ready(plan.own).to_bytes());
         descriptors::receive(plan)?;
     }
+    let directory = plan.opened.place_of_directory(plan.own).map(|place| plan.opened_number(place));
+    calls::enter(directory.unwrap_or(-1)).at(Step::WorkingDirectory, 0)?;
     descriptors::complete(plan)?;
     let own = plan.own();
-    calls::chdir(&own.working_directory).at(Step::WorkingDirectory, 0)?;
     calls::write_file(c"/proc/self/oom_score_adj", own.oom_score_adj.as_bytes()).at(Step::OomScore, 0)?;
     if image.no_new_privs {
         calls::set_no_new_privs().at(Step::NoNewPrivs, 0)?;

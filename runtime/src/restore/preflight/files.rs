@@ -4,7 +4,7 @@
 //! certain to succeed. It must not have shrunk. A file that was open for reading only must be unchanged, unless the
 //! program itself had it open for writing as well. A missing file is made again only if it was empty.
 
-use std::fs::{self, Metadata};
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -12,7 +12,9 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::image::{FileKind, JobImage, Objects, OpenFile, path_of};
 use crate::proc::is_the_kernels;
+use crate::restore::open_files::identity;
 use crate::restore::paths::reopened_path;
+use crate::restore::reach::{self, Holders, Identity, Rights};
 
 const WHAT: &str = "restart";
 const RESTORE_IT: &str = "put the file back as it was at the checkpoint";
@@ -20,24 +22,31 @@ const RESTORE_IT: &str = "put the file back as it was at the checkpoint";
 /// Checks the working directories and every file that is reopened by its path.
 pub fn check(job: &JobImage, force: bool) -> Result<()> {
     let objects = &job.objects;
+    let holders = Holders::of(job);
     let is_captured = |path: &[u8]| objects.captured_files.iter().any(|file| file.path == path);
     for process in job.processes.iter().filter(|process| !is_captured(&process.working_directory)) {
-        check_directory(path_of(&process.working_directory))?;
+        check_directory(path_of(&process.working_directory), &[Rights::of(process)])?;
     }
-    let reopened = objects.files.iter().filter(|file| !reopened_path(file).is_some_and(is_captured));
-    reopened.into_iter().try_for_each(|file| check_file(objects, file, force))
+    let reopened = objects.files.iter().enumerate().filter(|(_, file)| !reopened_path(file).is_some_and(is_captured));
+    reopened.into_iter().try_for_each(|(index, file)| check_file(objects, file, &holders.of_file(index), force))
 }
 
-fn check_file(objects: &Objects, file: &OpenFile, force: bool) -> Result<()> {
+/// What `path` leads to for its `holders`.
+fn look(path: &Path, holders: &[Rights], identity: Option<Identity>) -> io::Result<Metadata> {
+    reach::open(path, libc::O_PATH, holders, identity)?.metadata()
+}
+
+fn check_file(objects: &Objects, file: &OpenFile, holders: &[Rights], force: bool) -> Result<()> {
     match &file.kind {
         FileKind::Regular { path, .. } | FileKind::Directory { path, .. } if is_the_kernels(path_of(path)) => Ok(()),
         FileKind::Regular { path, size, modified_ns, .. } => {
             let written = objects.files.iter().any(|other| other.is_writable() && same_file(other, file));
             let captured = Captured { size: *size, modified_ns: *modified_ns, written };
-            check_regular(path_of(path), captured, force || file.is_path_only())
+            let look = |path: &Path| look(path, holders, identity(&file.kind));
+            check_regular(path_of(path), captured, force || file.is_path_only(), look)
         }
-        FileKind::Directory { path, .. } => check_directory(path_of(path)),
-        FileKind::Device { path } => check_device(path_of(path)),
+        FileKind::Directory { path, .. } => check_directory(path_of(path), holders),
+        FileKind::Device { path } => check_device(path_of(path), holders),
         FileKind::Unlinked { .. } | FileKind::Standard { .. } | FileKind::Pipe { .. } => Ok(()),
         FileKind::EventFd { .. } | FileKind::TimerFd { .. } | FileKind::SignalFd { .. } => Ok(()),
         FileKind::Epoll { .. } | FileKind::IoUring(_) | FileKind::Socket(_) => Ok(()),
@@ -65,17 +74,23 @@ struct Captured {
     written: bool,
 }
 
-fn check_regular(path: &Path, captured: Captured, force: bool) -> Result<()> {
+fn check_regular(
+    path: &Path,
+    captured: Captured,
+    force: bool,
+    look: impl Fn(&Path) -> io::Result<Metadata>,
+) -> Result<()> {
     let refuse = |why: String| Err(Error::environment(WHAT, format!("{} {why}", path.display()), RESTORE_IT));
-    let metadata = match fs::metadata(path) {
+    let metadata = match look(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound && captured.written && captured.size == 0 => {
-            return check_directory(path.parent().unwrap_or(Path::new("/")));
+            let directory = path.parent().unwrap_or(Path::new("/"));
+            return refuse_other(directory, look(directory), Metadata::is_dir, "a directory", "make it one again");
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return refuse(format!("is missing; it had {} bytes at the checkpoint", captured.size));
         }
-        Err(error) => return Err(Error::io("examine", path, error)),
+        Err(error) => return Err(reach::failed("examine", path, error)),
     };
     if !metadata.is_file() {
         return refuse("is no longer a regular file".into());
@@ -100,29 +115,39 @@ fn modified_ns(metadata: &Metadata) -> i64 {
     metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec()
 }
 
-fn check_directory(path: &Path) -> Result<()> {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => Ok(()),
-        Ok(_) => Err(Error::environment(WHAT, format!("{} is not a directory", path.display()), "make it one again")),
-        Err(source) => Err(Error::io("find the directory", path, source)),
-    }
+fn check_directory(path: &Path, holders: &[Rights]) -> Result<()> {
+    refuse_other(path, look(path, holders, None), Metadata::is_dir, "a directory", "make it one again")
 }
 
-fn check_device(path: &Path) -> Result<()> {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.file_type().is_char_device() => Ok(()),
-        Ok(_) => {
-            let why = format!("{} is not a character device", path.display());
-            Err(Error::environment(WHAT, why, "restart where the device exists"))
-        }
-        Err(source) => Err(Error::io("find the device", path, source)),
+fn check_device(path: &Path, holders: &[Rights]) -> Result<()> {
+    let is_device = |metadata: &Metadata| metadata.file_type().is_char_device();
+    refuse_other(path, look(path, holders, None), is_device, "a character device", "restart where the device exists")
+}
+
+fn refuse_other(
+    path: &Path,
+    found: io::Result<Metadata>,
+    is_it: impl Fn(&Metadata) -> bool,
+    wanted: &str,
+    advice: &str,
+) -> Result<()> {
+    match found {
+        Ok(metadata) if is_it(&metadata) => Ok(()),
+        Ok(_) => Err(Error::environment(WHAT, format!("{} is not {wanted}", path.display()), advice)),
+        Err(source) => Err(reach::failed("find", path, source)),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::restore::sample::ScratchDir;
+
+    fn seen(path: &Path) -> io::Result<Metadata> {
+        fs::metadata(path)
+    }
 
     fn captured(path: &Path, written: bool) -> Captured {
         let metadata = fs::metadata(path).unwrap();
@@ -135,9 +160,9 @@ mod tests {
         let path = dir.file("log", b"12345");
         let before = captured(&path, true);
         fs::write(&path, b"1234567").unwrap();
-        check_regular(&path, before, false).unwrap();
+        check_regular(&path, before, false, seen).unwrap();
         fs::write(&path, b"1234").unwrap();
-        let message = check_regular(&path, before, true).unwrap_err().to_string();
+        let message = check_regular(&path, before, true, seen).unwrap_err().to_string();
         assert!(message.contains("has 4 bytes, at the checkpoint it had 5"), "{message}");
     }
 
@@ -146,10 +171,10 @@ mod tests {
         let dir = ScratchDir::new();
         let path = dir.file("input", b"12345");
         let mut before = captured(&path, false);
-        check_regular(&path, before, false).unwrap();
+        check_regular(&path, before, false, seen).unwrap();
         before.modified_ns -= 1;
-        assert!(check_regular(&path, before, false).unwrap_err().to_string().contains("input has changed"));
-        check_regular(&path, before, true).unwrap();
+        assert!(check_regular(&path, before, false, seen).unwrap_err().to_string().contains("input has changed"));
+        check_regular(&path, before, true, seen).unwrap();
     }
 
     #[test]
@@ -157,8 +182,8 @@ mod tests {
         let dir = ScratchDir::new();
         let path = dir.path().join("missing");
         let file = |size, written| Captured { size, modified_ns: 0, written };
-        check_regular(&path, file(0, true), false).unwrap();
-        check_regular(&path, file(0, false), false).unwrap_err();
-        assert!(check_regular(&path, file(3, true), true).unwrap_err().to_string().contains("it had 3 bytes"));
+        check_regular(&path, file(0, true), false, seen).unwrap();
+        check_regular(&path, file(0, false), false, seen).unwrap_err();
+        assert!(check_regular(&path, file(3, true), true, seen).unwrap_err().to_string().contains("it had 3 bytes"));
     }
 }

@@ -26,7 +26,7 @@ pub fn check(id: u64, job: &JobImage, machine: &Machine, options: &RestoreOption
     job.lost_leaders.iter().try_for_each(|leader| identity::check_free(leader.pid))?;
     super::guards::check(job)?;
     files::check(job, options.force)?;
-    super::fifos::check(&job.objects)?;
+    super::fifos::check(job)?;
     super::sysv::check(job)?;
     job.processes.iter().try_for_each(|process| super::locks::check(process, &job.objects))
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::names::{self, Names};
+use super::names::Names;
 use crate::descriptor::made;
 use crate::image::Socket;
 use crate::net::{self, Address};
@@ -29,9 +29,10 @@ pub struct Acceptors {
     pub deadline: Instant,
 }
 
-impl Default for Acceptors {
-    fn default() -> Acceptors {
-        Acceptors { all: Vec::new(), names: Names::default(), deadline: Instant::now() + ADDRESSES_TIMEOUT }
+impl Acceptors {
+    /// None yet; `names` gives addresses.
+    pub fn new(names: Names) -> Acceptors {
+        Acceptors { all: Vec::new(), names, deadline: Instant::now() + ADDRESSES_TIMEOUT }
     }
 }
 
@@ -68,7 +69,7 @@ impl Acceptors {
             self.add(server, &handle)?;
         }
         let directory = self.covering(&server.name).next().map_or(&[][..], |acceptor| &acceptor.directory);
-        names::connect(client, &server.name, directory)?;
+        self.names.connect(client, server, directory)?;
         self.accept(client, server)
     }
 

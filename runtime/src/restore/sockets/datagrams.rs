@@ -9,6 +9,7 @@ use super::names;
 use super::records::Records;
 use crate::image::{Socket, SocketLink};
 use crate::net::{self, Address};
+use crate::restore::reach::Rights;
 
 /// Has a socket send where it sent. That nobody is there any more is for the program to find out.
 pub fn direct(all: &Records<'_>, (file, socket, handle): (u32, &Socket, BorrowedFd<'_>), link: &SocketLink) {
@@ -20,7 +21,7 @@ pub fn direct(all: &Records<'_>, (file, socket, handle): (u32, &Socket, Borrowed
         },
         _ => return,
     };
-    if let Err(errno) = names::connect(handle, to, directory) {
+    if let Err(errno) = names::connect(handle, to, directory, &all.rights(file)) {
         log::warn!("{} cannot send to {} as it did: {errno}", all.shown(file), Address(to));
     }
 }
@@ -47,8 +48,8 @@ pub fn sender(
 }
 
 /// A new socket without a name that sends to `socket`, which has one.
-pub fn stranger_to(socket: &Socket) -> Result<OwnedFd, Errno> {
+pub fn stranger_to(socket: &Socket, holders: &[Rights]) -> Result<OwnedFd, Errno> {
     let stranger = net::new(socket.family, socket.kind, socket.protocol)?;
-    names::connect(stranger.as_fd(), &socket.name, &socket.directory)?;
+    names::connect(stranger.as_fd(), &socket.name, &socket.directory, holders)?;
     Ok(stranger)
 }

@@ -26,7 +26,7 @@ impl Made {
     /// Makes `all`.
     pub fn of(all: &Records<'_>) -> Result<Made> {
         let mut making =
-            Making { all, acceptors: Acceptors::default(), sockets: HashMap::new(), lost_peers: Vec::new() };
+            Making { all, acceptors: Acceptors::new(Names::of(all.job())), sockets: HashMap::new(), lost_peers: Vec::new() };
         for (file, socket) in all.with_names_of_their_own() {
             making.bind(file, socket)?;
         }
@@ -95,6 +95,6 @@ impl Making<'_> {
         };
         let (to, directory) =
             self.all.get(*listener).map_or((&[][..], &[][..]), |listener| (&listener.name, &listener.directory));
-        self.all.named(file, names::connect(handle, to, directory))
+        self.all.named(file, names::connect(handle, to, directory, &self.all.rights(file)))
     }
 }

@@ -115,7 +115,7 @@ impl Sockets {
                 match found {
                     Some((sender, to)) => self.deliveries.push(Delivery { sender, receiver: file, message, to }),
                     None if all.is_connectionless(socket) && Address(&socket.name).path().is_some() => {
-                        self.made.push(all.named(file, datagrams::stranger_to(socket))?);
+                        self.made.push(all.named(file, datagrams::stranger_to(socket, &all.rights(file)))?);
                         let sender = self.made.len() - 1;
                         self.deliveries.push(Delivery { sender, receiver: file, message, to: Vec::new() });
                     }

@@ -5,6 +5,7 @@ use nix::errno::Errno;
 use crate::error::{Error, Result};
 use crate::image::{FileKind, JobImage, ProcessImage, Socket, SocketLink};
 use crate::net::Address;
+use crate::restore::reach::{Holders, Rights};
 
 /// The records of all sockets of a job, by index of their file.
 pub struct Records<'a> {
@@ -52,6 +53,16 @@ impl<'a> Records<'a> {
         !matches!(socket.kind, libc::SOCK_STREAM | libc::SOCK_SEQPACKET)
     }
 
+    /// The job that they are of.
+    pub fn job(&self) -> &'a JobImage {
+        self.job
+    }
+
+    /// The rights of those that had the socket that is file `file`.
+    pub fn rights(&self, file: u32) -> Vec<Rights> {
+        Holders::of(self.job).of_file(file as usize)
+    }
+
     /// What a message calls the socket that is file `file`.
     pub fn shown(&self, file: u32) -> String {
         let descriptors =
@@ -74,6 +85,11 @@ impl<'a> Records<'a> {
                 Error::environment(what, "this machine does not have the address", "restart where it has it")
             }
             Errno::EACCES | Errno::EPERM => Error::environment(what, "this user may not", "restart as a user who may"),
+            Errno::ELOOP => Error::environment(
+                what,
+                "a symbolic link is on its path, which others can have put there",
+                "remove the link",
+            ),
             Errno::ENOENT => Error::environment(what, "its directory is missing", "make the directory"),
             Errno::EEXIST => Error::environment(what, "a file that is no socket is in its place", "move it away"),
             source => Error::io("make", format!("{} again ({address})", self.shown(file)), source),

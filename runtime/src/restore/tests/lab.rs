@@ -17,7 +17,7 @@ pub const DATA: u64 = 0x2000_0000;
 pub const SHARED: u64 = 0x3000_0000;
 pub const READ_ONLY: u64 = 0x4000_0000;
 pub const STACK: u64 = 0x5000_0000;
-pub const STACK_BYTES: u64 = 0x4000;
+pub const STACK_BYTES: u64 = 0x8000;
 
 global_asm!(
     ".pushsection .rodata",
@@ -305,7 +305,7 @@ pub fn sample(lab: &Lab, store: &mut dyn FnMut(&[u8]) -> PageListRef) -> JobImag
     let mut main = sample::thread(pid);
     main.registers = registers(address_of(&raw const ckpt_sample_start), STACK + 0x1000, 3);
     main.extended_state = extended_state(0x0102_0304_0506_0708);
-    main.alternate_stack = AlternateStack { address: STACK + 0x2000, flags: 0, bytes: 0x2000 };
+    main.alternate_stack = AlternateStack { address: STACK + 0x2000, flags: 0, bytes: STACK_BYTES - 0x2000 };
     main.name = b"the main one".to_vec();
     let mut second = sample::thread(tid);
     second.registers = registers(address_of(&raw const ckpt_sample_thread), STACK + 0x800, 0);

@@ -75,7 +75,7 @@ fn a_program_goes_on_where_it_was() {
     let (content, stack) = output.split_at(output.len() - 8);
     assert_eq!(content, expected);
     let stack = u64::from_le_bytes(stack.try_into().unwrap());
-    assert!((STACK + 0x2000..STACK + 0x4000).contains(&stack), "handler ran at {stack:#x}");
+    assert!((STACK + 0x2000..STACK + STACK_BYTES).contains(&stack), "handler ran at {stack:#x}");
     assert_eq!(fs::read(lab.dir.path().join("output.ckpt-1.tail")).unwrap(), b"after the checkpoint");
 }
 

@@ -15,7 +15,6 @@ mod pipes;
 mod pseudo_terminals;
 mod sockets;
 
-use std::ffi::CString;
 use std::os::fd::RawFd;
 
 use nix::errno::Errno;
@@ -23,10 +22,9 @@ use nix::errno::Errno;
 use super::calls;
 use super::report::{At, Failed, Step};
 use super::{FILES, Plan, STANDARD};
-use crate::error::Result as CkptResult;
 use crate::image::{FileKind, JobImage};
 use crate::restore::outside::Outlet;
-use crate::restore::paths::{c_path, reopened_path, reopening_flags};
+use crate::restore::paths::reopening_flags;
 pub use pseudo_terminals::take_control;
 
 pub use handed::receive;
@@ -38,16 +36,12 @@ const SETTABLE: i32 = libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc:
 
 /// Room for the descriptors in the making.
 pub struct Workspace {
-    /// One path per file, empty for those without.
-    paths: Vec<CString>,
     /// Where each file is open meanwhile.
     opened: Vec<RawFd>,
     /// How many of them led outside.
     leading_outside: usize,
     /// Where those are open, by outlet.
     outlets: Vec<[RawFd; Outlet::COUNT]>,
-    /// The path of each pipe, empty for those without.
-    fifos: Vec<CString>,
     /// Both ends of each pipe.
     pipes: Vec<[RawFd; 2]>,
     /// Whether an end has been given to a description.
@@ -60,7 +54,7 @@ pub struct Workspace {
 
 impl Workspace {
     /// Room for the files of `job`.
-    pub fn new(job: &JobImage) -> CkptResult<Workspace> {
+    pub fn new(job: &JobImage) -> Workspace {
         let objects = &job.objects;
         let mut fillers = vec![None; objects.files.len()];
         for (index, process) in job.processes.iter().enumerate() {
@@ -68,19 +62,15 @@ impl Workspace {
                 fillers[descriptor.file as usize].get_or_insert(index);
             }
         }
-        let fifos = objects.pipes.iter().map(|pipe| c_path(pipe.fifo.as_ref().map_or(&[], |fifo| &fifo.path)));
-        let paths = objects.files.iter().map(|file| c_path(reopened_path(file).unwrap_or_default()));
-        Ok(Workspace {
-            paths: paths.collect::<CkptResult<_>>()?,
+        Workspace {
             opened: vec![-1; objects.files.len()],
             leading_outside: objects.files.iter().filter(|file| matches!(file.kind, FileKind::Standard { .. })).count(),
             outlets: vec![[-1; Outlet::COUNT]; objects.files.len()],
-            fifos: fifos.collect::<CkptResult<_>>()?,
             pipes: vec![[-1; 2]; objects.pipes.len()],
             given: vec![[false; 2]; objects.pipes.len()],
             fillers,
             openers: pseudo_terminals::openers(job),
-        })
+        }
     }
 
     /// How many numbers may be in use for them at one time.
@@ -131,12 +121,8 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
     let file = &plan.objects.files[index];
     let lowest = plan.kept_end();
     match &file.kind {
-        FileKind::Regular { offset, .. } | FileKind::Directory { offset, .. } => {
-            let number = open_path(plan, index)?;
-            if !file.is_path_only() {
-                calls::seek(number, *offset)?;
-            }
-            Ok(number)
+        FileKind::Regular { .. } | FileKind::Directory { .. } | FileKind::Device { .. } => {
+            plan.opened.place_of(index).map(|place| plan.opened_number(place)).ok_or(Errno::EBADF)
         }
         FileKind::Unlinked { file: unlinked, offset } => {
             let made = plan.number_of(FILES + plan.unlinked[*unlinked as usize] as i32);
@@ -146,7 +132,6 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
             }
             Ok(number)
         }
-        FileKind::Device { .. } => open_path(plan, index),
         // Each of its numbers by itself, in [`outside::lead`].
         FileKind::Standard { .. } => Ok(-1),
         FileKind::TerminalMaster { terminal } => pseudo_terminals::master(plan, *terminal as usize, file.flags),
@@ -173,12 +158,6 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
         FileKind::PidFd { .. } | FileKind::OfProcess { .. } => Ok(-1),
         FileKind::Inotify { .. } | FileKind::MessageQueue { .. } => Ok(-1),
     }
-}
-
-fn open_path(plan: &Plan, index: usize) -> std::result::Result<RawFd, Errno> {
-    let file = &plan.objects.files[index];
-    let number = calls::open(&plan.files.paths[index], reopening_flags(file))?;
-    calls::move_above(number, plan.kept_end())
 }
 
 fn with_flags(number: RawFd, flags: i32) -> std::result::Result<RawFd, Errno> {

@@ -14,13 +14,13 @@ pub fn make(plan: &mut Plan, index: usize) -> Result<()> {
     let pipe = &plan.objects.pipes[index];
     let lowest = plan.kept_end();
     let ends = if pipe.fifo.is_some() {
-        let path = &plan.files.fifos[index];
-        let reader = calls::move_above(calls::open(path, libc::O_RDONLY | libc::O_NONBLOCK)?, lowest)?;
+        let found = plan.opened.place_of_fifo(index).map(|place| plan.opened_number(place)).ok_or(Errno::EBADF)?;
+        let reader = calls::move_above(calls::reopen(found, libc::O_RDONLY | libc::O_NONBLOCK)?, lowest)?;
         // What somebody else has written into it would come before what lay there.
         if calls::unread(reader)? > 0 {
             return Err(Errno::EBUSY);
         }
-        [reader, calls::move_above(calls::open(path, libc::O_WRONLY | libc::O_NONBLOCK)?, lowest)?]
+        [reader, calls::move_above(calls::reopen(found, libc::O_WRONLY | libc::O_NONBLOCK)?, lowest)?]
     } else {
         let ends = calls::pipe(libc::O_NONBLOCK)?;
         [calls::move_above(ends[0], lowest)?, calls::move_above(ends[1], lowest)?]
