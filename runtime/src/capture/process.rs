@@ -5,6 +5,7 @@ use nix::errno::Errno;
 use super::guest::Guest;
 use super::{clocks, posix_timers, refusals};
 use crate::error::{Error, Result};
+use crate::host;
 use crate::image::{Clocks, IntervalTimer, Layout, Limit, PosixTimer, SignalAction};
 use crate::proc::limits;
 use crate::proc::task::{self, stat_number};
@@ -16,6 +17,10 @@ const PR_GET_PDEATHSIG: u64 = 2;
 const PR_GET_DUMPABLE: u64 = 3;
 const PR_GET_SECUREBITS: u64 = 27;
 const PR_GET_CHILD_SUBREAPER: u64 = 37;
+/// `arch_prctl`: which state components the process may use that need a permission.
+const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
+/// AMX tile data, the one component so far that needs one.
+const TILE_DATA: u64 = 1 << 18;
 
 /// What `/proc` and a few calls say about the process.
 #[derive(Debug)]
@@ -106,6 +111,8 @@ pub struct OwnFacts {
     pub parent_death_signal: i32,
     /// `PR_GET_DUMPABLE` is 1.
     pub dumpable: bool,
+    /// State components that it has been given permission for.
+    pub permitted_components: u64,
 }
 
 /// Asks inside the program; refuses a subreaper, whose children our own processes would become, and secure bits.
@@ -133,7 +140,25 @@ pub fn own_facts(pid: i32, guest: &mut Guest<'_>) -> Result<OwnFacts> {
         clocks: clocks::capture(pid, guest)?,
         parent_death_signal: flag(guest, PR_GET_PDEATHSIG, "asking for the parent-death signal")?,
         dumpable: guest.call("prctl", "PR_GET_DUMPABLE", libc::SYS_prctl, [PR_GET_DUMPABLE, 0, 0, 0, 0, 0])? == 1,
+        permitted_components: permitted_components(guest)?,
     })
+}
+
+/// A program that has the permission chose its routines by it, whether or not its registers hold tiles at this moment.
+fn permitted_components(guest: &mut Guest<'_>) -> Result<u64> {
+    if host::xcr0() & TILE_DATA == 0 {
+        return Ok(0);
+    }
+    let asked: Result<[u8; 8]> =
+        guest.call_into("arch_prctl", "ARCH_GET_XCOMP_PERM", libc::SYS_arch_prctl, |scratch| {
+            [ARCH_GET_XCOMP_PERM, scratch, 0, 0, 0, 0]
+        });
+    match asked {
+        Ok(bytes) => Ok(u64::from_ne_bytes(bytes) & TILE_DATA),
+        // A kernel that knows of no permissions gives none.
+        Err(Error::RemoteCall { source: Errno::EINVAL, .. }) => Ok(0),
+        Err(error) => Err(error),
+    }
 }
 
 /// A `prctl` that writes one int.

@@ -439,6 +439,7 @@ fn freeze(
         capabilities: task::capabilities(pid)?,
         parent_death_signal: own.parent_death_signal,
         dumpable: own.dumpable,
+        permitted_components: own.permitted_components,
         family,
         limits: process::limits(pid)?,
         signal_actions,

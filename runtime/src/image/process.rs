@@ -41,6 +41,9 @@ pub struct ProcessImage {
     pub parent_death_signal: i32,
     /// Whether it may dump core and be traced by its own user (`PR_SET_DUMPABLE`).
     pub dumpable: bool,
+    /// State components that need a permission and that it has one for (`ARCH_GET_XCOMP_PERM`): bit 18 is AMX tile data.
+    #[serde(default)]
+    pub permitted_components: u64,
     /// Its place among others.
     pub family: Family,
     /// Resource limits.

@@ -31,6 +31,7 @@ pub fn process(machine: &Machine) -> ProcessImage {
         capabilities: crate::proc::task::capabilities(std::process::id() as i32).unwrap_or_default(),
         parent_death_signal: 0,
         dumpable: true,
+        permitted_components: 0,
         family: Family { exit_signal: libc::SIGCHLD, ..Family::default() },
         limits: Vec::new(),
         signal_actions: Vec::new(),

@@ -22,9 +22,9 @@ const CODE: [u8; 16] = [0xc4, 0xe2, 0x78, 0x49, 0x05, 55, 0, 0, 0, 0xc4, 0xe2, 0
 const LDTILECFG_BYTES: usize = 9;
 const _: () = assert!(LDTILECFG_BYTES + CODE[5] as usize == CONFIGURATION_OFFSET);
 
-/// Whether any thread held tiles.
-pub fn are_used(image: &ProcessImage) -> bool {
-    image.threads.iter().any(are_used_by)
+/// Whether the program may use tiles: it has asked, or a thread held some.
+pub fn may_be_used(image: &ProcessImage) -> bool {
+    image.permitted_components & 1 << xstate::TILE_DATA != 0 || image.threads.iter().any(are_used_by)
 }
 
 /// Whether `thread` held tiles.

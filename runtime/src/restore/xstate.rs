@@ -6,7 +6,7 @@
 /// Bytes of the legacy area, in front of the header.
 const LEGACY_BYTES: usize = 512;
 /// AMX tile data.
-const TILE_DATA: u32 = 18;
+pub const TILE_DATA: u32 = 18;
 /// Components that a program's code relies on for as long as it lives once it has found them: AVX and AVX-512.
 const CHOSEN_AT_START: u64 = 1 << 2 | 1 << 5 | 1 << 6 | 1 << 7;
 /// Components whose place is the same on every processor: x87, SSE and AVX.

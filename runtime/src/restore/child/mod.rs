@@ -79,7 +79,7 @@ struct Member<'a> {
     role: Role,
     oom_score_adj: String,
     actions: Vec<KernelAction>,
-    uses_tiles: bool,
+    may_use_tiles: bool,
     /// Names of its children that have ended.
     ended_names: Vec<CString>,
 }
@@ -100,7 +100,7 @@ impl<'a> Member<'a> {
             role: if index == 0 { outside.role } else { image.family.role(image.pid) },
             oom_score_adj: image.oom_score_adj.to_string(),
             actions,
-            uses_tiles: super::tiles::are_used(image),
+            may_use_tiles: super::tiles::may_be_used(image),
             ended_names: ended.map(|ended| super::paths::c_path(&ended.name)).collect::<crate::error::Result<_>>()?,
         })
     }
@@ -244,7 +244,7 @@ fn prepare(plan: &mut Plan, channel: RawFd) -> Result<(), Failed> {
     if image.no_new_privs {
         calls::set_no_new_privs().at(Step::NoNewPrivs, 0)?;
     }
-    if own.uses_tiles {
+    if own.may_use_tiles {
         calls::request_tiles().at(Step::Tiles, 0)?;
     }
     set_signal_actions(&own.actions)

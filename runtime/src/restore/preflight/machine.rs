@@ -37,7 +37,8 @@ fn check_kernel() -> Result<()> {
 fn check_processor(job: &JobImage, machine: &Machine, force: bool) -> Result<()> {
     let threads = job.processes.iter().flat_map(|process| &process.threads);
     let used = threads.fold(0, |used, thread| used | xstate::used_components(&thread.extended_state));
-    let relied_upon = if force { 0 } else { xstate::relied_upon(job.host.xcr0) };
+    let permitted = job.processes.iter().fold(0, |permitted, process| permitted | process.permitted_components);
+    let relied_upon = if force { 0 } else { xstate::relied_upon(job.host.xcr0) | permitted };
     let missing = (used | relied_upon) & !machine.host.xcr0;
     if missing != 0 {
         let why = format!("the program uses {}, which this processor or kernel lacks", xstate::names(missing));
