@@ -13,7 +13,17 @@ pub fn this() -> Host {
         xcr0: xcr0(),
         page_bytes: page_bytes(),
         ckpt_version: env!("CARGO_PKG_VERSION").to_owned(),
+        user_map: user_map(),
     }
+}
+
+fn user_map() -> Vec<[u32; 3]> {
+    let text = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let row = |line: &str| {
+        let mut numbers = line.split_ascii_whitespace().map_while(|word| word.parse().ok());
+        Some([numbers.next()?, numbers.next()?, numbers.next()?])
+    };
+    text.lines().filter_map(row).collect()
 }
 
 fn kernel_release() -> String {
@@ -56,5 +66,6 @@ mod tests {
         assert_eq!(host.page_bytes, 4096);
         assert_eq!(host.xcr0 & BASE_COMPONENTS, BASE_COMPONENTS);
         assert!(!host.kernel_release.is_empty());
+        assert!(!host.user_map.is_empty());
     }
 }

@@ -46,7 +46,8 @@ pub fn open(path: &Path, flags: i32, mode: u32) -> io::Result<File> {
 
 /// Opens `name` in `directory`, if it is no symbolic link; the rest is as above.
 pub fn open_at(directory: &impl AsFd, name: &OsStr, flags: i32, mode: u32) -> io::Result<File> {
-    let opened = open_from(directory, name, flags | libc::O_NOFOLLOW, mode);
+    // With O_NOFOLLOW, O_PATH would open the link.
+    let opened = open_from(directory, name, flags & !libc::O_NOFOLLOW, mode);
     opened.map(File::from).map_err(|errno| match errno {
         Errno::ELOOP => Diverted::error("it is a symbolic link now, and was none at the checkpoint", "remove the link"),
         errno => errno.into(),
@@ -116,7 +117,11 @@ mod tests {
             let said = open(&top.join(path), libc::O_RDONLY, 0).unwrap_err().to_string();
             assert!(said.contains(link), "{path}: {said}");
         }
-        assert!(open(&top.join("directory/alias"), libc::O_RDONLY | libc::O_NOFOLLOW, 0).is_err());
+        let directory = open(&top.join("directory"), libc::O_PATH | libc::O_DIRECTORY, 0).unwrap();
+        for flags in [libc::O_RDONLY, libc::O_PATH, libc::O_PATH | libc::O_NOFOLLOW] {
+            let said = open_at(&directory, OsStr::new("alias"), flags, 0).unwrap_err().to_string();
+            assert!(said.contains("it is a symbolic link"), "{said}");
+        }
         assert_eq!(open(&top.join("none"), libc::O_RDONLY, 0).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 

@@ -100,4 +100,21 @@ pub struct Host {
     pub page_bytes: u32,
     /// Version of the ckpt that captured.
     pub ckpt_version: String,
+    /// The user namespace of the job: which of its user ids are which outside (`/proc/self/uid_map`: first id inside, first id
+    /// outside, how many). Empty: an older ckpt has not looked.
+    #[serde(default)]
+    pub user_map: Vec<[u32; 3]>,
+}
+
+impl Host {
+    /// Whether user ids and capabilities are worth less there than on the machine itself.
+    pub fn is_in_user_namespace(&self) -> bool {
+        !matches!(self.user_map[..], [] | [[0, 0, u32::MAX]])
+    }
+
+    /// Whether user `id` is the same one outside.
+    pub fn is_same_outside(&self, id: u32) -> bool {
+        let has = |&[inside, outside, count]: &[u32; 3]| inside == outside && id.wrapping_sub(inside) < count;
+        self.user_map.iter().any(has)
+    }
 }

@@ -3,6 +3,7 @@
 //! The kernel keeps them per thread, so every thread sets its own. A change of the user makes a process undumpable
 //! and so out of reach for the next checkpoint's agent; that is undone.
 
+use nix::errno::Errno;
 use nix::unistd::{getgroups, getresgid, getresuid};
 
 use super::Place;
@@ -33,7 +34,14 @@ pub fn set(process: &mut HalfBuilt, index: usize, image: &ProcessImage, place: &
         let bytes: Vec<u8> = image.groups.iter().flat_map(|group| group.to_ne_bytes()).collect();
         let address = process.put(&bytes)?;
         let arguments = [image.groups.len() as u64, address];
-        process.call(index, SETGROUPS, &arguments, format_args!("supplementary groups"))?;
+        match process.try_call(index, SETGROUPS, &arguments)? {
+            Ok(_) => {}
+            // An ordinary user may not even leave groups.
+            Err(Errno::EPERM) if image.groups.iter().all(|group| groups.contains(group)) => {
+                say_what_groups_are_gained(index, image, &groups);
+            }
+            Err(source) => return Err(process.refused(SETGROUPS, format_args!("supplementary groups"), source)),
+        }
     }
     if gids != image.gids {
         let [real, effective, saved, file_system] = image.gids.map(u64::from);
@@ -119,6 +127,14 @@ pub fn check(image: &ProcessImage, place: &Place) -> Result<()> {
         format!("the program has capabilities that this process lacks (mask {missing:#x})"),
         "restart it with these, or as root",
     ))
+}
+
+fn say_what_groups_are_gained(index: usize, image: &ProcessImage, present: &[u32]) {
+    let own = |group: &&u32| image.groups.contains(group) || image.gids.contains(group);
+    let gained: Vec<String> = present.iter().filter(|group| !own(group)).map(u32::to_string).collect();
+    if index == 0 && !gained.is_empty() {
+        log::warn!("the program was not in groups that you are in, and is now: {}", gained.join(", "));
+    }
 }
 
 fn say_what_groups_are_lost(image: &ProcessImage, present: &[u32]) {

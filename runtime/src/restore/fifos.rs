@@ -70,9 +70,8 @@ fn is_there(spot: &Spot, fifo: &Fifo, holders: &[Rights]) -> Result<bool> {
         let why = format!("{} was a named pipe and is {why} now", path_of(&fifo.path).display());
         Err(Error::environment("restart", why, "move it away"))
     };
-    let is_expected = |user: u32| {
-        user == fifo.uid || user == geteuid().as_raw() || holders.iter().any(|rights| rights.user == user)
-    };
+    let is_expected =
+        |user: u32| user == fifo.uid || user == geteuid().as_raw() || holders.iter().any(|rights| rights.user == user);
     match spot.look() {
         Ok(there) if !there.file_type().is_fifo() => refused("something else".to_owned()),
         // Who owns a pipe can read what is written into it.

@@ -69,6 +69,12 @@ pub use clocks::ClockWish;
 pub use outside::Stdio;
 pub use preflight::shape::check as check_shape;
 
+/// A process that is complete, for tests elsewhere.
+#[cfg(test)]
+pub fn sample_process() -> ProcessImage {
+    sample::process(&Machine::this().expect("this machine has a vdso"))
+}
+
 use std::path::{Path, PathBuf};
 
 use ckpt_store::Store;
@@ -256,8 +262,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let terminals = PseudoTerminals::make(&job)?;
 
     let pinned = Pinned::here();
-    let ready =
-        Ready { mappings: &plan, opened: &opened, queues: &queues, sockets: &sockets, terminals: &terminals };
+    let ready = Ready { mappings: &plan, opened: &opened, queues: &queues, sockets: &sockets, terminals: &terminals };
     let Spawned { mut processes, handed, first_kept, first_file, first_terminal } =
         spawn::spawn(&job, &outside, &ready, &clocks, machine.syscall())?;
     drop(opened);

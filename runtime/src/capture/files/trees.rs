@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use walkdir::{DirEntry, WalkDir};
@@ -14,6 +13,7 @@ use super::{HeldFiles, Wishes};
 use crate::error::{Error, Result};
 use crate::image::CapturedKind;
 use crate::saved_name::is_saved_name;
+use crate::without_links;
 
 /// Captures the directories that are wished for. What is in the store, and what earlier restarts have saved, stays out.
 pub fn hold(wishes: &Wishes, holder: &mut Holder<'_>, held: &mut HeldFiles) -> Result<()> {
@@ -71,9 +71,10 @@ fn hold_entry(entry: &DirEntry, holder: &mut Holder<'_>, held: &mut HeldFiles) -
     Ok(())
 }
 
-/// Opens a file that may have become something else meanwhile.
+/// Opens a file that may have become something else meanwhile. A directory on the way may have become a link to where this agent may
+/// look and the program may not.
 fn open(path: &Path) -> io::Result<File> {
-    let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let file = without_links::open(path, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY, 0)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
         false => Err(io::ErrorKind::NotFound.into()),

@@ -4,6 +4,7 @@ mod automatic;
 mod detach;
 mod inside;
 mod leftovers;
+mod owner;
 mod stdio;
 
 use std::os::fd::RawFd;
@@ -85,9 +86,12 @@ pub struct Arguments {
     /// terminal, pipe or socket is appended to FILE, and it reads nothing there
     #[arg(long, value_name = "inherit|FILE", value_parser = stdio::check_stdio)]
     stdio: Option<stdio::Choice>,
-    /// Restart from a store that belongs to another user, who decides what runs
+    /// As root: restart from a store that belongs to another user, as that user, who decides what runs
     #[arg(long)]
     trust_owner: bool,
+    /// We are the owner of the store, started by root (from `ckpt restart` to itself)
+    #[arg(long = owner::OPTION, hide = true)]
+    as_owner: bool,
     /// Whether the program gets a pid namespace of its own
     #[arg(long, value_enum, default_value_t = Namespace::Auto)]
     namespace: Namespace,
@@ -152,6 +156,10 @@ enum Built {
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     if arguments.lazy && matches!(Location::of(&arguments.dir)?, Location::Url(_)) {
         return Err(Error::Usage("--lazy needs a store in a directory: see ckpt copy".to_owned()));
+    }
+    owner::become_owner(arguments)?;
+    if arguments.as_owner {
+        owner::keep_rights_to_ourselves();
     }
     let stdio = stdio::chosen(arguments.stdio.as_ref())?;
     if let Some(relay) = arguments.first_process {
@@ -232,7 +240,11 @@ fn build(arguments: &Arguments, stdio: Stdio) -> Result<Built> {
 fn refuse_second_life(arguments: &Arguments) -> Result<()> {
     let Selected { store, id, .. } = Selected::by(arguments)?;
     let manifest = store.manifest(id).map_err(|error| which_checkpoint::or_dropped(&store, id, error.into()))?;
-    leftovers::refuse(&image::job_of(&manifest)?, arguments.end_leftovers)
+    let job = image::job_of(&manifest)?;
+    if arguments.as_owner {
+        owner::refuse_more(&job, &arguments.dir)?;
+    }
+    leftovers::refuse(&job, arguments.end_leftovers)
 }
 
 /// What the user has chosen.

@@ -67,9 +67,7 @@ fn difference(file: &CapturedFile, holders: &[Rights], store: &Store) -> Result<
             let is_same = metadata.is_symlink() && spot.link_target().is_ok_and(|now| now == *target);
             Ok((!is_same).then_some(Difference::Other))
         }
-        CapturedKind::Regular { content, .. } if metadata.is_file() => {
-            content_difference(&spot, file, content, store)
-        }
+        CapturedKind::Regular { content, .. } if metadata.is_file() => content_difference(&spot, file, content, store),
         CapturedKind::Regular { content, .. } => {
             verify(&pages_of(content, store)?, store)?;
             Ok(Some(Difference::Other))

@@ -134,7 +134,9 @@ impl Back<'_> {
             .open_regular(false, identity(&self.file.kind))
             .map_err(|source| reach::failed("save", path, source))?;
         match save(&mut file, self.spot, start, self.id, saved) {
-            Ok(name) => log::info!("{}: what was written after the checkpoint is in {}", path.display(), name.display()),
+            Ok(name) => {
+                log::info!("{}: what was written after the checkpoint is in {}", path.display(), name.display())
+            }
             // The program's log on a full disk, say: its end is not worth the restart.
             Err(error) if has_only_grown => {
                 log::warn!("{}: what was written after the checkpoint could not be saved: {error}", path.display());

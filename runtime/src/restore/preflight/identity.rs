@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 use nix::unistd::{Uid, getegid, geteuid};
 
 use crate::error::{Error, Result};
-use crate::image::ProcessImage;
+use crate::image::{Host, ProcessImage};
 use crate::namespace;
 use crate::restore::spawn::REAPING_TIMEOUT;
 use crate::restore::spawn::may_not_choose;
 use crate::restore::{Place, credentials};
 
-/// Checks users, groups and process ids.
-pub fn check(image: &ProcessImage, place: &Place) -> Result<()> {
+/// Checks users, groups and process ids; `then` is the host of the capture, `now` this one.
+pub fn check(image: &ProcessImage, place: &Place, then: &Host, now: &Host) -> Result<()> {
+    check_namespace(image, then, now)?;
     let only_one_user = place.is_own_user_namespace();
     check_user(image, geteuid(), getegid().as_raw(), only_one_user)?;
     credentials::check(image, place)?;
@@ -24,6 +25,22 @@ pub fn check(image: &ProcessImage, place: &Place) -> Result<()> {
     }
     let ended = image.family.ended_children.iter().map(|ended| ended.pid);
     image.threads.iter().map(|thread| thread.tid).chain(ended).try_for_each(check_free)
+}
+
+/// What was root in a user namespace must not be root of the machine.
+fn check_namespace(image: &ProcessImage, then: &Host, now: &Host) -> Result<()> {
+    if !then.is_in_user_namespace() || now.is_in_user_namespace() {
+        return Ok(());
+    }
+    let changed = image.uids.iter().find(|&&uid| !then.is_same_outside(uid));
+    let why = match (changed, image.capabilities.permitted) {
+        (None, 0) => return Ok(()),
+        (Some(uid), _) => {
+            format!("process {} was user {uid} of a user namespace, which is another user here", image.pid)
+        }
+        (None, held) => format!("process {} had capabilities in a user namespace (mask {held:#x})", image.pid),
+    };
+    Err(Error::environment("restart", why, "restart it in such a namespace (unshare --user)"))
 }
 
 fn check_user(image: &ProcessImage, user: Uid, group: u32, only_one_user: bool) -> Result<()> {
@@ -100,6 +117,24 @@ mod tests {
         });
         check_free(pid).unwrap();
         parent.join().unwrap();
+    }
+
+    #[test]
+    fn root_of_a_namespace_is_not_made_root_of_the_machine() {
+        let machine = Machine::this().unwrap();
+        let mut image = sample::process(&machine);
+        image.capabilities.permitted = 0;
+        let host = |user_map: &[[u32; 3]]| Host { user_map: user_map.to_vec(), ..machine.host.clone() };
+        let (machine_itself, namespace) = (host(&[[0, 0, u32::MAX]]), host(&[[0, 1000, 1], [7, 7, 1]]));
+        let message = check_namespace(&image, &namespace, &machine_itself).unwrap_err().to_string();
+        assert!(message.contains("was user 0 of a user namespace"), "{message}");
+        check_namespace(&image, &namespace, &namespace).unwrap();
+        check_namespace(&image, &machine_itself, &machine_itself).unwrap();
+        check_namespace(&image, &host(&[]), &machine_itself).unwrap();
+        image.uids = [7; 4];
+        check_namespace(&image, &namespace, &machine_itself).unwrap();
+        image.capabilities.permitted = 1;
+        check_namespace(&image, &namespace, &machine_itself).unwrap_err();
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{AtFlags, OFlag, RenameFlags, readlinkat, renameat2};
-use nix::sys::stat::{Mode, mkdirat, major, minor};
+use nix::sys::stat::{Mode, major, minor, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, geteuid, mkfifoat, symlinkat, unlinkat};
 
 use super::{Rights, trust};
@@ -89,9 +89,8 @@ impl Spot {
 
     /// Another name in the same directory.
     pub fn beside(&self, name: &OsStr) -> io::Result<Spot> {
-        let ways = self.ways.iter().map(|way| {
-            Ok(Way { rights: way.rights.clone(), directory: way.directory.try_clone()? })
-        });
+        let ways =
+            self.ways.iter().map(|way| Ok(Way { rights: way.rights.clone(), directory: way.directory.try_clone()? }));
         let ways = ways.collect::<io::Result<_>>()?;
         Ok(Spot { path: self.path.with_file_name(name), name: name.to_owned(), ways })
     }
@@ -324,8 +323,156 @@ pub fn give(file: &File, path: &Path, (user, group): (u32, u32), mode: u32, hold
     }
     let is_of_holder = now.uid() == holder.user && (now.gid() == holder.group || holder.groups.contains(&now.gid()));
     if mode & SET_ID != 0 && !is_of_holder && !now.is_dir() {
-        log::warn!("{} ran as its owner or group, user {}: it is put back without that right", path.display(), now.uid());
+        log::warn!(
+            "{} ran as its owner or group, user {}: it is put back without that right",
+            path.display(),
+            now.uid()
+        );
         mode &= !SET_ID;
     }
     file.set_permissions(Permissions::from_mode(mode))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{chown, symlink};
+
+    use super::*;
+
+    const USER: u32 = 65534;
+
+    fn is_root() -> bool {
+        if !geteuid().is_root() {
+            println!("SKIPPED: files of several users need root");
+        }
+        geteuid().is_root()
+    }
+
+    fn rights(user: u32) -> Rights {
+        Rights { user, group: user, groups: Vec::new(), effective: 0 }
+    }
+
+    fn mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// A directory of root's, and one in it that is user [`USER`]'s.
+    fn directories() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let scratch = tempfile::tempdir().unwrap();
+        let top = scratch.path().canonicalize().unwrap();
+        mode(&top, 0o755);
+        let theirs = top.join("theirs");
+        fs::create_dir(&theirs).unwrap();
+        chown(&theirs, Some(USER), Some(USER)).unwrap();
+        (scratch, top, theirs)
+    }
+
+    #[test]
+    fn a_file_that_others_cannot_exchange_is_opened_for_who_gave_up_the_right_to() {
+        if !is_root() {
+            return;
+        }
+        let (_scratch, top, theirs) = directories();
+        for (directory, is_opened) in [(&top, true), (&theirs, false)] {
+            let path = directory.join("log");
+            fs::write(&path, "content").unwrap();
+            mode(&path, 0o600);
+            let opened = Spot::reach(&path, &[rights(USER)]).unwrap().open_regular(true, None);
+            assert_eq!(opened.is_ok(), is_opened, "{}: {opened:?}", path.display());
+        }
+        // The very file of the checkpoint may lie anywhere, as long as it has no other name.
+        let path = theirs.join("log");
+        let identity = Some(Identity::of(&fs::metadata(&path).unwrap()));
+        let spot = Spot::reach(&path, &[rights(USER)]).unwrap();
+        spot.open_regular(true, identity).unwrap();
+        fs::hard_link(&path, theirs.join("another")).unwrap();
+        assert!(is_denied(&spot.open_regular(true, identity).unwrap_err()));
+    }
+
+    #[test]
+    fn root_opens_no_file_that_another_user_may_have_linked_there() {
+        if !is_root() {
+            return;
+        }
+        let (_scratch, top, theirs) = directories();
+        let own = theirs.join("log");
+        fs::write(&own, "of the program").unwrap();
+        let identity = Some(Identity::of(&fs::metadata(&own).unwrap()));
+        let secret = top.join("secret");
+        fs::write(&secret, "of root").unwrap();
+        fs::remove_file(&own).unwrap();
+        fs::hard_link(&secret, &own).unwrap();
+        let refused = Spot::reach(&own, &[rights(0)]).unwrap().open_regular(true, identity).unwrap_err();
+        assert!(refused.to_string().contains("hard links"), "{refused}");
+        // A file that was put back by other means has one name.
+        fs::remove_file(&own).unwrap();
+        fs::write(&own, "from a backup").unwrap();
+        Spot::reach(&own, &[rights(0)]).unwrap().open_regular(true, identity).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_done_through_a_link() {
+        let scratch = tempfile::tempdir().unwrap();
+        let top = scratch.path().canonicalize().unwrap();
+        fs::create_dir(top.join("there")).unwrap();
+        fs::write(top.join("there/file"), "content").unwrap();
+        symlink("there", top.join("link")).unwrap();
+        symlink("file", top.join("there/alias")).unwrap();
+        let own = [Rights::own().unwrap()];
+        assert!(Spot::reach(&top.join("link/file"), &own).is_err());
+        let alias = Spot::reach(&top.join("there/alias"), &own).unwrap();
+        assert!(alias.look().unwrap().is_symlink());
+        assert!(alias.open_regular(true, None).is_err());
+        assert!(alias.make(libc::O_WRONLY | libc::O_CREAT, 0o600, None).is_err());
+        alias.rename_to(OsStr::new("aside")).unwrap();
+        assert_eq!(fs::read(top.join("there/file")).unwrap(), b"content");
+        alias.beside(OsStr::new("aside")).unwrap().remove().unwrap();
+        assert_eq!(fs::read_dir(top.join("there")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_cannot_have_its_group_is_its_owners_alone() {
+        if !is_root() {
+            return;
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("file");
+        let file = File::create(&path).unwrap();
+        fchown(&file, Some(USER), Some(USER)).unwrap();
+        let given = |group: u32| {
+            let file = file.try_clone().unwrap();
+            let path = path.clone();
+            let put_back = move || {
+                // SAFETY: the calls change the ids of this thread alone, which ends with this.
+                unsafe {
+                    libc::syscall(libc::SYS_setgroups, 1, [1234u32].as_ptr());
+                    libc::syscall(libc::SYS_setresuid, USER, USER, USER);
+                }
+                give(&file, &path, (0, group), 0o664, &rights(USER)).unwrap();
+            };
+            std::thread::spawn(put_back).join().unwrap();
+            let now = fs::metadata(scratch.path().join("file")).unwrap();
+            (now.gid(), now.mode() & 0o7777)
+        };
+        assert_eq!(given(1234), (1234, 0o664), "a member of the group may give the file to it");
+        assert_eq!(given(4321), (1234, 0o600), "and who is none takes its rights away");
+    }
+
+    #[test]
+    fn a_file_runs_as_its_owner_again_only_if_that_is_who_had_it() {
+        if !is_root() {
+            return;
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("file");
+        let file = File::create(&path).unwrap();
+        let given = |owner, holder| {
+            give(&file, &path, (owner, owner), 0o6755, &rights(holder)).unwrap();
+            fs::metadata(&path).unwrap().mode() & 0o7777
+        };
+        assert_eq!(given(0, USER), 0o755);
+        assert_eq!(given(USER, USER), 0o6755);
+        assert_eq!(given(0, 0), 0o6755);
+    }
 }
