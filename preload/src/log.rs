@@ -61,7 +61,8 @@ pub fn append(section: &mut Section, write: impl FnOnce(&mut Line)) {
     push_time(&mut entry.line, sys::seconds_since_1970());
     entry.line.push(b" libckpt[").push_decimal(u64::from(sys::getpid().unsigned_abs()), 1).push(b"] ");
     write(&mut entry.line);
-    entry.line.push(b"\n");
+    // Names in it may hold anything.
+    entry.line.make_printable().push(b"\n");
     // SAFETY: the entry is complete and stays, being a static, and nobody writes it while the child runs.
     let _ = unsafe { child::run(section, write_entry, core::ptr::from_ref(entry)) };
 }
@@ -83,7 +84,9 @@ unsafe extern "C" fn write_entry(entry: *const Entry) -> ! {
         let _ = unsafe { in_child::make_directory(entry.dir.as_ptr(), DIRECTORY_MODE) };
         file = open();
     }
-    if let Ok(fd) = file {
+    if let Ok(fd) = file
+        && in_child::is_file_of_ours(fd)
+    {
         let _ = in_child::write(fd, entry.line.as_bytes());
     }
     sys::exit(0)

@@ -281,11 +281,15 @@ pub fn close_adopted(fd: i32, file: [u64; 2]) {
 
 /// Device and inode.
 fn file_of(fd: i32) -> Result<[u64; 2], Errno> {
+    status_of(fd).map(|status| [status.st_dev, status.st_ino])
+}
+
+fn status_of(fd: i32) -> Result<libc::stat, Errno> {
     // SAFETY: numbers, for which zero is a value.
     let mut status: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: the kernel writes one such structure.
     unsafe { call(libc::SYS_fstat, [fd as usize, &raw mut status as usize, 0, 0, 0, 0]) }?;
-    Ok([status.st_dev, status.st_ino])
+    Ok(status)
 }
 
 /// Seconds since 1970.
@@ -374,6 +378,15 @@ pub mod in_child {
     pub fn write(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
         // SAFETY: the kernel reads the length given from `bytes`.
         unsafe { call(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) }
+    }
+
+    /// Whether it is a regular file of this process's user that has one name.
+    pub fn is_file_of_ours(fd: i32) -> bool {
+        // SAFETY: no arguments.
+        let user = unsafe { call(libc::SYS_geteuid, [0; 6]) }.unwrap_or(usize::MAX);
+        status_of(fd).is_ok_and(|found| {
+            found.st_mode & libc::S_IFMT == libc::S_IFREG && found.st_nlink == 1 && found.st_uid as usize == user
+        })
     }
 
     /// Copies `from` to the lowest free descriptor.

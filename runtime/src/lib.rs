@@ -4,6 +4,9 @@
 //! writes an [`image`] and pages into the store; [`restore`] reads them. Capture and restore stand on [`ptrace`] and
 //! [`proc`] and do not know each other.
 
+// What is said goes through `messages` and `commands::print`, which filter it.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("ckpt supports Linux on x86-64 only");
 
@@ -25,9 +28,11 @@ pub mod linkage;
 pub mod location;
 pub mod logging;
 pub mod managed_trial;
+pub mod messages;
 pub mod mqueue;
 pub mod namespace;
 pub mod net;
+pub mod outlet;
 pub mod packets;
 pub mod parent;
 pub mod proc;

@@ -1,8 +1,7 @@
 //! The log: one line an event, to standard error, or to a file that several processes append to.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,7 +10,8 @@ use ckpt_wire::ENV_LOG;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
 use crate::error::{Error, Result};
-use crate::units;
+use crate::units::{self, printable};
+use crate::{messages, outlet};
 
 struct Logger {
     /// None: standard error.
@@ -34,10 +34,10 @@ pub fn start(verbosity: u8) {
     }
 }
 
-/// Appends the log to the file at `path` from now on, everything noteworthy included.
+/// Appends the log to the file at `path` from now on, everything noteworthy included. It is a regular file of ours: others may
+/// read it, and a named pipe would stop us.
 pub fn append_to(path: &Path) -> Result<()> {
-    let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
-    let file = opened.map_err(|source| Error::io("open the log", path, source))?;
+    let file = outlet::append(path).map_err(|source| Error::io("open the log", path, source))?;
     if let Ok(mut current) = LOGGER.file.lock() {
         *current = Some(file);
     }
@@ -60,20 +60,20 @@ impl Log for Logger {
         }
         // There is nobody to tell that the log cannot be written.
         if let Ok(mut file) = self.file.lock() {
-            let _ = match &mut *file {
-                Some(file) => file.write_all(line_for_file(record).as_bytes()),
-                None => std::io::stderr().write_all(line_for_person(record).as_bytes()),
-            };
+            match &mut *file {
+                Some(file) => drop(file.write_all(line_for_file(record).as_bytes())),
+                None => say_to_person(record),
+            }
         }
     }
 
     fn flush(&self) {}
 }
 
-fn line_for_person(record: &Record<'_>) -> String {
+fn say_to_person(record: &Record<'_>) {
     match record.level() {
-        Level::Error => format!("ckpt: {}\n", record.args()),
-        level => format!("ckpt: {}: {}\n", level.as_str().to_lowercase(), record.args()),
+        Level::Error => messages::say(*record.args()),
+        level => messages::say(format_args!("{}: {}", level.as_str().to_lowercase(), record.args())),
     }
 }
 
@@ -81,7 +81,7 @@ fn line_for_person(record: &Record<'_>) -> String {
 fn line_for_file(record: &Record<'_>) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (time, pid) = (units::local_time(now.as_secs()), std::process::id());
-    let text = record.args().to_string().replace('\n', "\\n");
+    let text = printable(&record.args().to_string().replace('\n', "\\n"));
     format!("{time}.{:03} {:5} [{pid}] {text}\n", now.subsec_millis(), record.level())
 }
 
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_line_of_the_file_has_time_level_and_pid_and_is_one_line() {
-        let line = line_for_file(&Record::builder().level(Level::Warn).args(format_args!("a\nb")).build());
-        assert!(line.ends_with(&format!(" WARN  [{}] a\\nb\n", std::process::id())), "{line}");
+        let line = line_for_file(&Record::builder().level(Level::Warn).args(format_args!("a\nb\x1b[2J")).build());
+        assert!(line.ends_with(&format!(" WARN  [{}] a\\nb\u{fffd}[2J\n", std::process::id())), "{line}");
     }
 }

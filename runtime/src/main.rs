@@ -7,7 +7,7 @@ use ckpt_runtime::commands::{
     run, show, stand_still, status_beside_program, verify,
 };
 use ckpt_runtime::error::{Result, exit_code};
-use ckpt_runtime::{fault, logging, parent};
+use ckpt_runtime::{fault, logging, parent, units};
 use clap::{ArgAction, Parser, Subcommand};
 use nix::sys::signal::{SigHandler, Signal, signal};
 
@@ -100,7 +100,7 @@ fn main() -> ExitCode {
     fault::arm_from_environment();
     let line = match CommandLine::try_parse() {
         Ok(line) => line,
-        Err(error) => return misread(&error),
+        Err(error) => return misread(error),
     };
     if !matches!(line.command, Command::Agent(_)) {
         end_quietly_when_nobody_reads();
@@ -109,7 +109,7 @@ fn main() -> ExitCode {
     let outcome = line.command.execute();
     log::logger().flush();
     ExitCode::from(outcome.unwrap_or_else(|error| {
-        eprintln!("ckpt: {error}");
+        ckpt_runtime::say!("{error}");
         if line.command.is_beside_program() { status_beside_program(error.exit_code()) } else { error.exit_code() }
     }))
 }
@@ -121,11 +121,14 @@ fn end_quietly_when_nobody_reads() {
 }
 
 /// Help was asked for, or the command line makes no sense.
-fn misread(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
+fn misread(error: clap::Error) -> ExitCode {
     if !error.use_stderr() {
+        let _ = error.print();
         return ExitCode::from(exit_code::DONE);
     }
+    // It repeats what was typed, and a shell types the names of files, too.
+    let shown = std::env::args_os().map(|argument| units::printable(&argument.to_string_lossy()));
+    let _ = CommandLine::try_parse_from(shown).err().unwrap_or(error).print();
     // There is no parsed command; our options in front of it take no values.
     let command = std::env::args_os().skip(1).find(|argument| !argument.as_encoded_bytes().starts_with(b"-"));
     let beside_program = command.is_some_and(|command| command == "run" || command == "restart");

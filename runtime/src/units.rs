@@ -1,4 +1,6 @@
-//! Sizes and times for people.
+//! Sizes, times and text for people.
+
+use ckpt_wire::settings::text::deceives;
 
 /// Bytes in binary units, three digits or so: `512 B`, `1.4 GiB`.
 pub fn bytes(count: u64) -> String {
@@ -27,20 +29,39 @@ pub fn milliseconds(ms: f64) -> String {
 
 /// Seconds since the epoch as local date and time.
 pub fn local_time(unix_s: u64) -> String {
-    let seconds = unix_s as libc::time_t;
-    // SAFETY: `tm` is integers and a pointer, for which zero is a value.
-    let mut tm: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: localtime_r reads `seconds` and writes `tm`, both ours.
-    if unsafe { libc::localtime_r(&seconds, &mut tm) }.is_null() {
-        return format!("@{unix_s}");
-    }
+    let Some(tm) = local(unix_s) else { return format!("@{unix_s}") };
     let (year, month) = (i64::from(tm.tm_year) + 1900, tm.tm_mon + 1);
     format!("{year:04}-{month:02}-{:02} {:02}:{:02}:{:02}", tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec)
 }
 
-/// Text from outside on one line and without control characters, which a terminal would obey.
+/// The same as syslog has it (RFC 3164): `Nov  6 01:02:03`.
+pub fn syslog_time(unix_s: u64) -> String {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let Some(tm) = local(unix_s) else { return "Jan  1 00:00:00".to_owned() };
+    let month = MONTHS.get(tm.tm_mon as usize).unwrap_or(&MONTHS[0]);
+    format!("{month} {:2} {:02}:{:02}:{:02}", tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec)
+}
+
+fn local(unix_s: u64) -> Option<libc::tm> {
+    let seconds = unix_s as libc::time_t;
+    // SAFETY: `tm` is integers and a pointer, for which zero is a value.
+    let mut tm: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: localtime_r reads `seconds` and writes `tm`, both ours.
+    let converted = unsafe { libc::localtime_r(&seconds, &mut tm) };
+    (!converted.is_null()).then_some(tm)
+}
+
+/// Text from outside on one line, without what a terminal would obey and without what shows it as something else: each such
+/// character becomes U+FFFD.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
+    text.chars().map(|character| if deceives(character) { '\u{fffd}' } else { character }).collect()
+}
+
+/// The same for text of ours, whose line feeds are meant.
+pub fn printable_lines(text: &str) -> String {
+    text.chars()
+        .map(|character| if deceives(character) && character != '\n' { '\u{fffd}' } else { character })
+        .collect()
 }
 
 #[cfg(test)]
@@ -72,6 +93,16 @@ mod tests {
 
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(printable("a\x1b[2Jb\nc"), "a\u{fffd}[2Jb\u{fffd}c");
+        assert_eq!(printable("a\x1b[2Jb\nc\u{9b}d\te"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d\u{fffd}e");
+        assert_eq!(printable_lines("a\x1b[2Jb\nc\r"), "a\u{fffd}[2Jb\nc\u{fffd}");
+    }
+
+    #[test]
+    fn characters_that_turn_or_hide_text_are_shown() {
+        for character in "\u{ad}\u{61c}\u{200b}\u{200e}\u{2028}\u{2029}\u{202e}\u{2066}\u{feff}\u{e0041}".chars() {
+            assert_eq!(printable(&format!("a{character}b")), "a\u{fffd}b", "{:x}", character as u32);
+        }
+        let plain = "Zürich ßñ 日本 \u{1f600} a\u{301} ‐–—… ½";
+        assert_eq!(printable(plain), plain);
     }
 }

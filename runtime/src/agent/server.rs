@@ -175,8 +175,16 @@ fn set_method(lineage: &mut Lineage, method: Method, tree: &TreeOptions) -> Resu
 
 /// The log goes to the file that the program's environment named, or to `log` in the store.
 fn start_log(directory: &Path, named: &[u8]) {
-    let path = if named.is_empty() { directory.join("log") } else { PathBuf::from(OsStr::from_bytes(named)) };
-    if let Err(error) = logging::append_to(&path) {
+    let own = directory.join("log");
+    let opened = match named {
+        [] => logging::append_to(&own),
+        named => logging::append_to(Path::new(OsStr::from_bytes(named))).or_else(|error| {
+            logging::append_to(&own)?;
+            log::warn!("{error}; the log is {}", own.display());
+            Ok(())
+        }),
+    };
+    if let Err(error) = opened {
         log::warn!("{error}");
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::print;
+use super::print_raw;
 use crate::error::{Result, exit_code};
 use crate::managed_trial::ManagedTrial;
 use crate::survey::Survey;
@@ -28,6 +28,6 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     } else {
         serde_json::json!(Survey::here(&arguments.driver)?)
     };
-    print(&format!("{answer}\n"))?;
+    print_raw(&format!("{answer}\n"))?;
     Ok(exit_code::DONE)
 }

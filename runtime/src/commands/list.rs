@@ -37,7 +37,7 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     if arguments.json {
         print_json(&rows.iter().map(ListedAttempt::from).collect::<Vec<_>>())?;
     } else if rows.is_empty() {
-        eprintln!("ckpt: no checkpoint has been taken into {}", arguments.dir.display());
+        crate::say!("no checkpoint has been taken into {}", arguments.dir.display());
     } else {
         print(&table(&rows).to_string())?;
     }

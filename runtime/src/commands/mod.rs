@@ -37,19 +37,16 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result, exit_code};
+use crate::units::printable_lines;
 
 /// Our own exit code where the program's passes through.
 pub fn status_beside_program(code: u8) -> u8 {
     code.saturating_add(exit_code::OFFSET_BESIDE_PROGRAM)
 }
 
-/// Writes to standard output.
+/// Writes text for a person to standard output.
 fn print(text: &str) -> Result<()> {
-    let mut output = std::io::stdout().lock();
-    output
-        .write_all(text.as_bytes())
-        .and_then(|()| output.flush())
-        .map_err(|source| Error::io("write", PathBuf::from("standard output"), source))
+    print_raw(&printable_lines(text))
 }
 
 /// Writes `value` to standard output as JSON.
@@ -57,7 +54,15 @@ fn print_json(value: &impl serde::Serialize) -> Result<()> {
     let mut text = serde_json::to_string_pretty(value)
         .map_err(|error| Error::io("write", PathBuf::from("JSON"), std::io::Error::other(error)))?;
     text.push('\n');
-    print(&text)
+    print_raw(&text)
+}
+
+fn print_raw(text: &str) -> Result<()> {
+    let mut output = std::io::stdout().lock();
+    output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush())
+        .map_err(|source| Error::io("write", PathBuf::from("standard output"), source))
 }
 
 /// `path` from the root, so that it means the same after a change of directory.

@@ -7,20 +7,18 @@
 //! Its first line is the pid alone, as in other pid files. The second has the time at which that process was started, in
 //! clock ticks since boot, and the id of the boot: a process that has the pid later has another start time.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::absolute;
 use crate::error::{Error, Result};
+use crate::outlet::Unfinished;
 use crate::proc::{clocks, task};
 
 /// A pid file that is about to be written. Dropping it unwritten leaves nothing.
 pub struct PidFile {
     path: PathBuf,
-    unfinished: PathBuf,
-    file: File,
+    unfinished: Unfinished,
 }
 
 impl PidFile {
@@ -30,44 +28,34 @@ impl PidFile {
             return Err(Error::Usage("--pid-file needs the path of a file".to_owned()));
         }
         let path = absolute(path)?;
-        match fs::remove_file(&path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(Error::io("remove", path, source)),
-            _ => {}
-        }
-        let mut unfinished = path.clone().into_os_string();
-        unfinished.push(format!(".{}", std::process::id()));
-        let unfinished = PathBuf::from(unfinished);
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&unfinished);
-        let file = file.map_err(|source| Error::io("write", &path, source))?;
-        Ok(PidFile { path, unfinished, file })
+        let unfinished = Unfinished::create(&path, &format!(".{}", std::process::id()))
+            .map_err(|source| Error::io("write", &path, source))?;
+        unfinished.remove_published().map_err(|source| Error::io("remove", &path, source))?;
+        Ok(PidFile { path, unfinished })
     }
 
     /// Says that process `pid` is the program. The file appears in one step.
     pub fn write(&self, pid: i32) -> Result<()> {
         let start_ticks = task::start_time(pid)?;
         let text = format!("{pid}\n{start_ticks} {}\n", clocks::boot_id()?);
-        (&self.file)
+        (&self.unfinished.file)
             .write_all(text.as_bytes())
-            .and_then(|()| fs::rename(&self.unfinished, &self.path))
+            .and_then(|()| self.unfinished.publish())
             .map_err(|source| Error::io("write", &self.path, source))
     }
 
     /// Takes it back: the program has not run after all.
     pub fn remove(&self) {
         // Nobody is served by hearing that besides why the program has not run.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-impl Drop for PidFile {
-    fn drop(&mut self) {
-        // It has been renamed, or is of no use.
-        let _ = fs::remove_file(&self.unfinished);
+        let _ = self.unfinished.remove_published();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
     use super::*;
 
     #[test]
@@ -79,6 +67,7 @@ mod tests {
         assert!(!path.exists(), "nothing runs yet");
         file.write(pid).unwrap();
         drop(file);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
         let text = fs::read_to_string(&path).unwrap();
         let (first, second) = text.split_once('\n').unwrap();
         assert_eq!(first, pid.to_string());
@@ -99,6 +88,17 @@ mod tests {
         file.remove();
         drop(file);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "the program has not run");
+    }
+
+    #[test]
+    fn a_link_at_the_name_that_it_has_before_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, target) = (dir.path().join("pid"), dir.path().join("target"));
+        fs::write(&target, "kept").unwrap();
+        symlink(&target, dir.path().join(format!("pid.{}", std::process::id()))).unwrap();
+        PidFile::prepare(&path).unwrap().write(std::process::id() as i32).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"kept");
+        assert!(!path.is_symlink() && fs::read(&path).unwrap().ends_with(b"\n"));
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
         print(&text(&reclaimed, arguments.dry_run))?;
     }
     for problem in &reclaimed.problems {
-        eprintln!("ckpt: a pack that is mostly not needed stays: {problem}");
+        crate::say!("a pack that is mostly not needed stays: {problem}");
     }
     Ok(exit_code::DONE)
 }

@@ -149,8 +149,8 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     }
     if is_static {
         let name = program.display();
-        eprintln!(
-            "ckpt: {name} is statically linked: no signal takes a checkpoint of it; use `ckpt checkpoint` or --interval"
+        crate::say!(
+            "{name} is statically linked: no signal takes a checkpoint of it; use `ckpt checkpoint` or --interval"
         );
         let agent = agent.pid();
         // What libckpt.so would do inside the program. Where Yama is, the kernel remembers it across the exec.
@@ -211,7 +211,7 @@ fn warn_of_other_digest(dir: &Path, option: Option<Digest>) {
     let Some(wanted) = option.or_else(environment) else { return };
     let warning = Store::open(dir).ok().and_then(|store| digest_warning(&store, Some(wanted)));
     if let Some(warning) = warning {
-        eprintln!("ckpt: {warning}");
+        crate::say!("{warning}");
     }
 }
 

@@ -48,14 +48,14 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     if arguments.json {
         print_json(&verdicts)?;
     } else if verdicts.is_empty() {
-        eprintln!("ckpt: no checkpoint has been taken into {}", arguments.dir.display());
+        crate::say!("no checkpoint has been taken into {}", arguments.dir.display());
     } else {
         print(&table(&verdicts).to_string())?;
     }
     match verdicts.iter().filter(|verdict| verdict.state == State::Damaged).count() {
         0 => Ok(exit_code::DONE),
         damaged => {
-            eprintln!("ckpt: {damaged} of {} checkpoints damaged; restart from another, or from a copy", ids.len());
+            crate::say!("{damaged} of {} checkpoints damaged; restart from another, or from a copy", ids.len());
             Ok(exit_code::CORRUPT)
         }
     }

@@ -13,6 +13,6 @@ pub fn go_on(pid: i32) {
         && let Err(error) = agent::start(pid)
         && !matches!(error, Error::ProgramGone { .. })
     {
-        eprintln!("ckpt: the program runs without its automatic checkpoints: {error}");
+        crate::say!("the program runs without its automatic checkpoints: {error}");
     }
 }

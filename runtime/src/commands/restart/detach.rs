@@ -43,7 +43,7 @@ fn intermediate(mut to_parent: File, restore: impl FnOnce() -> Result<i32>) -> u
             DETACHED
         }
         Err(error) => {
-            eprintln!("ckpt: {error}");
+            crate::say!("{error}");
             status_beside_program(error.exit_code())
         }
     }
@@ -81,7 +81,7 @@ fn report(mut from_child: File, child: Pid) -> Result<u8> {
         // It has said why.
         WaitStatus::Exited(_, code) => Ok(code as u8),
         other => {
-            eprintln!("ckpt: the intermediate process of the restart ended unexpectedly ({other:?})");
+            crate::say!("the intermediate process of the restart ended unexpectedly ({other:?})");
             Ok(status_beside_program(exit_code::FAILED))
         }
     }

@@ -225,7 +225,7 @@ fn build(arguments: &Arguments, stdio: Stdio) -> Result<Built> {
     match (Inside::build(), why_not_here) {
         (Ok(inside), why) => {
             let why = why.map_or(String::new(), |why| format!(" ({})", why.reason()));
-            eprintln!("ckpt: {}{why}", inside.what_is_given_up());
+            crate::say!("{}{why}", inside.what_is_given_up());
             Ok(Built::Inside(inside))
         }
         (Err(error), None) => Err(error),

@@ -1,7 +1,7 @@
 //! `--stdio`: what the program's standard streams are to be.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::fs::File;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,10 +9,9 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::major;
 
 use crate::error::{Error, Result};
+use crate::outlet;
 use crate::restore::Stdio;
 
-/// For its owner alone, as `nohup` makes its file.
-const MODE: u32 = 0o600;
 /// Major number of /dev/null and its kin.
 const MEMORY_DEVICES: u64 = 1;
 
@@ -50,8 +49,7 @@ fn open(path: &Path) -> Result<File> {
         let what = format!("--stdio {}", path.display());
         Error::environment(what, why, "name a file that can be written to, or one that is not there yet")
     };
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let opened = OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path);
+    let opened = outlet::open(path, OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT);
     let file = opened.map_err(|source| refused(&source.to_string()))?;
     let found = file.metadata().map_err(|source| refused(&source.to_string()))?;
     let kind = found.file_type();
@@ -65,8 +63,9 @@ fn open(path: &Path) -> Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
     use std::io::Write;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;

@@ -55,7 +55,9 @@ fn heading(view: &CheckpointView) -> String {
         let _ = writeln!(text, "tree      what is stored so needs {} differences", view.differences);
     }
     let host = &view.host;
-    let _ = writeln!(text, "host      Linux {}, {}, ckpt {}", host.kernel_release, host.processor, host.ckpt_version);
+    let [release, processor, version] =
+        [&host.kernel_release, &host.processor, &host.ckpt_version].map(|text| printable(text));
+    let _ = writeln!(text, "host      Linux {release}, {processor}, ckpt {version}");
     text
 }
 

@@ -53,7 +53,7 @@ pub fn live(job: &JobImage, plan: Plan, store: &Store, restarter: Link, guard: L
     });
     let Err(error) = served.map_err(Error::from).flatten() else { leave(0) };
     if let Some(program) = programs.first() {
-        eprintln!("ckpt: process {} is ended, because its memory cannot be brought: {error}", program.pid);
+        crate::say!("process {} is ended, because its memory cannot be brought: {error}", program.pid);
     }
     end_all(&programs);
     leave(1)

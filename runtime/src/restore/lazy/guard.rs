@@ -56,7 +56,7 @@ pub fn live(filler: Pid, from_restarter: Link, to_filler: Link) -> ! {
         // One that has ended with an error has said why.
         if let (Some(program), Ok(WaitStatus::Signaled(_, signal, _))) = (programs.first(), status) {
             let pid = program.pid;
-            eprintln!("ckpt: the process that brings the memory of process {pid} was ended by {signal}: so is that");
+            crate::say!("the process that brings the memory of process {pid} was ended by {signal}: so is that");
         }
         end_all(&programs);
     }

@@ -110,7 +110,7 @@ impl Lazy {
 }
 
 fn say_without_effect(why: &str) {
-    eprintln!("ckpt: restart: --lazy has no effect: {why}; all memory is read before the program runs");
+    crate::say!("restart: --lazy has no effect: {why}; all memory is read before the program runs");
 }
 
 fn gone() -> Error {
