@@ -12,8 +12,10 @@ compile_error!("ckpt supports Linux on x86-64 only");
 
 pub mod agent;
 pub mod apart;
+pub mod audit;
 pub mod capture;
 pub mod commands;
+pub mod core_dumps;
 pub mod descriptor;
 pub mod device_code;
 pub mod differences;

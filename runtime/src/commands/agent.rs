@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 
 use crate::agent::{AgentOptions, Trigger, serve};
+use crate::core_dumps;
 use crate::error::{Error, Result, exit_code};
 
 /// Serve one program until it ends (started by libckpt.so)
@@ -38,6 +39,7 @@ impl From<FirstTrigger> for Trigger {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
+    core_dumps::forbid();
     let first_trigger = arguments.trigger.map(Trigger::from);
     match arguments.pid {
         Some(pid) => serve(AgentOptions { pid, first_trigger, is_starting: false })?,

@@ -13,6 +13,7 @@ use super::progress_bar::{Progress as Bar, Unit};
 use super::with_dir::with_dirs;
 use super::{print, which_program};
 use crate::agent::{CheckpointRequest, Method, Progress, Trigger, request_checkpoint};
+use crate::audit;
 use crate::error::{Error, Result, exit_code};
 use crate::namespace::{self, Inside};
 
@@ -61,14 +62,19 @@ pub struct Arguments {
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     let pid = which_program::select(&arguments.program)?;
+    audit::of_process("checkpoint", pid, |record| checkpoint(arguments, pid, record))
+}
+
+fn checkpoint(arguments: &Arguments, pid: i32, record: &mut audit::Record) -> Result<u8> {
     if let Some(inside) = Inside::of(pid)
         && let Some(code) = namespace::run_inside(&inside, repeated(arguments, inside.pid)?)?
     {
+        record.number("exit_code", code);
         return Ok(code);
     }
     match arguments.every {
-        Some(every) => take_many(arguments, pid, every)?,
-        None => take(arguments, pid)?,
+        Some(every) => take_many(arguments, pid, every, record)?,
+        None => drop(record.number("checkpoint", take(arguments, pid)?)),
     }
     Ok(exit_code::DONE)
 }
@@ -92,7 +98,7 @@ fn repeated(arguments: &Arguments, pid: i32) -> Result<Vec<OsString>> {
     Ok(words)
 }
 
-fn take(arguments: &Arguments, pid: i32) -> Result<()> {
+fn take(arguments: &Arguments, pid: i32) -> Result<u64> {
     let &Arguments { no_wait, kill, method, .. } = arguments;
     let depth = if arguments.data { Depth::Data } else { Depth::Full };
     let with_dirs = with_dirs(&arguments.with_dir)?;
@@ -104,21 +110,23 @@ fn take(arguments: &Arguments, pid: i32) -> Result<()> {
         Progress::Writing { done_bytes, total_bytes } => bar.update("writing", done_bytes, total_bytes, Unit::Bytes),
     })?;
     bar.end();
-    print(&format!("{id}\n"))
+    print(&format!("{id}\n"))?;
+    Ok(id)
 }
 
 /// One waits for the other: what the store or a device cannot keep up with comes later, and nothing piles up.
-fn take_many(arguments: &Arguments, pid: i32, every: Duration) -> Result<()> {
+fn take_many(arguments: &Arguments, pid: i32, every: Duration, record: &mut audit::Record) -> Result<()> {
     let (mut due, mut taken) = (Instant::now(), 0);
     while arguments.count.is_none_or(|count| taken < count) {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         match take(arguments, pid) {
             Err(Error::ProgramGone { .. }) if taken > 0 && arguments.count.is_none() => break,
-            outcome => outcome?,
+            outcome => drop(outcome?),
         }
         taken += 1;
         due = (due + every).max(Instant::now());
     }
+    record.number("taken", taken);
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use super::progress_bar::{Progress, Unit};
 use super::{print, print_json, which_checkpoint};
 use crate::error::{Error, Result, exit_code};
 use crate::location::{self, Location};
-use crate::units;
+use crate::{audit, core_dumps, units};
 
 /// Copy checkpoints to another store; only what is missing there is written
 #[derive(Args)]
@@ -40,10 +40,18 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
+    core_dumps::forbid_and_close();
     let (dir, id) = directory_and_number(&arguments.from);
-    let from = location::open(&dir)?;
+    audit::of_store("copy", &dir, |record| {
+        record.text("to", &arguments.to.to_string_lossy());
+        audit::of_store("copy-to", &arguments.to, |_| copy(arguments, &dir, id))
+    })
+}
+
+fn copy(arguments: &Arguments, dir: &Path, id: Option<u64>) -> Result<u8> {
+    let from = location::open(dir)?;
     let attempts = from.attempts()?;
-    let ids = chosen(&dir, &attempts, id, arguments.job.as_deref())?;
+    let ids = chosen(dir, &attempts, id, arguments.job.as_deref())?;
     let options = StoreOptions { digest: from.digest(), ..StoreOptions::default() };
     let to = Location::of(&arguments.to)?.create_or_open(&options)?;
     let mut progress = Progress::start();

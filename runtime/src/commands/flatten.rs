@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::print;
 use crate::error::{Result, exit_code};
-use crate::{location, units};
+use crate::{audit, core_dumps, location, units};
 
 /// Write a checkpoint's pages anew, one after another, so that it needs nothing of older ones
 #[derive(Args)]
@@ -26,7 +26,11 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
-    let reclaimed = location::open(&arguments.dir)?.flatten(arguments.id)?;
+    core_dumps::forbid_and_close();
+    let reclaimed = audit::of_store("flatten", &arguments.dir, |record| {
+        record.number("checkpoint", arguments.id);
+        Ok(location::open(&arguments.dir)?.flatten(arguments.id)?)
+    })?;
     let (copied, removed) = (units::bytes(reclaimed.copied_bytes), units::bytes(reclaimed.removed_bytes));
     print(&format!("wrote {copied} anew, gave {removed} back\n"))?;
     Ok(exit_code::DONE)

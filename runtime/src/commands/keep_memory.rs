@@ -12,6 +12,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::print;
+use crate::core_dumps;
 use crate::error::{Error, Result, exit_code};
 use crate::proc::oom;
 use crate::ptrace::read_memory;
@@ -32,6 +33,7 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
+    core_dumps::forbid();
     // SAFETY: takes a number. Without Yama there is no such thing, and no need for it.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
     oom::end_like(arguments.pid);

@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use super::{print, print_json, which_checkpoint};
 use crate::error::{Result, exit_code};
-use crate::{location, units};
+use crate::units::printable;
+use crate::{audit, core_dumps, location, units};
 
 /// Drop all but the newest checkpoints of each job, and give back their space
 #[derive(Args)]
@@ -41,14 +42,16 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
-    let store = location::open(&arguments.dir)?;
-    let job = arguments.job.as_deref();
-    which_checkpoint::attempts_of(&arguments.dir, store.attempts()?, job)?;
-    let keep = arguments.keep.get();
+    core_dumps::forbid_and_close();
     let reclaimed = match arguments.dry_run {
-        true => Reclaimed { checkpoints: store.prunable(keep, job)?, ..Reclaimed::default() },
-        false => store.prune(keep, job)?,
-    };
+        true => prune(arguments),
+        false => audit::of_store("prune", &arguments.dir, |record| {
+            record.number("keep", arguments.keep.get() as u64);
+            let reclaimed = prune(arguments)?;
+            record.number("dropped", reclaimed.checkpoints.len() as u64);
+            Ok(reclaimed)
+        }),
+    }?;
     if arguments.json {
         print_json(&Report::from(&reclaimed))?;
     } else {
@@ -58,6 +61,17 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
         crate::say!("a pack that is mostly not needed stays: {problem}");
     }
     Ok(exit_code::DONE)
+}
+
+fn prune(arguments: &Arguments) -> Result<Reclaimed> {
+    let store = location::open(&arguments.dir)?;
+    let job = arguments.job.as_deref();
+    which_checkpoint::attempts_of(&arguments.dir, store.attempts()?, job)?;
+    let keep = arguments.keep.get();
+    Ok(match arguments.dry_run {
+        true => Reclaimed { checkpoints: store.prunable(keep, job)?, ..Reclaimed::default() },
+        false => store.prune(keep, job)?,
+    })
 }
 
 /// `--json`. Scripts depend on the names.
@@ -84,7 +98,10 @@ impl<'a> From<&'a Reclaimed> for Report<'a> {
 }
 
 fn text(reclaimed: &Reclaimed, dry_run: bool) -> String {
-    let line = |row: &AttemptRow| format!("{}  {}  {}  {}\n", row.id, row.job, row.name, super::list::time(row));
+    let line = |row: &AttemptRow| {
+        let (job, name) = (printable(&row.job), printable(&row.name));
+        format!("{}  {job}  {name}  {}\n", row.id, super::list::time(row))
+    };
     let mut text: String = reclaimed.checkpoints.iter().map(line).collect();
     let count = reclaimed.checkpoints.len();
     if dry_run {

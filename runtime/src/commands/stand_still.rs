@@ -9,6 +9,7 @@ use clap::Args;
 
 use super::print;
 use crate::capture::{Program, moves_memory, stand_still};
+use crate::core_dumps;
 use crate::error::{Result, exit_code};
 use crate::keeper::MOVING_WITHIN;
 use crate::proc::oom;
@@ -28,6 +29,7 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
+    core_dumps::forbid();
     oom::end_like(arguments.pid);
     let program = Program::find(arguments.pid)?;
     let mut wishes = std::io::stdin().lock();

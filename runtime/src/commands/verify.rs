@@ -14,7 +14,7 @@ use crate::differences::Differences;
 use crate::error::{Error, Result, exit_code};
 use crate::image::Image;
 use crate::stored_content::StoredData;
-use crate::{location, restore, units};
+use crate::{audit, core_dumps, location, restore, units};
 
 /// Read checkpoints whole, and say which are damaged and where
 #[derive(Args)]
@@ -41,6 +41,11 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
+    core_dumps::forbid_and_close();
+    audit::of_store("verify", &arguments.dir, |_| verify(arguments))
+}
+
+fn verify(arguments: &Arguments) -> Result<u8> {
     let store = location::open(&arguments.dir)?;
     let rows = store.attempts()?;
     let ids = asked_for(arguments, &rows, store.sealed()?)?;

@@ -16,8 +16,8 @@ use clap::Args;
 use super::{print, print_json, which_checkpoint};
 use crate::error::{Result, exit_code};
 use crate::image::Image;
-use crate::location;
 use crate::stored_content::StoredContent;
+use crate::{audit, core_dumps, location};
 use view::DiffView;
 
 /// Show what changed from one checkpoint to another, by region
@@ -53,6 +53,14 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
+    core_dumps::forbid_and_close();
+    audit::of_store("diff", &arguments.dir, |record| {
+        record.number("checkpoint", arguments.a).number("with", arguments.b);
+        diff(arguments)
+    })
+}
+
+fn diff(arguments: &Arguments) -> Result<u8> {
     let store = location::open(&arguments.dir)?;
     let attempts = store.attempts()?;
     let sealed = |id| {

@@ -3,7 +3,6 @@
 mod named;
 mod npy;
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,8 +13,9 @@ use super::which_checkpoint;
 use crate::differences::WINDOW_BYTES;
 use crate::error::{Error, Result, exit_code};
 use crate::image::Image;
-use crate::location;
+use crate::outlet::Unfinished;
 use crate::stored_content::StoredContent;
+use crate::{audit, core_dumps, location};
 use named::{Extent, Source};
 
 /// Write the content of a region of a checkpoint (a mapping, an allocation, a captured file) to a file
@@ -47,6 +47,14 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
+    core_dumps::forbid_and_close();
+    audit::of_store("extract", &arguments.dir, |record| {
+        record.number("checkpoint", arguments.id).text("region", &arguments.region);
+        extract(arguments)
+    })
+}
+
+fn extract(arguments: &Arguments) -> Result<u8> {
     let store = location::open(&arguments.dir)?;
     let id = which_checkpoint::select(&arguments.dir, &store.attempts()?, Some(arguments.id), None)?;
     let image = Image::of(&store.manifest(id)?)?;
@@ -63,20 +71,13 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     Ok(exit_code::DONE)
 }
 
-/// Writes a file that is there whole or not at all.
+/// Writes a file that is there whole or not at all, and for its owner alone.
 fn write_file(path: &Path, head: &[u8], extent: &Extent, source: &Source<'_>) -> Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".ckpt-partial");
-    let partial = path.with_file_name(name);
-    let file = File::create(&partial).map_err(|source| Error::io("create", &partial, source))?;
-    let written = write(&mut BufWriter::new(&file), head, extent, source, &partial)
-        .and_then(|()| file.sync_all().map_err(|source| Error::io("sync", &partial, source)))
-        .and_then(|()| std::fs::rename(&partial, path).map_err(|source| Error::io("rename to", path, source)));
-    if written.is_err() {
-        // The reason counts; what is left over is called what it is.
-        let _ = std::fs::remove_file(&partial);
-    }
-    written
+    let unfinished = Unfinished::create(path, ".ckpt-partial").map_err(|source| Error::io("create", path, source))?;
+    let file = &unfinished.file;
+    write(&mut BufWriter::new(file), head, extent, source, path)?;
+    file.sync_all().map_err(|source| Error::io("sync", path, source))?;
+    unfinished.publish().map_err(|source| Error::io("rename to", path, source))
 }
 
 fn write(to: &mut dyn Write, head: &[u8], extent: &Extent, source: &Source<'_>, path: &Path) -> Result<()> {

@@ -20,6 +20,8 @@ use super::pid_file::PidFile;
 use super::progress_bar::{Progress, Unit};
 use super::run::store_dir;
 use super::{absolute, which_checkpoint};
+use crate::audit;
+use crate::core_dumps;
 use crate::error::{Error, Result, exit_code};
 use crate::image::{self, AtTerminal, PathMap};
 use crate::location::Location;
@@ -157,6 +159,7 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     if arguments.lazy && matches!(Location::of(&arguments.dir)?, Location::Url(_)) {
         return Err(Error::Usage("--lazy needs a store in a directory: see ckpt copy".to_owned()));
     }
+    core_dumps::forbid();
     owner::become_owner(arguments)?;
     if arguments.as_owner {
         owner::keep_rights_to_ourselves();
@@ -212,7 +215,17 @@ fn release(pid: i32, pid_file: Option<&PidFile>, run: impl FnOnce() -> Result<()
 
 /// Rebuilds the chosen checkpoint, here if that is possible and allowed.
 fn build(arguments: &Arguments, stdio: Stdio) -> Result<Built> {
-    refuse_second_life(arguments)?;
+    let act = |record: &mut audit::Record| {
+        refuse_second_life(arguments, record)?;
+        build_where_allowed(arguments, stdio)
+    };
+    match arguments.as_owner {
+        true => audit::of_store_for_root("restart", &arguments.dir, act),
+        false => audit::of_store("restart", &arguments.dir, act),
+    }
+}
+
+fn build_where_allowed(arguments: &Arguments, stdio: Stdio) -> Result<Built> {
     let mut why_not_here = None;
     if arguments.namespace != Namespace::Always {
         match rebuild_selected(arguments, Place::AsStarted, stdio) {
@@ -237,10 +250,11 @@ fn build(arguments: &Arguments, stdio: Stdio) -> Result<Built> {
 }
 
 /// See [`leftovers`].
-fn refuse_second_life(arguments: &Arguments) -> Result<()> {
+fn refuse_second_life(arguments: &Arguments, record: &mut audit::Record) -> Result<()> {
     let Selected { store, id, .. } = Selected::by(arguments)?;
     let manifest = store.manifest(id).map_err(|error| which_checkpoint::or_dropped(&store, id, error.into()))?;
     let job = image::job_of(&manifest)?;
+    record.number("checkpoint", id).program_of(job.root().uids[0]);
     if arguments.as_owner {
         owner::refuse_more(&job, &arguments.dir)?;
     }

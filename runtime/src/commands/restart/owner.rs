@@ -15,6 +15,7 @@ use nix::errno::Errno;
 use nix::unistd::{Gid, Uid, User, fexecve, geteuid, getgrouplist, getgroups, setgroups, setresgid, setresuid};
 
 use super::Arguments;
+use crate::audit;
 use crate::error::{Error, Result};
 use crate::image::{JobImage, ProcessImage};
 
@@ -40,7 +41,7 @@ pub fn become_owner(arguments: &Arguments) -> Result<()> {
     if !found.is_dir() || found.uid() == 0 {
         return Ok(());
     }
-    refuse_terminal(arguments)?;
+    audit::of_store("trust-owner", &arguments.dir, |_| refuse_terminal(arguments))?;
     let failed = |source: io::Error| Error::io("become the owner of", &arguments.dir, source);
     let executable = File::open("/proc/self/exe").map_err(failed)?;
     let owner = Owner::of(&found).map_err(failed)?;

@@ -16,7 +16,7 @@ use clap::Args;
 use super::{print, print_json, which_checkpoint, which_program};
 use crate::error::{Result, exit_code};
 use crate::image::Image;
-use crate::location;
+use crate::{audit, core_dumps, location};
 use live::LiveView;
 use view::CheckpointView;
 
@@ -47,26 +47,26 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
-    if let Some(pid) = running_program(arguments) {
-        let view = LiveView::of(pid)?;
-        if arguments.json {
-            print_json(&view)?
-        } else {
-            print(&view.render())?
-        }
-        return Ok(exit_code::DONE);
+    core_dumps::forbid_and_close();
+    match running_program(arguments) {
+        Some(pid) => audit::of_process("show", pid, |_| show_program(arguments, pid))?,
+        None => audit::of_store("show", &arguments.dir, |_| show_checkpoint(arguments))?,
     }
+    Ok(exit_code::DONE)
+}
+
+fn show_program(arguments: &Arguments, pid: i32) -> Result<()> {
+    let view = LiveView::of(pid)?;
+    if arguments.json { print_json(&view) } else { print(&view.render()) }
+}
+
+fn show_checkpoint(arguments: &Arguments) -> Result<()> {
     let store = location::open(&arguments.dir)?;
     let id = which_checkpoint::select(&arguments.dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
     let manifest = store.manifest(id)?;
     let image = Image::of(&manifest)?;
     let view = CheckpointView::new(&manifest.row, &image, store.digest());
-    if arguments.json {
-        print_json(&view)?
-    } else {
-        print(&text::render(&view))?
-    }
-    Ok(exit_code::DONE)
+    if arguments.json { print_json(&view) } else { print(&text::render(&view)) }
 }
 
 /// The process that is meant, if it is one.
