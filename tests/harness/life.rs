@@ -430,6 +430,10 @@ pub(crate) fn spawn(scene: &Scene, command: &mut Command, directory: &Path, stde
 /// Marks a process of the scene and keeps the test's descriptors from it.
 pub(crate) fn prepare(scene: &Scene, command: &mut Command) {
     command.env(MARK, scene.path());
+    // Fault points are closed to what sudo starts, and sudo may have started the tests.
+    for name in ["SUDO_UID", "DOAS_USER", "PKEXEC_UID"] {
+        command.env_remove(name);
+    }
     let close_all = || {
         // SAFETY: the call only marks descriptors of this process to be closed by exec.
         let answer = unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC.cast_signed()) };
