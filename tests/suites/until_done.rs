@@ -1,14 +1,18 @@
 //! `scripts/ckpt-run-until-done`: jobs that end when they are done, whatever happens to their programs meanwhile.
 
-use std::fs;
-use std::path::Path;
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, lchown, symlink};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ckpt_tests::exact::{Reference, assert_same, reference};
+use ckpt_tests::ordinary_user::USER;
 use ckpt_tests::until_done::{Call, Job, script};
 use ckpt_tests::{Ckpt, Program, Scene, checkpoint, processes, product};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 const LAST: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR2];
 
@@ -592,6 +596,144 @@ fn what_another_host_has_left_is_named_and_its_lock_waited_for() {
     assert!(!call.has_ended());
     drop(held);
     assert_eq!(call.wait(), 7, "{}", call.messages());
+}
+
+/// The state directory's parent and itself, made by root as the script makes them.
+fn make_state(job: &Job<'_>) -> (PathBuf, PathBuf) {
+    let state = job.state("lock").parent().expect("a folder").to_owned();
+    let all = state.parent().expect("a folder").to_owned();
+    for directory in [&all, &state] {
+        DirBuilder::new().mode(0o700).create(directory).expect("the job's folder is writable");
+    }
+    (all, state)
+}
+
+fn give(path: &Path) {
+    lchown(path, Some(USER), Some(USER)).expect("root may");
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("root may");
+}
+
+/// Puts something there, given the job and a private file of root's in a private folder.
+type Trap = fn(&Job<'_>, &Path);
+
+/// What another user can have put into the place of the state directory or of a file in it, by what the script says of it.
+const TRAPS: [(&str, Trap); 14] = [
+    ("store.until-done is", |job, target| {
+        symlink(target.parent().expect("a folder"), job.directory.join("store.until-done")).expect("a link");
+    }),
+    ("store.until-done is", |job, _| give(&make_state(job).0)),
+    ("store.until-done is", |job, _| set_mode(&make_state(job).0, 0o777)),
+    ("store.until-done is", |job, _| set_mode(&make_state(job).0, 0o720)),
+    ("store.until-done is", |job, _| {
+        mkfifo(&job.directory.join("store.until-done"), Mode::S_IRWXU).expect("a pipe");
+    }),
+    ("store.until-done/exits is", |job, target| {
+        let (_, state) = make_state(job);
+        fs::remove_dir(&state).expect("it is empty");
+        symlink(target.parent().expect("a folder"), &state).expect("a link");
+    }),
+    ("store.until-done/exits is", |job, _| give(&make_state(job).1)),
+    ("store.until-done/exits is", |job, _| set_mode(&make_state(job).1, 0o1777)),
+    ("store.until-done/exits/lock is", |job, target| {
+        symlink(target, make_state(job).1.join("lock")).expect("a link");
+    }),
+    ("store.until-done/exits/lock is", |job, target| {
+        fs::hard_link(target, make_state(job).1.join("lock")).expect("a link");
+    }),
+    ("store.until-done/exits/done is", |job, target| {
+        symlink(target.with_file_name("new"), make_state(job).1.join("done")).expect("a link");
+    }),
+    ("store.until-done/exits/starter is", |job, _| {
+        mkfifo(&make_state(job).1.join("starter"), Mode::S_IRWXU).expect("a pipe");
+    }),
+    ("store.until-done/exits/process is", |job, _| {
+        let process = make_state(job).1.join("process");
+        fs::write(&process, "1\n").expect("a file");
+        give(&process);
+    }),
+    ("store.until-done/exits/command is", |job, _| {
+        let command = make_state(job).1.join("command");
+        fs::write(&command, "").expect("a file");
+        set_mode(&command, 0o666);
+    }),
+];
+
+#[test]
+fn what_another_user_has_put_into_the_place_of_the_state_is_refused_by_name() {
+    let scene = scene();
+    let private = scene.folder("private");
+    let target = private.join("target");
+    set_mode(&private, 0o700);
+    for (what, trap) in TRAPS {
+        let job = Job::new(&scene, &light(1)).options(&["--interval", "0"]);
+        give(&job.directory);
+        set_mode(&job.directory, 0o777);
+        fs::write(&target, "kept").expect("a file");
+        set_mode(&target, 0o600);
+        trap(&job, &target);
+        let (code, said) = job.run();
+        assert_eq!(code, 125, "{what}: {said}");
+        assert!(said.contains(what), "{what}: {said}");
+        assert_eq!(fs::read_to_string(&target).expect("a file"), "kept", "{what}");
+        let left: Vec<_> =
+            fs::read_dir(&private).expect("a folder").map(|entry| entry.expect("it").file_name()).collect();
+        assert_eq!(left, ["target"], "{what}");
+        assert_eq!(stdout(&job), b"", "nothing has run: {what}");
+        fs::remove_dir_all(&job.directory).expect("root may");
+    }
+}
+
+#[test]
+fn what_is_remembered_is_its_users_alone_and_the_program_has_its_own_umask() {
+    let scene = scene();
+    let program = Program::installed("bash").argument("-c").argument("umask; exit 7");
+    let before = ["sh", "-c", "umask 027; exec \"$@\"", "sh"];
+    let job = Job::new(&scene, &program).under(&before).options(&["--interval", "0", "--dir", "new/folder/store"]);
+    set_mode(&job.directory, 0o1777);
+    let (code, said) = job.run();
+    assert_eq!(code, 7, "{said}");
+    assert_eq!(String::from_utf8_lossy(&stdout(&job)), "0027\n", "{said}");
+    let all = job.directory.join("new/folder/store.until-done");
+    let mut files = vec![all.join("bash")];
+    files.extend(fs::read_dir(all.join("bash")).expect("a folder").map(|entry| entry.expect("it").path()));
+    assert!(files.len() > 5, "{files:?}");
+    for path in files.iter().chain([&all]) {
+        let found = fs::metadata(path).expect("it is there");
+        let mode = if found.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(found.mode() & 0o7777, mode, "{}", path.display());
+    }
+}
+
+#[test]
+fn a_state_that_others_could_read_is_closed_and_goes_on() {
+    let scene = scene();
+    let job = Job::new(&scene, &light(1)).options(&["--interval", "0"]);
+    let (all, state) = make_state(&job);
+    set_mode(&all, 0o755);
+    set_mode(&state, 0o755);
+    fs::write(state.join("log"), "before\n").expect("a file");
+    set_mode(&state.join("log"), 0o644);
+    let (code, said) = job.run();
+    assert_eq!(code, 7, "{said}");
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o7777;
+    assert_eq!((mode(&all), mode(&state)), (0o700, 0o700));
+    assert!(fs::read_to_string(state.join("log")).expect("a file").starts_with("before\n"));
+}
+
+#[test]
+fn names_in_messages_are_shown_and_not_obeyed() {
+    let scene = scene();
+    let job = Job::new(&scene, &light(1)).options(&["--interval", "0"]);
+    let hostile = "x\x1b]0;PWNED\x07\nckpt-run-until-done: done \u{202e}txt\u{9b}";
+    fs::create_dir_all(job.store().path().join(hostile)).expect("a folder");
+    let (code, said) = job.run();
+    assert_eq!(code, 122, "{said}");
+    assert!(said.contains("PWNED"), "{said}");
+    assert!(!said.contains(['\x1b', '\x07', '\u{202e}', '\u{9b}']), "{said:?}");
+    assert!(!said.lines().any(|line| line.starts_with("ckpt-run-until-done: done")), "{said:?}");
 }
 
 /// Runs a script that tries a recipe with the real thing, and says so where the real thing cannot be had.
