@@ -366,12 +366,19 @@ impl<'scene> Home<'scene> {
         command
     }
 
-    /// A program of his, which runs until it is ended.
+    /// What his program waits for before it goes on to its end.
+    fn sign(&self) -> PathBuf {
+        self.path.join("sign")
+    }
+
+    /// A program of his.
     fn program(&self) -> (Child, Output) {
         let printed = fs::File::create(self.path.join("stdout")).expect("root may");
         chown(self.path.join("stdout"), Some(USER), Some(USER)).expect("root may");
         let mut command = Command::new(self.path.join("exits"));
-        command.args(["400", "code:7"]).current_dir(&self.path).env(scene::MARK, self.scene.path());
+        let waiting = program().waiting(20, &self.sign());
+        command.envs(waiting.environment.iter().map(|(name, value)| (name, value)));
+        command.args(["40", "code:7"]).current_dir(&self.path).env(scene::MARK, self.scene.path());
         command.env("LD_PRELOAD", self.path.join("libckpt.so")).env("CKPT_DIR", self.store());
         command.stdin(Stdio::null()).stdout(printed).stderr(Stdio::null()).uid(USER).gid(USER);
         let keep_none = || {
@@ -498,6 +505,7 @@ fn what_root_does_to_another_users_program_and_store_is_told_to_the_hosts_log() 
         "a refused restart",
         &["<84>", "action=restart ", &store, "sudo_uid=\"1000\"", "result=\"", "--trust-owner"],
     );
+    fs::write(home.sign(), "").expect("a file");
     log.run(&mut home.command(&["restart", "--trust-owner", &dir]), 7);
     let lines = log.lines();
     let [trusted, restarted] = &lines[..] else { panic!("root that trusts, and the owner that restarts: {lines:?}") };
