@@ -1,7 +1,5 @@
 //! Sizes, times and text for people.
 
-use ckpt_wire::settings::text::deceives;
-
 /// Bytes in binary units, three digits or so: `512 B`, `1.4 GiB`.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -62,6 +60,17 @@ pub fn printable_lines(text: &str) -> String {
     text.chars()
         .map(|character| if deceives(character) && character != '\n' { '\u{fffd}' } else { character })
         .collect()
+}
+
+/// Whether a character is obeyed by terminals, or shows text as something else: control characters (Cc), line and paragraph
+/// separators (Zl, Zp), and format characters (Cf), which turn the direction of what follows or are not seen.
+fn deceives(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
+            | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]
