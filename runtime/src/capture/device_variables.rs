@@ -20,6 +20,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::Program;
 use super::hold::Hold;
+use super::list::Walk;
 use crate::device_code;
 use crate::error::{Error, Result};
 use crate::ptrace::{read_memory, write_memory};
@@ -118,11 +119,8 @@ fn record_all(
 
 /// All code that is loaded.
 fn loaded(pid: i32, newest: u64) -> Result<Vec<LoadedCode>> {
-    let (mut all, mut next) = (Vec::new(), newest);
-    for _ in 0..BLOCKS_MAX {
-        if next == 0 {
-            break;
-        }
+    let (mut all, mut next, mut walk) = (Vec::new(), newest, Walk::new::<CodeBlock>(BLOCKS_MAX));
+    while walk.goes_on(next) {
         let mut block = vec![0_u64; size_of::<CodeBlock>() / 8];
         read_memory(pid, next, block.as_mut_bytes())?;
         // Its length and its alignment are the type's: it always fits.

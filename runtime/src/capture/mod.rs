@@ -24,6 +24,7 @@ mod hold;
 mod kin;
 mod lazy_memory;
 mod linked_names;
+mod list;
 mod locks;
 mod mapping_defaults;
 mod own_children;
