@@ -21,6 +21,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::Program;
 use super::hold::Hold;
 use super::list::Walk;
+use super::rights::Rights;
 use crate::device_code;
 use crate::error::{Error, Result};
 use crate::ptrace::{read_memory, write_memory};
@@ -167,7 +168,7 @@ fn image(pid: i32, code: &LoadedCode) -> Result<Vec<u8>> {
     };
     match code {
         LoadedCode { image: 0, .. } => unreadable("no copy of it could be kept: it is in no known form, or too long"),
-        LoadedCode { place: CODE_FILE, bytes, .. } if *bytes <= PATH_BYTES_MAX => read_file(&path(pid, code)?),
+        LoadedCode { place: CODE_FILE, bytes, .. } if *bytes <= PATH_BYTES_MAX => read_file(pid, &path(pid, code)?),
         _ if code.bytes > IMAGE_BYTES_MAX => unreadable("it is too long to be searched for variables"),
         _ => {
             let mut image = vec![0; code.bytes as usize];
@@ -185,11 +186,12 @@ fn path(pid: i32, code: &LoadedCode) -> Result<PathBuf> {
     Ok(Path::new(&format!("/proc/{pid}/root")).join(relative))
 }
 
-/// What is in a file, and a zero behind it: PTX ends with one.
-fn read_file(path: &Path) -> Result<Vec<u8>> {
+/// What is in a file that process `pid` may read, and a zero behind it: PTX ends with one.
+fn read_file(pid: i32, path: &Path) -> Result<Vec<u8>> {
     let failed = |source| Error::io("read device code in", path, source);
     // Whatever has its name by now: a pipe is not waited for.
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(failed)?;
+    let open = || OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = Rights::of(pid)?.act(open).map_err(failed)?;
     let about = file.metadata().map_err(failed)?;
     if !about.is_file() || about.len() > IMAGE_BYTES_MAX {
         return Err(failed(std::io::ErrorKind::InvalidData.into()));

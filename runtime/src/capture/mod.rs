@@ -42,6 +42,7 @@ mod refusals;
 mod regions;
 mod registered_rings;
 mod reuse;
+mod rights;
 mod snapshot;
 mod stillness;
 mod stop;
