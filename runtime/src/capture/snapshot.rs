@@ -192,6 +192,7 @@ pub fn capture(
         drop(snapshot);
         snapshot = capture_once(program, control, lineage, (request, &mut HashMap::new()), id, events)?.0;
     }
+    lineage.processes.kin.take_left_out().into_iter().for_each(|left_out| events(Event::LeftOut(left_out)));
     for process in &mut snapshot.processes {
         process.image.devices = suspended.of(process.image.pid, process.image.instance);
     }

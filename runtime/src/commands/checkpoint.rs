@@ -62,7 +62,8 @@ pub struct Arguments {
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     let pid = which_program::select(&arguments.program)?;
     if let Some(inside) = Inside::of(pid)
-        && let Some(code) = namespace::run_inside(&inside, repeated(arguments, inside.pid)?)?
+        && let Some(code) =
+            namespace::run_inside(&inside, repeated(arguments, inside.pid)?, arguments.every.unwrap_or_default())?
     {
         return Ok(code);
     }
@@ -99,9 +100,13 @@ fn take(arguments: &Arguments, pid: i32) -> Result<()> {
     let by_command = CheckpointRequest::by(Trigger::Command);
     let request = CheckpointRequest { wait_for_seal: !no_wait, kill, method, depth, with_dirs, ..by_command };
     let mut bar = Bar::start();
+    // Whoever passes on what we say hears that we are there, and says nothing of it.
+    let is_relayed = std::env::var_os("CKPT_RELAYED").is_some();
     let id = request_checkpoint(pid, &request, &mut |progress| match progress {
         Progress::Resumed { stop_ms } => log::info!("process {pid} was stopped for {stop_ms:.1} ms"),
         Progress::Writing { done_bytes, total_bytes } => bar.update("writing", done_bytes, total_bytes, Unit::Bytes),
+        Progress::Alive if is_relayed => eprintln!(),
+        Progress::Alive => {}
     })?;
     bar.end();
     print(&format!("{id}\n"))
