@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 
 use ckpt_wire::device::{self as wire, Answer, BRINGS_BACK, COMMAND_OPEN, COMMAND_RESUME, Command, Held, SOCKET_BYTES};
 use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{
     AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept4, bind, getsockopt, listen, recv, send,
     socket,
 };
-use nix::unistd::{Gid, Uid, chown};
+use nix::sys::stat::{Mode, fchmod};
+use nix::unistd::{Gid, Uid, fchownat};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::descriptor;
@@ -31,6 +33,8 @@ pub const MOVING_WITHIN: Duration = Duration::from_secs(600);
 const ENDING_WITHIN_MS: u16 = 1000;
 /// How many may knock before one is let in: those that only look whether somebody is there come first.
 const KNOCKING: i32 = 1024;
+/// How many may knock that are not let in.
+const STRANGERS_MAX: usize = 10_000;
 
 /// Bytes in which a driver is told of a device and the one that stands for it.
 pub const PAIR_BYTES: usize = 32;
@@ -69,6 +73,8 @@ impl Listener {
         let failed = |error: Errno| Error::io("listen at", &name, error);
         let flags = SockFlag::SOCK_CLOEXEC;
         let socket = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).map_err(failed)?;
+        // The name gets this mode: whoever may not write to it may not connect.
+        fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR).map_err(failed)?;
         let _ = fs::remove_file(&name);
         bind(socket.as_raw_fd(), &UnixAddr::new(&name).map_err(failed)?).map_err(failed)?;
         listen(&socket, Backlog::new(KNOCKING).map_err(failed)?).map_err(failed)?;
@@ -80,7 +86,8 @@ impl Listener {
     /// # Errors
     /// When only others may say so.
     pub fn open_to(&self, user: u32, group: u32) -> Result<()> {
-        chown(&self.name, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))
+        let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+        fchownat(AT_FDCWD, &self.name, user, group, AtFlags::AT_SYMLINK_NOFOLLOW)
             .map_err(|error| Error::io("give", &self.name, error))
     }
 
@@ -99,21 +106,27 @@ impl Listener {
         ]
     }
 
-    /// The line to the keeper, and what it says first, which may take so long. Those who knock and say nothing are passed over.
+    /// The line to the keeper, and what it says first, which may take so long. Those who knock and say nothing are passed over,
+    /// and so is everybody but the process.
     ///
     /// # Errors
     /// When it does not come, or the process has ended.
     pub fn accept<'a>(&self, kept: Kept<'a>, within: Duration) -> Result<(Line<'a>, Held)> {
         let failed = |error: Errno| Error::io("accept a connection of", format!("process {}", kept.pid), error);
         let deadline = Instant::now() + PATIENCE;
-        loop {
+        let users = task::users(kept.pid)?;
+        for _ in 0..STRANGERS_MAX {
             wait_to_read(self.socket.as_fd(), deadline, kept)?;
-            let accepted = accept4(self.socket.as_raw_fd(), SockFlag::SOCK_CLOEXEC).map_err(failed)?;
+            let accepted = match accept4(self.socket.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
+                // It has gone again.
+                Err(Errno::ECONNABORTED | Errno::EINTR) => continue,
+                accepted => accepted.map_err(failed)?,
+            };
             let socket = descriptor::made(accepted).map_err(failed)?;
             let peer = getsockopt(&socket, PeerCredentials).map_err(failed)?;
             // 0: it is in a namespace of its own, and cannot be told from others of its user.
-            if peer.pid() != kept.pid && peer.pid() != 0 {
-                return Err(failed(Errno::EPERM));
+            if peer.pid() != kept.pid && !(peer.pid() == 0 && users.contains(&peer.uid())) {
+                continue;
             }
             let line = Line { kept, socket };
             match line.try_receive(within)? {
@@ -121,6 +134,7 @@ impl Listener {
                 None => continue,
             }
         }
+        Err(failed(Errno::EPERM))
     }
 }
 
@@ -306,4 +320,53 @@ fn late(pid: i32) -> Error {
         "it has not answered in time",
         "see whether the program is stopped, or the CUDA driver hangs; it goes on as before",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use nix::sys::socket::connect;
+    use nix::sys::wait::waitpid;
+    use nix::unistd::{ForkResult, fork, pause};
+
+    use super::*;
+    use crate::descriptor::pidfd_open;
+
+    fn knock(path: &std::path::Path) -> OwnedFd {
+        let socket = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        connect(socket.as_raw_fd(), &UnixAddr::new(path).unwrap()).unwrap();
+        socket
+    }
+
+    #[test]
+    fn others_that_connect_first_are_passed_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("keeper");
+        let listener = Listener::at(path.clone()).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        // SAFETY: the child makes system calls alone.
+        let child = match unsafe { fork() }.unwrap() {
+            ForkResult::Child => {
+                let _knocking = knock(&path);
+                pause();
+                // SAFETY: it ends this process.
+                unsafe { libc::_exit(0) }
+            }
+            ForkResult::Parent { child } => child,
+        };
+        let mut arrived = [PollFd::new(listener.socket.as_fd(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut arrived, PollTimeout::from(20_000_u16)).unwrap(), 1, "the stranger comes first");
+        let keeper = knock(&path);
+        let held = Held { request: 7, ..Held::new_zeroed() };
+        send(keeper.as_raw_fd(), held.as_bytes(), MsgFlags::empty()).unwrap();
+        let pid = std::process::id() as i32;
+        let own = pidfd_open(pid).unwrap();
+        let kept = Kept { pid, pidfd: own.as_fd(), may_be_stopped: false };
+        let (_line, heard) = listener.accept(kept, PATIENCE).unwrap();
+        assert_eq!(heard.request, 7);
+        let stranger = pidfd_open(child.as_raw()).unwrap();
+        descriptor::kill(stranger.as_fd()).unwrap();
+        waitpid(child, None).unwrap();
+    }
 }

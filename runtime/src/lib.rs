@@ -41,6 +41,7 @@ pub mod proc;
 pub mod pseudo_terminal;
 pub mod ptrace;
 pub mod restore;
+pub mod rights;
 pub mod saved_name;
 pub mod sparse;
 pub mod stillness;

@@ -1,7 +1,13 @@
 //! Calling the `ckpt` command and reading its answer.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
+
+use nix::sys::resource::{Resource, setrlimit};
 
 use crate::life::prepare;
 use crate::product;
@@ -29,7 +35,15 @@ impl Ckpt {
     where
         I::Item: Into<OsString>,
     {
-        let mut command = Command::new(product::ckpt());
+        Ckpt::at(product::ckpt(), scene, arguments)
+    }
+
+    /// The same with a copy of it.
+    pub fn at<I: IntoIterator>(executable: impl AsRef<Path>, scene: &Scene, arguments: I) -> Ckpt
+    where
+        I::Item: Into<OsString>,
+    {
+        let mut command = Command::new(executable.as_ref());
         command.args(arguments.into_iter().map(Into::into)).current_dir(scene.path()).stdin(Stdio::null());
         prepare(scene, &mut command);
         Ckpt { command }
@@ -38,6 +52,26 @@ impl Ckpt {
     /// With an environment variable.
     pub fn variable(mut self, name: &str, value: impl Into<OsString>) -> Ckpt {
         self.command.env(name, value.into());
+        self
+    }
+
+    /// With an open file at this number, which it inherits.
+    pub fn descriptor(mut self, number: i32, file: File) -> Ckpt {
+        let lend = move || {
+            // SAFETY: it takes numbers; whatever has the number is this process's alone.
+            nix::errno::Errno::result(unsafe { libc::dup2(file.as_raw_fd(), number) }).map(drop)?;
+            Ok(())
+        };
+        // SAFETY: between fork and exec the closure makes one system call and neither allocates nor locks.
+        unsafe { self.command.pre_exec(lend) };
+        self
+    }
+
+    /// It may have so many bytes of address space.
+    pub fn address_space(mut self, bytes: u64) -> Ckpt {
+        let bind = move || Ok(setrlimit(Resource::RLIMIT_AS, bytes, bytes)?);
+        // SAFETY: between fork and exec the closure makes one system call and neither allocates nor locks.
+        unsafe { self.command.pre_exec(bind) };
         self
     }
 

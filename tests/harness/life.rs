@@ -428,7 +428,7 @@ pub(crate) fn spawn(scene: &Scene, command: &mut Command, directory: &Path, stde
 }
 
 /// Marks a process of the scene and keeps the test's descriptors from it.
-pub(crate) fn prepare(scene: &Scene, command: &mut Command) {
+pub fn prepare(scene: &Scene, command: &mut Command) {
     command.env(MARK, scene.path());
     // Fault points are closed to what sudo starts, and sudo may have started the tests.
     for name in ["SUDO_UID", "DOAS_USER", "PKEXEC_UID"] {

@@ -10,6 +10,7 @@ use ckpt_tests::ordinary_user::USER;
 use ckpt_tests::until_done::{Call, Job, script};
 use ckpt_tests::{Ckpt, Program, Scene, checkpoint, processes, product};
 use nix::fcntl::{Flock, FlockArg};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -76,6 +77,35 @@ fn what_a_crash_leaves_of_a_job_of_several_processes_is_ended_before_it_goes_on(
     assert_eq!(call.wait(), expected.code, "{}", call.messages());
     assert_same(&stdout(&job), &expected.stdout, "the output of all lives together");
     assert!(left.iter().all(|&pid| !processes::is_alive(pid)), "nobody is left");
+}
+
+#[test]
+fn the_agent_of_a_program_that_has_ended_is_waited_for_until_it_writes_no_more() {
+    let scene = scene();
+    let job = Job::new(&scene, &light(600)).options(&["--interval", "1"]);
+    let mut call = job.call();
+    let pid = call.program();
+    job.store().wait_for_sealed(&scene, 1);
+    let is_agent = |pid: &i32| processes::arguments(*pid).iter().any(|word| word == "agent");
+    let agent = processes::of_scene(scene.path()).into_iter().find(is_agent).expect("it has one");
+    let agents = fs::read_dir(job.store().path().join("agents")).expect("it is there");
+    let mut locks =
+        agents.map(|entry| entry.expect("a name").path()).filter(|path| path.extension() == Some("lock".as_ref()));
+    let looked_at = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).expect("inotify");
+    looked_at.add_watch(&locks.next().expect("a lock"), AddWatchFlags::IN_OPEN).expect("a watch");
+    processes::send(agent, Signal::SIGSTOP);
+    processes::send(pid, Signal::SIGKILL);
+    let mut looks = 0;
+    processes::wait_until("the script looks whether the agent ends", Duration::from_secs(30), || {
+        looks += looked_at.read_events().map_or(0, |events| events.len());
+        looks >= 4
+    });
+    assert!(!call.log().contains("resuming"), "{}", call.messages());
+    processes::send(agent, Signal::SIGCONT);
+    call.wait_for_message("resuming");
+    call.program();
+    call.signal(Signal::SIGTERM);
+    assert_eq!(call.wait(), 85, "{}", call.messages());
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Asking for a checkpoint: finding the program's agent, or starting one.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -10,12 +12,16 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ckpt_wire::ENV_MARK;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{geteuid, setsid};
 
-use super::address::Address;
-use super::protocol::{Reply, Request, receive, send};
+use super::address::{Address, Trusted};
+use super::protocol::{Patient, Reply, Request, receive, send};
+use super::server::READY;
 use super::{CheckpointRequest, Progress};
 use crate::capture::{Program, find_loaded, root_of};
+use crate::descriptor::{self, pidfd_open};
 use crate::error::{Error, Result, exit_code};
 use crate::proc::task;
 
@@ -23,6 +29,18 @@ use crate::proc::task;
 const TRIES: u32 = 3;
 /// How long an agent that was killed may hold its lock.
 const DYING_AGENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an agent may take from its start until it listens: it may have to wait for the program, and for others.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long an agent may say nothing: one at work says so every second.
+const SILENCE: Duration = Duration::from_secs(60);
+/// How long another user's agent may be at work without any progress.
+const STANDSTILL: Duration = Duration::from_secs(3600);
+/// Longest message of an agent that does not start, bytes.
+const MESSAGE_BYTES_MAX: u64 = 64 * 1024;
+/// How many processes that are not in a checkpoint an agent may name.
+const LEFT_OUT_MAX: usize = 100;
+/// Where an agent of another user looks for programs: it needs none.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Takes a checkpoint of the job of process `pid` and returns its id.
 pub fn request_checkpoint(pid: i32, request: &CheckpointRequest, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
@@ -38,13 +56,18 @@ pub fn request_checkpoint(pid: i32, request: &CheckpointRequest, progress: &mut 
         found => found?,
     };
     let store = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
-    let address = Address::new(&store, program.identity_by(&control)?);
+    let address = Address::new(&store, &program.identity_by(&control)?);
     for _ in 0..TRIES {
-        let stream = connect(pid, &address)?.ok_or_else(|| no_answer(&store))?;
-        match converse(stream, request, progress, &store) {
+        let (stream, user) = connect(pid, &address)?.ok_or_else(|| no_answer(&store))?;
+        match converse(&stream, Patience::with(user), request, progress, &store).map_err(|error| said_by(user, error)) {
             // An agent that was just dying accepted the connection and nobody read from it.
             Err(Error::Io { source, .. }) if is_unheard(&source) => {}
-            outcome => return outcome,
+            outcome => {
+                if outcome.is_ok() && is_other(user) {
+                    log::warn!("that the checkpoint is taken is what the agent of user {user} says");
+                }
+                return outcome;
+            }
         }
     }
     Err(no_answer(&store))
@@ -53,15 +76,15 @@ pub fn request_checkpoint(pid: i32, request: &CheckpointRequest, progress: &mut 
 /// Connects to the program's agent, which is started if there is none.
 ///
 /// One that was killed is the agent, to all that look, until the kernel has taken its memory apart.
-fn connect(pid: i32, address: &Address) -> Result<Option<UnixStream>> {
+fn connect(pid: i32, address: &Address) -> Result<Option<(UnixStream, u32)>> {
     let deadline = Instant::now() + DYING_AGENT_TIMEOUT;
     loop {
-        if let Some(stream) = address.connect()? {
-            return Ok(Some(stream));
+        if let Some(found) = address.connect(Trusted::by(pid)?)? {
+            return Ok(Some(found));
         }
         start(pid)?;
-        if let Some(stream) = address.connect()? {
-            return Ok(Some(stream));
+        if let Some(found) = address.connect(Trusted::by(pid)?)? {
+            return Ok(Some(found));
         }
         if Instant::now() > deadline {
             return Ok(None);
@@ -74,18 +97,54 @@ fn is_unheard(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
+/// How long an agent is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    silence: Duration,
+    standstill: Option<Duration>,
+}
+
+impl Patience {
+    /// That with an agent of this user. Another user's may say for ever that it is at work.
+    pub(super) fn with(user: u32) -> Patience {
+        Patience { silence: SILENCE, standstill: is_other(user).then_some(STANDSTILL) }
+    }
+}
+
+/// Whether what this user says is not to be believed as if we said it ourselves.
+fn is_other(user: u32) -> bool {
+    user != 0 && user != geteuid().as_raw()
+}
+
+/// What an agent of this user has said, or why it says nothing.
+fn said_by(user: u32, error: Error) -> Error {
+    match error {
+        Error::Agent { message, exit_code } if is_other(user) => {
+            Error::Agent { message: format!("the agent of user {user} says: {message}"), exit_code }
+        }
+        other => other,
+    }
+}
+
 /// Sends the request and follows the replies.
 pub(super) fn converse(
-    mut stream: UnixStream,
+    stream: &UnixStream,
+    patience: Patience,
     request: &CheckpointRequest,
     progress: &mut dyn FnMut(Progress),
     store: &Path,
 ) -> Result<u64> {
-    let failed = |source| Error::io("talk to the agent of", store, source);
+    let failed = |source: std::io::Error| match source.kind() {
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => silent(store),
+        _ => Error::io("talk to the agent of", store, source),
+    };
     let CheckpointRequest { trigger, wait_for_seal: _, kill, method, depth, with_dirs } = request.clone();
-    send(&mut stream, &Request { trigger, kill, method, depth, with_dirs }).map_err(failed)?;
-    let mut reader = BufReader::new(stream);
+    stream.set_write_timeout(Some(patience.silence)).map_err(failed)?;
+    send(&mut &*stream, &Request { trigger, kill, method, depth, with_dirs }).map_err(failed)?;
+    let mut reader = BufReader::new(Patient::new(stream, patience.silence));
+    let (mut far, mut since, mut left_out) = (0, Instant::now(), 0);
     while let Some(reply) = receive(&mut reader).map_err(failed)? {
+        reader.get_mut().wait(patience.silence);
         match reply {
             Reply::Resumed { stop_ms, id } => {
                 progress(Progress::Resumed { stop_ms });
@@ -93,15 +152,44 @@ pub(super) fn converse(
                     return Ok(id);
                 }
             }
-            Reply::Writing { done_bytes, total_bytes } => progress(Progress::Writing { done_bytes, total_bytes }),
+            Reply::Writing { done_bytes, total_bytes } => {
+                progress(Progress::Writing { done_bytes, total_bytes });
+                if done_bytes > far && done_bytes <= total_bytes {
+                    (far, since) = (done_bytes, Instant::now());
+                }
+            }
+            Reply::LeftOut { message } if left_out < LEFT_OUT_MAX => {
+                left_out += 1;
+                log::warn!("{message}");
+            }
+            Reply::LeftOut { .. } => {}
+            Reply::Alive => progress(Progress::Alive),
             Reply::Sealed { id } => return Ok(id),
-            Reply::Failed { message, exit_code } => return Err(Error::Agent { message, exit_code }),
+            Reply::Failed { message, exit_code } => {
+                return Err(Error::Agent { message, exit_code: failing(exit_code) });
+            }
+        }
+        if patience.standstill.is_some_and(|standstill| since.elapsed() > standstill) {
+            return Err(silent(store));
         }
     }
     Err(Error::Agent {
         message: "the agent ended before the checkpoint was sealed; the program runs on; try again".to_owned(),
         exit_code: exit_code::FAILED,
     })
+}
+
+/// The exit code of a failure: whoever says that it is none is not believed.
+fn failing(code: u8) -> u8 {
+    if code == exit_code::DONE { exit_code::FAILED } else { code }
+}
+
+fn silent(store: &Path) -> Error {
+    Error::environment(
+        format!("talking to the agent of {}", store.display()),
+        "it says nothing more of the checkpoint",
+        "see with ckpt list whether it is sealed; the program runs on",
+    )
 }
 
 fn no_answer(store: &Path) -> Error {
@@ -115,44 +203,79 @@ pub fn start(pid: i32) -> Result<i32> {
     let (mut command, executable) = detached()?;
     command.args(["--pid", &pid.to_string()]).env_remove(ENV_MARK);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let status = task::text(pid, "status")?;
-    let owner = |name| {
-        let id = task::status_value(&status, name)?.split_whitespace().next()?;
-        id.parse::<u32>().ok()
-    };
-    if let (true, Some(uid), Some(gid)) = (geteuid().is_root(), owner("Uid"), owner("Gid"))
-        && uid != 0
-    {
-        command.uid(uid).gid(gid);
+    let user = program_user(pid)?;
+    if let Some((uid, gid)) = user.filter(|&(uid, _)| geteuid().is_root() && uid != 0) {
+        // It is that user's to look into: nothing of ours may be in it.
+        command.uid(uid).gid(gid).env_clear().env("PATH", PATH);
     }
     let mut child = command.spawn().map_err(|source| Error::io("start an agent", &executable, source))?;
 
     // The agent closes its standard output once it listens, and says why on standard error if it cannot.
-    let mut ready = Vec::new();
-    if let Some(mut stdout) = child.stdout.take() {
-        let _ = stdout.read_to_end(&mut ready);
-    }
-    if ready == super::server::READY {
+    let deadline = Instant::now() + START_TIMEOUT;
+    let heard =
+        |outlet: Option<OwnedFd>, most| outlet.map_or_else(Vec::new, |outlet| read_until(outlet, most, deadline));
+    let ready = heard(child.stdout.take().map(OwnedFd::from), READY.len() as u64 + 1);
+    if ready == READY {
         return Ok(child.id() as i32);
     }
-    let mut message = String::new();
-    if let Some(mut stderr) = child.stderr.take() {
-        let _ = stderr.read_to_string(&mut message);
-    }
-    let status = child.wait().map_err(|source| Error::io("wait for the agent", &executable, source))?;
+    let message = heard(child.stderr.take().map(OwnedFd::from), MESSAGE_BYTES_MAX);
+    let message = String::from_utf8_lossy(&message);
     let message = message.trim().strip_prefix("ckpt: ").unwrap_or(message.trim()).to_owned();
-    let exit_code = status.code().map_or(exit_code::FAILED, |code| code as u8);
-    Err(Error::Agent { message, exit_code })
+    let exit_code = failing(code_of(&mut child, deadline)?);
+    let error = Error::Agent { message, exit_code };
+    Err(said_by(user.map_or_else(|| geteuid().as_raw(), |(uid, _)| uid), error))
 }
 
-/// `ckpt agent` without arguments, in a session of its own and without what is the program's.
+/// The real user and group of process `pid`.
+fn program_user(pid: i32) -> Result<Option<(u32, u32)>> {
+    let status = task::text(pid, "status")?;
+    let owner = |name| task::status_value(&status, name)?.split_whitespace().next()?.parse::<u32>().ok();
+    Ok(owner("Uid").zip(owner("Gid")))
+}
+
+/// What comes from there until its end, so many bytes or that moment.
+fn read_until(outlet: OwnedFd, most: u64, deadline: Instant) -> Vec<u8> {
+    let mut outlet = File::from(outlet).take(most);
+    let (mut heard, mut part) = (Vec::new(), [0; 4096]);
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(outlet.get_ref().as_fd(), PollFlags::POLLIN)], timeout) {
+            Err(Errno::EINTR) => continue,
+            Ok(ready) if ready > 0 => {}
+            _ => return heard,
+        }
+        match outlet.read(&mut part) {
+            Ok(0) | Err(_) => return heard,
+            Ok(bytes) => heard.extend_from_slice(&part[..bytes]),
+        }
+    }
+}
+
+/// The exit code of an agent that has not become one; it may not end at all.
+fn code_of(child: &mut Child, deadline: Instant) -> Result<u8> {
+    let pidfd = pidfd_open(child.id() as i32)?;
+    if descriptor::ends_within(&pidfd, deadline.saturating_duration_since(Instant::now())) != Ok(true) {
+        return Ok(exit_code::FAILED);
+    }
+    let status = child.wait().map_err(|source| Error::io("wait for", "the agent", source))?;
+    Ok(status.code().map_or(exit_code::FAILED, |code| code as u8))
+}
+
+/// `ckpt agent` without arguments, in a session of its own and without what is the program's or ours.
 fn detached() -> Result<(Command, PathBuf)> {
     let executable =
         std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
     let mut command = Command::new(&executable);
     command.arg("agent").env_remove("LD_PRELOAD").current_dir("/");
-    // SAFETY: between fork and exec only setsid is called, which is async-signal-safe.
-    unsafe { command.pre_exec(|| setsid().map(drop).map_err(std::io::Error::from)) };
+    let prepare = || {
+        setsid()?;
+        // SAFETY: it takes numbers, and marks descriptors of this process alone.
+        let marked = unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC.cast_signed()) };
+        Errno::result(marked).map(drop).map_err(std::io::Error::from)
+    };
+    // SAFETY: between fork and exec two system calls are made, and nothing is allocated.
+    unsafe { command.pre_exec(prepare) };
     Ok((command, executable))
 }
 
@@ -182,5 +305,87 @@ impl AwaitingProgram {
             // An agent that has died meanwhile is replaced by the first request.
             let _ = writeln!(stdin, "{program}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes of an agent that says this, and then holds the line if that is wanted.
+    fn outcome_of(lines: &str, holds: bool, patience: Patience) -> Result<u64> {
+        let (one, mut other) = UnixStream::pair().unwrap();
+        other.write_all(lines.as_bytes()).unwrap();
+        let held = holds.then_some(other);
+        let request =
+            CheckpointRequest { wait_for_seal: true, ..CheckpointRequest::by(super::super::Trigger::Command) };
+        let outcome = converse(&one, patience, &request, &mut |_| {}, Path::new("/store"));
+        drop(held);
+        outcome
+    }
+
+    fn patience() -> Patience {
+        Patience { silence: Duration::from_millis(200), standstill: None }
+    }
+
+    #[test]
+    fn an_agent_that_says_nothing_is_given_up_and_one_at_work_is_not() {
+        let began = Instant::now();
+        let error = outcome_of("\"alive\"\n", true, patience()).unwrap_err();
+        assert!(error.to_string().contains("says nothing more"), "{error}");
+        assert_eq!(error.exit_code(), exit_code::ENVIRONMENT);
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+
+        let (one, mut other) = UnixStream::pair().unwrap();
+        let working = std::thread::spawn(move || {
+            for _ in 0..10 {
+                send(&mut other, &Reply::Alive).unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            send(&mut other, &Reply::Sealed { id: 7 }).unwrap();
+        });
+        let request =
+            CheckpointRequest { wait_for_seal: true, ..CheckpointRequest::by(super::super::Trigger::Command) };
+        let patience = Patience { silence: Duration::from_secs(2), standstill: None };
+        assert_eq!(converse(&one, patience, &request, &mut |_| {}, Path::new("/store")).unwrap(), 7);
+        working.join().unwrap();
+    }
+
+    #[test]
+    fn another_user_s_agent_is_not_at_work_for_ever_without_progress() {
+        let (one, mut other) = UnixStream::pair().unwrap();
+        let lying = std::thread::spawn(move || {
+            // Progress that is none.
+            while send(&mut other, &Reply::Writing { done_bytes: 9, total_bytes: 8 }).is_ok() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let request =
+            CheckpointRequest { wait_for_seal: true, ..CheckpointRequest::by(super::super::Trigger::Command) };
+        let patience = Patience { silence: Duration::from_secs(5), standstill: Some(Duration::from_millis(300)) };
+        assert!(converse(&one, patience, &request, &mut |_| {}, Path::new("/store")).is_err());
+        drop(one);
+        lying.join().unwrap();
+    }
+
+    #[test]
+    fn a_failure_is_never_a_success() {
+        let error = outcome_of("{\"failed\":{\"message\":\"all is well\",\"exit_code\":0}}\n", false, patience());
+        assert_eq!(error.unwrap_err().exit_code(), exit_code::FAILED);
+        let said = said_by(geteuid().as_raw() + 1, Error::Agent { message: "x".to_owned(), exit_code: 4 });
+        assert!(said.to_string().contains("says: x") && said.exit_code() == 4, "{said}");
+        assert!(outcome_of("", false, patience()).is_err(), "nor is an end without a word");
+    }
+
+    #[test]
+    fn what_an_agent_that_does_not_start_says_is_bounded_in_length_and_time() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(&[b'x'; 100]).unwrap();
+        let began = Instant::now();
+        let deadline = began + Duration::from_millis(200);
+        assert_eq!(read_until(reader.into(), 10, deadline), [b'x'; 10]);
+        let (reader, _writer) = std::io::pipe().unwrap();
+        assert!(read_until(reader.into(), 10, deadline).is_empty());
+        assert!(began.elapsed() < Duration::from_secs(10));
     }
 }

@@ -9,10 +9,12 @@
 mod address;
 mod client;
 mod protocol;
+mod recorded;
 mod restart_script;
 mod retention;
 mod server;
 mod store_options;
+mod usher;
 
 pub use address::Address;
 pub use client::{AwaitingProgram, request_checkpoint, start};
@@ -136,6 +138,8 @@ pub enum Progress {
         /// In all.
         total_bytes: u64,
     },
+    /// The agent is at work.
+    Alive,
 }
 
 /// What an agent is started with.

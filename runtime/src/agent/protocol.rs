@@ -2,8 +2,10 @@
 //!
 //! JSON because a line can be read in a log and a field can be added; nothing here is in a hot path.
 
-use std::io::{BufRead, Write};
+use std::io::{BufRead, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use ckpt_store::Depth;
 use serde::de::DeserializeOwned;
@@ -50,6 +52,13 @@ pub enum Reply {
         /// In all.
         total_bytes: u64,
     },
+    /// A process is not in the checkpoint that may be of the job.
+    LeftOut {
+        /// Which, and why, in one line.
+        message: String,
+    },
+    /// The agent is at work.
+    Alive,
     /// The checkpoint exists.
     Sealed {
         /// Its id.
@@ -62,6 +71,40 @@ pub enum Reply {
         /// The exit code for it.
         exit_code: u8,
     },
+}
+
+/// The reading side of a connection, which is waited for as long as was said last, however little comes at a time.
+#[derive(Debug)]
+pub struct Patient<'a> {
+    stream: &'a UnixStream,
+    deadline: Instant,
+}
+
+impl<'a> Patient<'a> {
+    /// Waits so long from now on.
+    pub fn new(stream: &'a UnixStream, within: Duration) -> Patient<'a> {
+        Patient { stream, deadline: Instant::now() + within }
+    }
+
+    /// Waits so long from now on.
+    pub fn wait(&mut self, within: Duration) {
+        self.deadline = Instant::now() + within;
+    }
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        let mut stream = self.stream;
+        stream.read(into).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
+            _ => error,
+        })
+    }
 }
 
 /// Sends `message`.
@@ -109,6 +152,23 @@ mod tests {
     fn a_request_of_an_older_client_says_nothing_of_methods_and_depths() {
         let request: Request = receive(&mut &b"{\"trigger\":\"signal\",\"kill\":false}\n"[..]).unwrap().unwrap();
         assert_eq!((request.method, request.depth), (None, Depth::Full));
+    }
+
+    #[test]
+    fn a_message_that_comes_in_drops_is_waited_for_as_long_as_was_said() {
+        let (one, mut other) = UnixStream::pair().unwrap();
+        let dripping = std::thread::spawn(move || {
+            while other.write_all(b" ").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let began = Instant::now();
+        let mut reader = std::io::BufReader::new(Patient::new(&one, Duration::from_millis(200)));
+        let error = receive::<Reply>(&mut reader).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        drop(one);
+        dripping.join().unwrap();
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! The agent's life: take checkpoints when asked or when it is time, until the program has ended.
 
 use std::ffi::OsStr;
-use std::io::{BufReader, Write};
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,17 +11,25 @@ use ckpt_store::{AttemptRow, Depth, Store};
 use ckpt_wire::settings::parse_mark;
 use ckpt_wire::{Control, ENV_MARK};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::geteuid;
 
-use super::address::{Address, refuse_strangers};
-use super::protocol::{Reply, Request, receive, send};
+use super::address::{Address, Trusted};
+use super::client::{self, Patience};
+use super::protocol::{Reply, Request};
+use super::recorded::recorded;
 use super::restart_script::write_restart_script;
 use super::retention::Retention;
 use super::store_options::{copies_bytes, digest_warning, options_of, tree_options, wanted_digest, wanted_method};
-use super::{AgentOptions, CheckpointRequest, Method, Trigger, client};
-use crate::capture::{self, Event, Lineage, Program, Settings, TreeOptions, WaitingCalls, find_loaded, find_or_adopt};
+use super::usher::{Client, Usher};
+use super::{AgentOptions, CheckpointRequest, Method, Trigger};
+use crate::capture::{
+    self, Acquaintance, Event, Kinship, LeftOut, Lineage, Program, Settings, TreeOptions, WaitingCalls, find_loaded,
+    find_or_adopt,
+};
 use crate::error::{Error, Result};
 use crate::proc::oom::EndedFirst;
 use crate::proc::task;
+use crate::units::printable;
 use crate::{location, logging, units};
 
 /// What the agent writes to its standard output once it listens.
@@ -31,17 +38,17 @@ pub const READY: &[u8] = b"ready\n";
 const LOADING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Environment variable: what is left of a job when its first process has ended is not to be checkpointed.
 const ENDS_WITH_FIRST: &str = "CKPT_ENDS_WITH_FIRST";
-/// How long a client may leave a reply unread before it is given up.
+/// How long another agent may hold the lock before it listens, and how long a process may take to be the first one.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
 struct Agent {
     program: Program,
     /// Random number of the program's libckpt.so: another one after an exec.
     image: u64,
-    /// What the processes of its job know one another by, and the pid of the one that the job has begun with.
-    mark: (u64, i32),
-    /// When its first process has begun; nobody of it has before.
-    since: u64,
+    /// What the processes of its job know one another by.
+    kinship: Kinship,
+    /// The pid of the one that the job has begun with.
+    founder: i32,
     store: Store,
     /// How memory is stored at present.
     method: Method,
@@ -90,23 +97,25 @@ fn serve_one(options: AgentOptions) -> Result<()> {
     let store = Store::create_or_open_with(&directory, &store_options)?;
     start_log(&directory, ckpt_wire::text(&control.log));
 
-    let address = Address::new(&directory, program.identity_by(&control)?);
-    let Some((_tenure, listener)) = address.occupy()? else {
+    let address = Address::new(&directory, &program.identity_by(&control)?);
+    let Some((_tenure, listener)) = address.occupy(&program)? else {
         announce();
-        return hand_over(&address, options.first_trigger, &directory);
+        return hand_over(&address, pid, options.first_trigger, &directory);
     };
+    let mut usher = Usher::at(listener)?;
     announce();
     let interval = (control.interval_ms > 0).then(|| Duration::from_millis(control.interval_ms));
     let executable =
         std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
     let lineage = lineage_of(method, &tree)?.knowing(calls).copying_ahead(copies_bytes(&store_options));
+    let lineage = lineage.acquainted(acquaintance(&directory, &control));
     let retention = Retention::new(control.keep);
     let memory = units::bytes(store_options.memory_bytes as u64);
     let mut agent = Agent {
         program,
         image: control.job,
-        mark: (control.mark, control.founder as i32),
-        since: task::start_time(pid).unwrap_or(0),
+        kinship: Kinship::with(control.mark, pid)?,
+        founder: control.founder as i32,
         store,
         method,
         tree,
@@ -126,7 +135,7 @@ fn serve_one(options: AgentOptions) -> Result<()> {
         None | Some(Trigger::Interval) => {}
         Some(trigger) => agent.checkpoint(Depth::Full, &by(trigger), &mut |_, _| {}),
     }
-    agent.run(&listener)
+    agent.run(&mut usher)
 }
 
 fn find(options: &AgentOptions, calls: &mut WaitingCalls) -> Result<(Program, Box<Control>)> {
@@ -152,7 +161,10 @@ fn loaded_or_adopted(pid: i32, calls: &mut WaitingCalls) -> Result<(Program, Box
 fn left_of_job() -> Result<Option<i32>> {
     let mark = std::env::var(ENV_MARK).ok().and_then(|text| parse_mark(text.as_bytes()));
     match mark {
-        Some((mark, _, founder)) if !ends_with_first() => capture::first(mark, founder as i32, 0),
+        Some((mark, _, founder)) if !ends_with_first() => {
+            let job = Kinship { mark, since: 0, users: [geteuid().as_raw(); 4] };
+            capture::first(&job, founder as i32, &mut Acquaintance::default())
+        }
         _ => Ok(None),
     }
 }
@@ -200,13 +212,13 @@ fn announce() {
     }
 }
 
-fn hand_over(address: &Address, trigger: Option<Trigger>, directory: &Path) -> Result<()> {
+fn hand_over(address: &Address, pid: i32, trigger: Option<Trigger>, directory: &Path) -> Result<()> {
     let Some(trigger) = trigger.filter(|&trigger| trigger != Trigger::Interval) else { return Ok(()) };
     let deadline = Instant::now() + CLIENT_TIMEOUT;
     // The other agent may hold the lock and not listen yet, for the time of a system call or two.
-    let stream = loop {
-        match address.connect()? {
-            Some(stream) => break stream,
+    let (stream, user) = loop {
+        match address.connect(Trusted::by(pid)?)? {
+            Some(found) => break found,
             None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
             None => {
                 return Err(Error::environment(
@@ -218,7 +230,24 @@ fn hand_over(address: &Address, trigger: Option<Trigger>, directory: &Path) -> R
         }
     };
     let request = CheckpointRequest::by(trigger);
-    client::converse(stream, &request, &mut |_| {}, directory).map(drop)
+    client::converse(&stream, Patience::with(user), &request, &mut |_| {}, directory).map(drop)
+}
+
+/// What earlier checkpoints say of the processes of the job, if that is asked for.
+fn acquaintance(directory: &Path, control: &Control) -> Acquaintance {
+    let (directory, job) = (directory.to_owned(), format!("{:016x}", control.job_id()));
+    Acquaintance::with(control, move || match Store::open(&directory) {
+        Ok(store) => recorded(&store, &job),
+        Err(_) => Vec::new(),
+    })
+}
+
+fn left_out_text(left_out: &LeftOut) -> String {
+    let LeftOut { pid, user } = left_out;
+    let name = printable(task::text(*pid, "comm").unwrap_or_default().trim_end());
+    format!(
+        "process {pid} ({name}) of user {user} has the mark of the job, but its parent has ended and its user is another one: it          cannot be told from a stranger, and is not in the checkpoint; take one while its parent lives"
+    )
 }
 
 /// What a cause alone asks for.
@@ -227,7 +256,7 @@ fn by(trigger: Trigger) -> capture::Request {
 }
 
 impl Agent {
-    fn run(&mut self, listener: &UnixListener) -> Result<()> {
+    fn run(&mut self, usher: &mut Usher) -> Result<()> {
         let mut due = self.interval.map(|interval| Instant::now() + interval);
         loop {
             let timeout = due.map_or(PollTimeout::NONE, |due| {
@@ -236,7 +265,7 @@ impl Agent {
             });
             let mut events = [
                 PollFd::new(self.program.pidfd.as_fd(), PollFlags::POLLIN),
-                PollFd::new(listener.as_fd(), PollFlags::POLLIN),
+                PollFd::new(usher.bell(), PollFlags::POLLIN),
             ];
             match poll(&mut events, timeout) {
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
@@ -246,8 +275,8 @@ impl Agent {
             if ended && !self.follow_job() {
                 return Ok(());
             }
-            if asked && let Ok((stream, _)) = listener.accept() {
-                self.answer(stream);
+            if asked && let Some(client) = usher.next() {
+                self.answer(&client);
             }
             if let (Some(interval), Some(time)) = (self.interval, due)
                 && Instant::now() >= time
@@ -260,14 +289,8 @@ impl Agent {
     }
 
     /// Serves one connection. A client that goes away or stops reading loses its replies, nothing else.
-    fn answer(&mut self, stream: UnixStream) {
-        let prepared = refuse_strangers(&stream).and_then(|()| {
-            let failed = |source| Error::io("prepare", "a connection", source);
-            stream.set_read_timeout(Some(CLIENT_TIMEOUT)).map_err(failed)?;
-            stream.set_write_timeout(Some(CLIENT_TIMEOUT)).map_err(failed)?;
-            receive::<Request>(&mut BufReader::new(&stream)).map_err(failed)
-        });
-        let request = match prepared {
+    fn answer(&mut self, client: &Client) {
+        let request = match client.request() {
             Ok(Some(request)) => request,
             Ok(None) => return,
             Err(error) => return log::warn!("{error}"),
@@ -275,10 +298,10 @@ impl Agent {
         if let Err(error) = self.change_method(request.method) {
             log::error!("{error}");
             // A client that is gone already has nobody to tell.
-            let _ = send(&mut &stream, &Reply::Failed { message: error.to_string(), exit_code: error.exit_code() });
+            client.tell(&Reply::Failed { message: error.to_string(), exit_code: error.exit_code() });
             return;
         }
-        let mut client = Some(stream);
+        let mut listens = true;
         let mut last_progress = Instant::now();
         let Request { trigger, depth, kill, with_dirs, .. } = request;
         self.checkpoint(depth, &capture::Request { kill, with_dirs, ..by(trigger) }, &mut |reply, urgent| {
@@ -286,9 +309,7 @@ impl Agent {
                 return;
             }
             last_progress = Instant::now();
-            if client.as_mut().is_some_and(|stream| send(stream, reply).is_err()) {
-                client = None;
-            }
+            listens = listens && client.tell(reply);
         });
     }
 
@@ -306,11 +327,11 @@ impl Agent {
     /// After the end of the job's first process, another one is: the oldest that descends from none of it. False if nobody is left.
     fn follow_job(&mut self) -> bool {
         let ended = self.program.pid;
-        let (mark, founder) = self.mark;
         let mut outcome = Ok(None);
+        let mut known = self.lineage.take_acquaintance();
         // Those may be many that end one after the other, each having left the job to the next.
-        while mark != 0 && !ends_with_first() {
-            outcome = match capture::first(mark, founder, self.since) {
+        while self.kinship.mark != 0 && !ends_with_first() {
+            outcome = match capture::first(&self.kinship, self.founder, &mut known) {
                 Ok(Some(pid)) if pid != ended => match self.serve_from(pid) {
                     Err(Error::ProgramGone { .. }) => continue,
                     served => served.map(|()| Some(pid)),
@@ -320,6 +341,8 @@ impl Agent {
             };
             break;
         }
+        known.take_left_out().iter().for_each(|left_out| log::warn!("{}", left_out_text(left_out)));
+        self.lineage.acquaint(known);
         match &outcome {
             Ok(Some(pid)) => {
                 log::info!("process {ended} has ended; serving what is left of its job, process {pid} first")
@@ -335,6 +358,8 @@ impl Agent {
         let mut calls = WaitingCalls::default();
         let (program, control) = capture::wait_until_ready(pid, &mut calls, Instant::now() + CLIENT_TIMEOUT)?;
         (self.program, self.image) = (program, control.job);
+        // Nobody of the job has begun before the first one that it ever had.
+        self.kinship.users = task::users(pid)?;
         self.lineage = lineage_of(self.method, &self.tree)?.knowing(calls);
         Ok(())
     }
@@ -347,7 +372,8 @@ impl Agent {
         let mut calls = WaitingCalls::default();
         let (program, control) = loaded_or_adopted(self.program.pid, &mut calls)?;
         (self.program, self.image) = (program, control.job);
-        self.lineage = lineage_of(self.method, &self.tree)?.knowing(calls);
+        let known = self.lineage.take_acquaintance();
+        self.lineage = lineage_of(self.method, &self.tree)?.knowing(calls).acquainted(known);
         Ok(())
     }
 
@@ -372,6 +398,11 @@ impl Agent {
     fn checkpoint(&mut self, depth: Depth, request: &capture::Request, reply: &mut (dyn FnMut(&Reply, bool) + Send)) {
         let mut events = |event| match event {
             Event::Resumed { stop_ms, id } => reply(&Reply::Resumed { stop_ms, id }, true),
+            Event::LeftOut(left_out) => {
+                let message = left_out_text(&left_out);
+                log::warn!("{message}");
+                reply(&Reply::LeftOut { message }, true);
+            }
             Event::Writing { done_bytes, total_bytes } => {
                 reply(&Reply::Writing { done_bytes, total_bytes }, done_bytes == total_bytes);
             }

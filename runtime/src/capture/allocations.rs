@@ -10,13 +10,16 @@ use ckpt_wire::Control;
 use ckpt_wire::allocations::{self as wire, AREA_BYTES, AREA_GRANULES, Area, CudaBlock, GRANULE_BYTES};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use super::list::Walk;
 use crate::error::Result;
 use crate::image::{Allocation, AllocationKind};
 use crate::proc::maps;
 use crate::ptrace::read_memory;
 
-/// More areas than an address space has: the list of a program that has overwritten it ends somewhere.
-const AREAS_MAX: usize = 1 << 15;
+/// More areas than a program has, 16 TiB, and more blocks of what the CUDA driver has allocated.
+const AREAS_MAX: usize = 1 << 12;
+/// More allocations than a program has that are worth an entry.
+const ALLOCATIONS_MAX: usize = 1 << 20;
 /// Entries that lie on one page of starts, or nearly so: read in one piece where one of them is in use.
 const BATCH: usize = 512;
 
@@ -43,14 +46,13 @@ pub fn allocations(pid: i32, control: &Control) -> Result<Allocations> {
     let mut table = wire::Allocations::new_zeroed();
     read_memory(pid, control.allocations, table.as_mut_bytes())?;
     let mut allocations = Vec::new();
-    let mut next = table.areas;
-    for _ in 0..AREAS_MAX {
-        if next == 0 {
-            break;
-        }
+    let (mut next, mut walk) = (table.areas, Walk::new::<Area>(AREAS_MAX));
+    while allocations.len() < ALLOCATIONS_MAX && walk.goes_on(next) {
         next = read_area(pid, next, &mut allocations)?;
     }
+    let is_cut = next != 0;
     allocations.sort_unstable_by_key(|allocation| allocation.address);
+    allocations.dedup_by_key(|allocation| allocation.address);
     keep_mapped(&mut allocations, &maps::outline(pid)?);
     let mut all = Allocations {
         known: allocations,
@@ -58,13 +60,11 @@ pub fn allocations(pid: i32, control: &Control) -> Result<Allocations> {
         unknown_entry_points: table.cuda_unknown,
         ..Allocations::default()
     };
-    let mut next = table.cuda_blocks;
-    for _ in 0..AREAS_MAX {
-        if next == 0 {
-            break;
-        }
+    let (mut next, mut walk) = (table.cuda_blocks, Walk::new::<CudaBlock>(AREAS_MAX));
+    while walk.goes_on(next) {
         next = read_cuda_block(pid, next, &mut all)?;
     }
+    all.lost = all.lost.saturating_add(u64::from(is_cut || next != 0));
     all.known.sort_by_key(|allocation| allocation.address);
     Ok(all)
 }
@@ -74,6 +74,9 @@ fn read_area(pid: i32, area: u64, into: &mut Vec<Allocation>) -> Result<u64> {
     let mut head = [0_u64; 2];
     read_memory(pid, area, head.as_mut_bytes())?;
     let [address, next] = head;
+    if address.checked_add(AREA_BYTES).is_none() {
+        return Ok(next);
+    }
     let mut starts = vec![0_u64; AREA_GRANULES];
     read_memory(pid, area + std::mem::offset_of!(Area, starts) as u64, starts.as_mut_bytes())?;
     for (batch, starts) in starts.chunks(BATCH).enumerate() {
@@ -150,7 +153,16 @@ impl Batch {
 
 /// Leaves out what is not mapped.
 fn keep_mapped(allocations: &mut Vec<Allocation>, mappings: &[maps::Mapping]) {
-    allocations.retain(|allocation| is_mapped(allocation.addresses(), mappings));
+    // In one piece each: it is looked at once, however many mappings there are.
+    let mut pieces: Vec<maps::Mapping> = Vec::new();
+    for &maps::Mapping { start, end, .. } in mappings {
+        match pieces.last_mut().filter(|piece| piece.end == start) {
+            Some(piece) => piece.end = end,
+            None => pieces.push(maps::Mapping { start, end, ..maps::Mapping::default() }),
+        }
+    }
+    let has_an_end = |allocation: &Allocation| allocation.address.checked_add(allocation.bytes).is_some();
+    allocations.retain(|allocation| has_an_end(allocation) && is_mapped(allocation.addresses(), &pieces));
 }
 
 /// Whether all of these addresses are mapped, in one piece or several; the mappings ascend.
@@ -182,6 +194,31 @@ mod tests {
             vec![allocation(5, 6), allocation(10, 20), allocation(15, 10), allocation(25, 16), allocation(45, 6)];
         keep_mapped(&mut allocations, &mappings);
         assert_eq!(allocations, [allocation(10, 20), allocation(15, 10)]);
+    }
+
+    #[test]
+    fn a_list_of_areas_that_leads_to_itself_is_read_once() {
+        let mut table = vec![0_u64; size_of::<Area>() / 8];
+        let area = Area::mut_from_bytes(table.as_mut_bytes()).unwrap();
+        let memory = vec![1_u8; 3 * GRANULE_BYTES as usize];
+        let start = memory.as_ptr() as u64;
+        let granule = (start % AREA_BYTES / GRANULE_BYTES) as usize;
+        (area.address, area.next) = (start / AREA_BYTES * AREA_BYTES, (&raw const *area) as u64);
+        area.starts[granule] = start;
+        area.allocations[granule] = wire::Allocation { id: 3, bytes: GRANULE_BYTES, call_site: 7 };
+        let head = wire::Allocations { areas: area.next, ..wire::Allocations::default() };
+        let mut control = Box::new(Control::new_zeroed());
+        control.allocations = head.as_bytes().as_ptr() as u64;
+        let found = allocations(std::process::id() as i32, &control).unwrap();
+        assert_eq!((found.known.len(), found.lost), (1, 1), "and the rest may be missing");
+    }
+
+    #[test]
+    fn lengths_beyond_all_addresses_are_not_believed() {
+        let mapping = |start, end| maps::Mapping { start, end, ..maps::Mapping::default() };
+        let mut allocations = vec![allocation(10, u64::MAX), allocation(u64::MAX - 1, 5), allocation(10, 10)];
+        keep_mapped(&mut allocations, &[mapping(10, 20)]);
+        assert_eq!(allocations, [allocation(10, 10)]);
     }
 
     /// A table in this process, laid out as libckpt.so does it.

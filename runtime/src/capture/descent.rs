@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use ckpt_wire::Control;
 
+use super::kin::{self, Kinship};
 use super::syscalls::{Shared, share};
-use super::{ProcessLineages, Program, WaitingCalls, kin, own_children, places, stop, wait_until_ready};
+use super::{ProcessLineages, Program, WaitingCalls, own_children, places, stop, wait_until_ready};
 use crate::descriptor::{self, pidfd_open};
 use crate::error::{Error, Result};
 use crate::image::{EndedChild, Family, LostLeader};
@@ -81,8 +82,9 @@ pub fn prepare(root: i32, mark: u64, known: &mut ProcessLineages) -> Result<Vec<
     let mut found = Vec::new();
     let mut unseen = VecDeque::from([root]);
     if mark != 0 {
-        known.strangers.get_to_know(mark, task::start_time(root).unwrap_or(0))?;
-        unseen.extend(known.strangers.others(mark, |pid| pid == root)?);
+        let job = Kinship::with(mark, root)?;
+        known.kin.get_to_know(&job)?;
+        unseen.extend(known.kin.others(&job, |pid| pid == root)?.members);
     }
     while let Some(pid) = unseen.pop_front() {
         // A child of one of them has the mark, too.
@@ -98,6 +100,7 @@ pub fn prepare(root: i32, mark: u64, known: &mut ProcessLineages) -> Result<Vec<
             }
         }
     }
+    known.kin.met(&found);
     Ok(found)
 }
 
@@ -134,14 +137,23 @@ fn stop_orphans(mark: u64, known: &mut ProcessLineages, members: &mut Vec<Member
     if mark == 0 {
         return Ok(());
     }
-    let strangers = std::mem::take(&mut known.strangers);
+    let job = Kinship::with(mark, members[0].program.pid)?;
+    let mut kin = std::mem::take(&mut known.kin);
     let is_member = |members: &Vec<Member>, pid: i32| members.iter().any(|member| member.program.pid == pid);
-    let stopped = kin::stop_all(&strangers, mark, members, is_member, |members, pid| {
+    let stopped = kin::stop_all(&kin, &job, members, is_member, |members, pid| {
         let Some(orphan) = stop_child(pid, known, None)? else { return Ok(()) };
+        // Somebody else may have got its pid since.
+        if orphan.control.mark != mark || !kin.is_one(pid, &job) {
+            let_go(vec![orphan]);
+            return Ok(());
+        }
         let waiting = add(orphan, members)?;
         stop_descendants(waiting, known, members)
     });
-    known.strangers = strangers;
+    let stopped = stopped.map(|doubtful| kin.leave_out(doubtful));
+    let pids: Vec<i32> = members.iter().map(|member| member.program.pid).collect();
+    kin.met(&pids);
+    known.kin = kin;
     stopped
 }
 

@@ -5,6 +5,7 @@ use std::mem::offset_of;
 use ckpt_wire::device::{self as wire, PieceBlock};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use super::list::Walk;
 use crate::error::Result;
 use crate::ptrace::read_memory;
 
@@ -33,11 +34,8 @@ pub struct Piece {
 pub fn pieces(pid: i32, hold: u64) -> Result<Vec<Piece>> {
     let mut head = wire::Hold::new_zeroed();
     read_memory(pid, hold, head.as_mut_bytes())?;
-    let (mut pieces, mut next) = (Vec::new(), head.pieces);
-    for _ in 0..BLOCKS_MAX {
-        if next == 0 {
-            break;
-        }
+    let (mut pieces, mut next, mut walk) = (Vec::new(), head.pieces, Walk::new::<PieceBlock>(BLOCKS_MAX));
+    while walk.goes_on(next) {
         let mut block = vec![0_u64; size_of::<PieceBlock>() / 8];
         read_memory(pid, next, block.as_mut_bytes())?;
         // Its length and its alignment are the type's: it always fits.

@@ -20,9 +20,11 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::Program;
 use super::hold::Hold;
+use super::list::Walk;
 use crate::device_code;
 use crate::error::{Error, Result};
 use crate::ptrace::{read_memory, write_memory};
+use crate::rights::Rights;
 
 /// More blocks than a program has: the list of one that has overwritten it ends somewhere.
 const BLOCKS_MAX: usize = 1 << 12;
@@ -118,11 +120,8 @@ fn record_all(
 
 /// All code that is loaded.
 fn loaded(pid: i32, newest: u64) -> Result<Vec<LoadedCode>> {
-    let (mut all, mut next) = (Vec::new(), newest);
-    for _ in 0..BLOCKS_MAX {
-        if next == 0 {
-            break;
-        }
+    let (mut all, mut next, mut walk) = (Vec::new(), newest, Walk::new::<CodeBlock>(BLOCKS_MAX));
+    while walk.goes_on(next) {
         let mut block = vec![0_u64; size_of::<CodeBlock>() / 8];
         read_memory(pid, next, block.as_mut_bytes())?;
         // Its length and its alignment are the type's: it always fits.
@@ -169,7 +168,7 @@ fn image(pid: i32, code: &LoadedCode) -> Result<Vec<u8>> {
     };
     match code {
         LoadedCode { image: 0, .. } => unreadable("no copy of it could be kept: it is in no known form, or too long"),
-        LoadedCode { place: CODE_FILE, bytes, .. } if *bytes <= PATH_BYTES_MAX => read_file(&path(pid, code)?),
+        LoadedCode { place: CODE_FILE, bytes, .. } if *bytes <= PATH_BYTES_MAX => read_file(pid, &path(pid, code)?),
         _ if code.bytes > IMAGE_BYTES_MAX => unreadable("it is too long to be searched for variables"),
         _ => {
             let mut image = vec![0; code.bytes as usize];
@@ -187,11 +186,12 @@ fn path(pid: i32, code: &LoadedCode) -> Result<PathBuf> {
     Ok(Path::new(&format!("/proc/{pid}/root")).join(relative))
 }
 
-/// What is in a file, and a zero behind it: PTX ends with one.
-fn read_file(path: &Path) -> Result<Vec<u8>> {
+/// What is in a file that process `pid` may read, and a zero behind it: PTX ends with one.
+fn read_file(pid: i32, path: &Path) -> Result<Vec<u8>> {
     let failed = |source| Error::io("read device code in", path, source);
     // Whatever has its name by now: a pipe is not waited for.
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(failed)?;
+    let open = || OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = Rights::of_process(pid)?.act(open).map_err(failed)?;
     let about = file.metadata().map_err(failed)?;
     if !about.is_file() || about.len() > IMAGE_BYTES_MAX {
         return Err(failed(std::io::ErrorKind::InvalidData.into()));

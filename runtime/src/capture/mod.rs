@@ -24,6 +24,7 @@ mod hold;
 mod kin;
 mod lazy_memory;
 mod linked_names;
+mod list;
 mod locks;
 mod mapping_defaults;
 mod own_children;
@@ -88,7 +89,7 @@ pub use adoption::{find_loaded, find_or_adopt, wait_until_ready};
 pub use allocations::{Allocations, allocations};
 pub use data::checkpoint as data_checkpoint;
 pub use descent::root_of;
-pub use kin::{all_with, first};
+pub use kin::{Acquaintance, Kinship, LeftOut, Recorded, all_with, first};
 pub use program::Program;
 pub use refusals::refuse_other_pid_namespace;
 pub use reuse::Reuse;
@@ -119,8 +120,8 @@ pub struct Lineage {
 /// What is remembered of each process.
 #[derive(Default)]
 struct ProcessLineages {
-    /// Processes that are none of the job.
-    strangers: kin::Strangers,
+    /// Which other processes are of the job, and which are not.
+    kin: Acquaintance,
     /// Full checkpoints read all of their memory.
     are_read_whole: bool,
     first: ProcessLineage,
@@ -158,6 +159,22 @@ impl Lineage {
     pub fn knowing(mut self, calls: WaitingCalls) -> Lineage {
         self.processes.first.calls = calls;
         self
+    }
+
+    /// Who is of the job is known from before.
+    pub fn acquainted(mut self, kin: Acquaintance) -> Lineage {
+        self.acquaint(kin);
+        self
+    }
+
+    /// The same.
+    pub fn acquaint(&mut self, kin: Acquaintance) {
+        self.processes.kin = kin;
+    }
+
+    /// What is known of who is of the job, for another lineage.
+    pub fn take_acquaintance(&mut self) -> Acquaintance {
+        std::mem::take(&mut self.processes.kin)
     }
 
     /// Copies of pages that are made before a stop may take so many bytes; without this there are none.
@@ -304,6 +321,8 @@ pub enum Event {
         /// Bytes in all.
         total_bytes: u64,
     },
+    /// A process with the job's mark is not in the checkpoint: it cannot be told from a stranger.
+    LeftOut(LeftOut),
 }
 
 /// Takes a checkpoint of `program` into `store`.
@@ -337,7 +356,7 @@ fn attempt(
     let control = program.control()?;
     lineage.wait_for_memory(program, &control);
     let started = Instant::now();
-    let mut attempt = begin(store, &control, request, Depth::Full)?;
+    let mut attempt = begin(store, (&control, &lineage.processes.kin), request, Depth::Full)?;
     attempt.share(lineage.reuse.sharing);
     lineage.begin();
     let stop_ms = Cell::new(0.0);
@@ -389,10 +408,10 @@ fn attempt(
 }
 
 /// Begins an attempt, if there is room for one.
-fn begin(store: &Store, control: &Control, request: &Request, depth: Depth) -> Result<Attempt> {
+fn begin(store: &Store, (control, kin): (&Control, &Acquaintance), request: &Request, depth: Depth) -> Result<Attempt> {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let attempt = store.begin(AttemptStart {
-        job: format!("{:016x}", control.job_id()),
+        job: format!("{:016x}", kin.job_id(control)),
         name: String::from_utf8_lossy(ckpt_wire::text(&control.name)).into_owned(),
         trigger: request.trigger.clone(),
         started_unix_ms: since_epoch.as_millis() as u64,

@@ -24,6 +24,9 @@ use crate::error::{Error, Result};
 use crate::proc::{clocks, maps, pagemap, task};
 use crate::ptrace::read_memory;
 
+/// Bytes of images that are searched in one process: a stranger may have any number of them.
+const IMAGES_BYTES_MAX: u64 = 128 << 20;
+
 type Le = LittleEndian;
 const LE: Le = LittleEndian;
 
@@ -55,6 +58,7 @@ impl Program {
         let unnamed = mappings.iter().filter(|mapping| mapping.name.is_empty());
         // To look into a page that is not there would bring it in, and what is a stranger's must not notice.
         let unnamed = unnamed.filter(|mapping| pagemap::has_page(pid, mapping.start).unwrap_or(true));
+        let mut left_bytes = IMAGES_BYTES_MAX;
         for mapping in named.chain(unnamed) {
             let readable = mapping.protection & libc::PROT_READ != 0;
             if mapping.offset != 0 || !readable || mapping.bytes() > 1 << 20 {
@@ -62,6 +66,13 @@ impl Program {
             }
             if mapping.name.is_empty() && is_adopted(pid, mapping) {
                 return Ok(Program { pid, pidfd, control_address: mapping.start });
+            }
+            if !is_elf(pid, mapping) {
+                continue;
+            }
+            left_bytes = left_bytes.saturating_sub(mapping.bytes());
+            if left_bytes == 0 {
+                break;
             }
             // Something else, or nothing, is at that address until its constructor has run.
             if let Some(control_address) = symbol_in_memory(pid, mapping, CONTROL_SYMBOL)
@@ -177,16 +188,17 @@ fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }
 
+/// Whether an ELF image begins there.
+fn is_elf(pid: i32, mapping: &maps::Mapping) -> bool {
+    let mut first_word = [0; 4];
+    read_memory(pid, mapping.start, &mut first_word).is_ok() && first_word == object::elf::ELFMAG
+}
+
 /// Address of the defined symbol `name` in the ELF image whose first segment is `mapping`.
 ///
 /// The first segment holds headers, hash table, symbols and strings; anything that points outside it, or does
 /// not fit, means that this is not the image we look for.
 fn symbol_in_memory(pid: i32, mapping: &maps::Mapping, name: &str) -> Option<u64> {
-    let mut first_word = [0; 4];
-    read_memory(pid, mapping.start, &mut first_word).ok()?;
-    if first_word != object::elf::ELFMAG {
-        return None;
-    }
     let mut image = vec![0; mapping.bytes() as usize];
     read_memory(pid, mapping.start, &mut image).ok()?;
     let (header, _) = object::pod::from_bytes::<FileHeader64<Le>>(&image).ok()?;

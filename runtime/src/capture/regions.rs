@@ -8,6 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ckpt_kernels::page_digest;
+use nix::sys::stat::{major, minor};
+use nix::unistd::geteuid;
 use serde_bytes::ByteBuf;
 
 use super::linked_names::other_name;
@@ -15,8 +17,8 @@ use super::sysv::MAPPED_NAME;
 use crate::error::{Error, Result};
 use crate::image::{Advice, Backing, FileIdentity, SharedObject, SpecialMapping, SysvAttachment};
 use crate::io_uring;
-use crate::proc::DELETED;
 use crate::proc::maps::Mapping;
+use crate::proc::{DELETED, task};
 use crate::ptrace::read_memory;
 
 const MEMFD: &[u8] = b"/memfd:";
@@ -123,6 +125,7 @@ impl SharedMemory {
 /// Sorts `mappings` of process `pid`; what they share with those of others is in `memory`.
 pub fn sort(pid: i32, mappings: Vec<Mapping>, memory: &mut SharedMemory) -> Result<AddressSpace> {
     let mut space = AddressSpace::default();
+    let is_ours = task::users(pid).is_ok_and(|users| users == [geteuid().as_raw(); 4]);
     for mut mapping in mappings {
         if matches!(mapping.name.as_slice(), b"[vdso]" | b"[vvar]" | b"[vvar_vclock]") {
             space.special.push(special(pid, &mapping)?);
@@ -132,7 +135,7 @@ pub fn sort(pid: i32, mappings: Vec<Mapping>, memory: &mut SharedMemory) -> Resu
         if let Some(name) = other_name(&mapping) {
             mapping.name = name;
         }
-        let stat = stat(&mapping);
+        let stat = stat(&mapping).filter(|(stamp, _)| is_ours || is_mapped_file(pid, &mapping, stamp));
         let backing = backing(pid, &mapping, stat.as_ref(), memory);
         space.drafts.push(Draft { advice: advice(&mapping), backing, file: stat.map(|(stamp, _)| stamp), mapping });
     }
@@ -201,6 +204,20 @@ fn stat(mapping: &Mapping) -> Option<(FileStamp, u32)> {
         };
         (stamp, metadata.mode() & 0o7777)
     })
+}
+
+/// Whether the file of `stamp`, which the path of a mapping leads to, is the one that process `pid` has mapped: a process of
+/// another user may have one of the same inode on another file system.
+fn is_mapped_file(pid: i32, mapping: &Mapping, stamp: &FileStamp) -> bool {
+    match std::fs::metadata(mapped_file(pid, mapping)) {
+        Ok(mapped) => (mapped.dev(), mapped.ino()) == (stamp.device, stamp.inode),
+        Err(_) => (major(stamp.device) as u32, minor(stamp.device) as u32) == mapping.device,
+    }
+}
+
+/// Where the file of a mapping is to be had, whatever its path leads to. Root may go there.
+pub fn mapped_file(pid: i32, mapping: &Mapping) -> String {
+    format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end)
 }
 
 fn backing(pid: i32, mapping: &Mapping, stat: Option<&(FileStamp, u32)>, memory: &mut SharedMemory) -> Backing {

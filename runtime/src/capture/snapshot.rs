@@ -192,6 +192,7 @@ pub fn capture(
         drop(snapshot);
         snapshot = capture_once(program, control, lineage, (request, &mut HashMap::new()), id, events)?.0;
     }
+    lineage.processes.kin.take_left_out().into_iter().for_each(|left_out| events(Event::LeftOut(left_out)));
     for process in &mut snapshot.processes {
         process.image.devices = suspended.of(process.image.pid, process.image.instance);
     }
@@ -224,8 +225,9 @@ fn capture_once(
         let is_mapped = |(name, inode): &(Vec<u8>, u64)| (name, *inode) == (&unlinked.target, unlinked.place.1);
         unlinked.file.object = memory.places.iter().position(is_mapped).map(|object| object as u32);
     }
-    let wishes = Wishes::of(control, &request.with_dirs);
-    let drafts: Vec<&Draft> = frozen.iter().flat_map(|it| &it.process.parts).map(|part| &part.draft).collect();
+    let wishes = Wishes::of(program.pid, control, &request.with_dirs);
+    let parts = frozen.iter().flat_map(|it| it.process.parts.iter().map(|part| (it.process.image.pid, part)));
+    let drafts: Vec<(i32, &Draft)> = parts.map(|(pid, part)| (pid, &part.draft)).collect();
     let runs_on = frozen.iter().any(|it| !matches!(it.freed, Freed::No));
     let files = files::hold(&tables, &drafts, &wishes, &std::mem::take(&mut lineage.files), runs_on)?;
     phases.end("files");

@@ -67,7 +67,8 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
 
 fn checkpoint(arguments: &Arguments, pid: i32, record: &mut audit::Record) -> Result<u8> {
     if let Some(inside) = Inside::of(pid)
-        && let Some(code) = namespace::run_inside(&inside, repeated(arguments, inside.pid)?)?
+        && let Some(code) =
+            namespace::run_inside(&inside, repeated(arguments, inside.pid)?, arguments.every.unwrap_or_default())?
     {
         record.number("exit_code", code);
         return Ok(code);
@@ -105,9 +106,13 @@ fn take(arguments: &Arguments, pid: i32) -> Result<u64> {
     let by_command = CheckpointRequest::by(Trigger::Command);
     let request = CheckpointRequest { wait_for_seal: !no_wait, kill, method, depth, with_dirs, ..by_command };
     let mut bar = Bar::start();
+    // Whoever passes on what we say hears that we are there, and says nothing of it.
+    let is_relayed = std::env::var_os("CKPT_RELAYED").is_some();
     let id = request_checkpoint(pid, &request, &mut |progress| match progress {
         Progress::Resumed { stop_ms } => log::info!("process {pid} was stopped for {stop_ms:.1} ms"),
         Progress::Writing { done_bytes, total_bytes } => bar.update("writing", done_bytes, total_bytes, Unit::Bytes),
+        Progress::Alive if is_relayed => eprintln!(),
+        Progress::Alive => {}
     })?;
     bar.end();
     print(&format!("{id}\n"))?;

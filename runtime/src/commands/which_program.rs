@@ -5,12 +5,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use nix::unistd::geteuid;
+
 use super::absolute;
 use crate::agent::Address;
 use crate::capture::{Program, root_of};
 use crate::error::{Error, Result};
+use crate::image::ProcessImage;
 use crate::location::Location;
-use crate::proc::task;
+use crate::proc::task::{self, Users};
 
 /// The process that `named` is the number of, unless there is a directory of that name.
 pub fn by_number(named: &Path) -> Option<i32> {
@@ -50,15 +53,20 @@ pub fn select(named: &Path) -> Result<i32> {
     }
 }
 
-/// The process that is a life of the program with libckpt.so `instance` which knows itself as `pid`, here or in a pid namespace
-/// below ours, of those that we may look at.
-pub fn life_of(instance: u64, pid: i32) -> Result<Option<i32>> {
-    let knows_itself_so = |other: i32| task::ids_in_namespaces(other).is_ok_and(|ids| ids.last() == Some(&pid));
+/// The process that is a life of `process`, here or in a pid namespace below ours, of those that we may look at. A process of
+/// other users than that had is none, whatever it says of itself.
+pub fn life_of(process: &ProcessImage) -> Result<Option<i32>> {
+    let knows_itself_so = |other: i32| task::ids_in_namespaces(other).is_ok_and(|ids| ids.last() == Some(&process.pid));
     let is_it = |other: &i32| {
         let control = Program::find(*other).and_then(|program| program.control());
-        control.is_ok_and(|control| control.job == instance)
+        control.is_ok_and(|control| control.job == process.instance) && has_users(*other, process.uids)
     };
     Ok(processes(knows_itself_so)?.into_iter().find(is_it))
+}
+
+/// Whether process `pid` has these user ids, or belongs to us.
+fn has_users(pid: i32, users: Users) -> bool {
+    task::users(pid).is_ok_and(|ids| ids == users || ids == [geteuid().as_raw(); 4])
 }
 
 /// Pids and names of the programs whose checkpoints go to `dir`, of those that we may look at.
@@ -88,7 +96,7 @@ fn name_if_it_stores_in(dir: &Path, pid: i32) -> Option<String> {
     let program = Program::find(pid).ok()?;
     let control = program.control().ok()?;
     let stored = Path::new(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
-    let is_wanted = is_same(stored, dir) && !is_clone(&program, stored);
+    let is_wanted = is_same(stored, dir) && !is_clone(&program, stored) && is_believed(&program, stored);
     is_wanted.then(|| String::from_utf8_lossy(ckpt_wire::text(&control.name)).into_owned())
 }
 
@@ -97,8 +105,19 @@ fn is_clone(program: &Program, store: &Path) -> bool {
     // One that ends while we look is not the program that is asked for either.
     let Ok(status) = task::text(program.pid, "status") else { return true };
     let is_traced = task::status_value(&status, "TracerPid").is_some_and(|tracer| tracer != "0");
-    let is_served = || program.identity().is_ok_and(|identity| Address::new(store, identity).was_occupied());
-    is_traced && !is_served()
+    is_traced && !is_served(program, store)
+}
+
+/// Whether a program may say that its checkpoints go to `store`: if that is its user's or the program is ours, or if an agent has
+/// served it there, whoever it has become since.
+fn is_believed(program: &Program, store: &Path) -> bool {
+    let Ok(users) = task::users(program.pid) else { return false };
+    let is_owner = store.metadata().map_or(true, |about| users.contains(&about.uid()));
+    is_owner || users == [geteuid().as_raw(); 4] || is_served(program, store)
+}
+
+fn is_served(program: &Program, store: &Path) -> bool {
+    program.identity().is_ok_and(|identity| Address::new(store, &identity).was_occupied())
 }
 
 /// Whether two paths lead to one directory. It need not be there before the first checkpoint.
@@ -125,7 +144,6 @@ mod tests {
         let message = select(dir.path()).unwrap_err().to_string();
         assert!(message.contains("no program runs"), "{message}");
         assert!(matches!(select(&dir.path().join("none")), Err(Error::Usage(_))));
-        assert_eq!(life_of(0x0123_4567_89ab_cdef, std::process::id() as i32).unwrap(), None, "not a program of ours");
         assert!(is_same(dir.path(), &dir.path().join(".")) && !is_same(dir.path(), Path::new("/")));
     }
 }

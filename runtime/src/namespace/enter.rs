@@ -3,22 +3,33 @@
 //! `ckpt` is executed again in there. Nothing else could do it: the pids of all that it looks at, starts and names have to
 //! be those of the inside.
 
-use std::ffi::OsString;
-use std::os::fd::AsFd;
+use std::ffi::{CString, OsString, c_char};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
-use nix::sys::prctl::set_pdeathsig;
+use nix::sys::prctl::{set_dumpable, set_pdeathsig};
 use nix::sys::signal::Signal;
-use nix::unistd::{geteuid, setgroups};
+use nix::unistd::{geteuid, setgroups, setsid};
 
+use super::relay;
 use crate::descriptor::pidfd_open;
 use crate::error::{Error, Result};
 use crate::proc::task;
+
+/// How long ckpt may say nothing in another user's namespaces: while it waits for an agent it says so every second.
+const SILENCE: Duration = Duration::from_secs(120);
+/// What it finds in its environment there.
+const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// And that its output is read by another ckpt, which passes over empty lines.
+const RELAYED: &str = "CKPT_RELAYED=yes";
 
 /// A program in a pid namespace below ours.
 #[derive(Debug)]
@@ -74,14 +85,23 @@ fn owner_of(pid: i32) -> Option<(u32, u32)> {
 /// Executes `ckpt ARGUMENTS` where `program` is, as its user if we are root, and gives the exit code. `None` if we may not
 /// enter. This process has entered by half afterwards: all it can do is end.
 ///
+/// What is executed was opened before, so that nobody in there has put it in its place. In another user's namespaces it has
+/// nothing of ours: no terminal, no descriptor, no variable; what it says is passed on, without what a terminal obeys, and it is
+/// given up if it says nothing for longer than `pause` and some time.
+///
 /// This process must have one thread.
-pub fn run_inside(program: &Inside, arguments: impl IntoIterator<Item = OsString>) -> Result<Option<u8>> {
+pub fn run_inside(
+    program: &Inside,
+    arguments: impl IntoIterator<Item = OsString>,
+    pause: Duration,
+) -> Result<Option<u8>> {
     let place = || PathBuf::from(format!("the namespaces of process {}", program.outer));
     let failed = |source: Errno| Error::io("enter", place(), source);
-    let executable =
-        std::env::current_exe().map_err(|source| Error::io("find the executable", "/proc/self/exe", source))?;
+    let executable = File::open("/proc/self/exe").map_err(|source| Error::io("open", "/proc/self/exe", source))?;
     let handle = pidfd_open(program.outer)?;
     if program.owner.is_some() {
+        // Whoever rules in there may look into processes that have entered by half.
+        set_dumpable(false).map_err(failed)?;
         // In there it is forbidden.
         setgroups(&[]).map_err(failed)?;
     }
@@ -90,15 +110,84 @@ pub fn run_inside(program: &Inside, arguments: impl IntoIterator<Item = OsString
         Err(Errno::ESRCH) => return Err(Error::ProgramGone { pid: program.outer }),
         entered => entered.map_err(failed)?,
     }
-    let mut command = Command::new(&executable);
-    command.args(arguments);
+    let launch = Launch::new(executable, arguments, program.owner.is_some());
+    // It is not found by this name: it executes itself before.
+    let mut command = Command::new("ckpt");
     if let Some((uid, gid)) = program.owner {
-        command.uid(uid).gid(gid);
+        command.uid(uid).gid(gid).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     }
-    // SAFETY: between fork and exec a single system call is made.
-    unsafe { command.pre_exec(|| set_pdeathsig(Signal::SIGTERM).map_err(std::io::Error::from)) };
-    let status = command.status().map_err(|source| Error::io("start ckpt in", place(), source))?;
+    // SAFETY: between fork and exec nothing but system calls is made, of what has been allocated before.
+    unsafe { command.pre_exec(move || launch.execute()) };
+    let started = |source| Error::io("start ckpt in", place(), source);
+    let mut child = command.spawn().map_err(started)?;
+    let is_heard = relay::to_the_end(&mut child, program.owner.map_or(0, |(user, _)| user), SILENCE + pause)?;
+    if !is_heard {
+        let _ = child.kill();
+        let what = format!("the checkpoint in {}", place().display());
+        return Err(Error::environment(what, "ckpt says nothing there", "see with ckpt list whether it is sealed"));
+    }
+    let status = child.wait().map_err(started)?;
     Ok(Some(status.code().or(status.signal().map(|signal| 128 + signal)).map_or(1, |code| code as u8)))
+}
+
+/// This command once more, by a descriptor.
+struct Launch {
+    executable: File,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+    pointers: [Vec<*const c_char>; 2],
+    is_other_user: bool,
+}
+
+// SAFETY: the pointers lead into the strings beside them, which nobody changes.
+unsafe impl Send for Launch {}
+// SAFETY: as above.
+unsafe impl Sync for Launch {}
+
+impl Launch {
+    fn new(executable: File, arguments: impl IntoIterator<Item = OsString>, is_other_user: bool) -> Launch {
+        let c_string = |text: OsString| CString::new(text.into_vec()).unwrap_or_default();
+        let arguments: Vec<CString> = [OsString::from("ckpt")].into_iter().chain(arguments).map(c_string).collect();
+        let entry = |(mut name, value): (OsString, OsString)| {
+            name.push("=");
+            name.push(value);
+            name
+        };
+        let environment: Vec<CString> = match is_other_user {
+            true => [PATH, RELAYED].map(OsString::from).into_iter().map(c_string).collect(),
+            false => std::env::vars_os().map(entry).map(c_string).collect(),
+        };
+        let list = |texts: &[CString]| {
+            texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect::<Vec<*const c_char>>()
+        };
+        let pointers = [list(&arguments), list(&environment)];
+        Launch { executable, arguments, environment, pointers, is_other_user }
+    }
+
+    /// Only returns if that is not possible.
+    fn execute(&self) -> std::io::Result<()> {
+        debug_assert!(self.pointers[0].len() > self.arguments.len() && self.pointers[1].len() > self.environment.len());
+        set_pdeathsig(Signal::SIGTERM)?;
+        if self.is_other_user {
+            setsid()?;
+            // SAFETY: it takes numbers, and marks descriptors of this process alone.
+            let marked = unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC.cast_signed()) };
+            Errno::result(marked)?;
+        }
+        let (executable, [arguments, environment]) = (self.executable.as_raw_fd(), &self.pointers);
+        // SAFETY: an empty path, and two lists of strings that end with a null.
+        unsafe {
+            libc::syscall(
+                libc::SYS_execveat,
+                executable,
+                c"".as_ptr(),
+                arguments.as_ptr(),
+                environment.as_ptr(),
+                libc::AT_EMPTY_PATH,
+            )
+        };
+        Err(std::io::Error::last_os_error())
+    }
 }
 
 #[cfg(test)]

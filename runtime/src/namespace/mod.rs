@@ -11,6 +11,7 @@ mod enter;
 mod forbidden;
 mod ids;
 mod make;
+mod relay;
 
 pub use clocks::be_ahead_in_children_of_this_thread;
 pub use enter::{Inside, is_below_ours, run_inside};

@@ -71,6 +71,24 @@ pub fn ids_in_namespaces(pid: i32) -> Result<Vec<i32>> {
     Ok(ids.split_whitespace().filter_map(|id| id.parse().ok()).collect())
 }
 
+/// User ids of a process, as our user namespace shows them: real, effective, saved and that of the file system.
+pub type Users = [u32; 4];
+
+/// The user ids of process `pid`.
+pub fn users(pid: i32) -> Result<Users> {
+    let status = text(pid, "status")?;
+    let ids: Vec<u32> = status_value(&status, "Uid").unwrap_or("").split_whitespace().flat_map(str::parse).collect();
+    // A process that ends while we read has no ids.
+    ids.try_into().map_err(|_| Error::ProgramGone { pid })
+}
+
+/// Whether process `pid` executes a program that has given it rights (AT_SECURE): the dynamic linker passes over LD_PRELOAD there.
+pub fn has_rights_of_its_program(pid: i32) -> bool {
+    let words = bytes(pid, "auxv").unwrap_or_default();
+    let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or([0; 8]));
+    words.chunks_exact(16).any(|entry| word(&entry[..8]) == libc::AT_SECURE && word(&entry[8..]) != 0)
+}
+
 /// The capability sets in `/proc/PID/status`.
 pub fn capabilities(pid: i32) -> Result<Capabilities> {
     let status = text(pid, "status")?;
@@ -144,6 +162,8 @@ mod tests {
         assert_eq!(status_value(&status, "Tgid").unwrap().parse::<i32>().unwrap(), pid);
         assert!(start_time(pid).unwrap() > 0);
         assert_eq!(ids_in_namespaces(pid).unwrap(), [pid]);
+        assert_eq!(users(pid).unwrap()[1], nix::unistd::geteuid().as_raw());
+        assert!(!has_rights_of_its_program(pid));
     }
 
     #[test]

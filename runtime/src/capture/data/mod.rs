@@ -74,7 +74,7 @@ fn attempt(
     let control = program.control()?;
     lineage.wait_for_memory(program, &control);
     let started = Instant::now();
-    let mut attempt = begin(store, &control, request, Depth::Data)?;
+    let mut attempt = begin(store, (&control, &lineage.processes.kin), request, Depth::Data)?;
     if control.allocations == 0 {
         let error = Error::unsupported(
             format!("a checkpoint of data of process {}", program.pid),

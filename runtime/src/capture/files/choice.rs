@@ -3,6 +3,7 @@
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 
 use ckpt_store::PageListRef;
 use nix::sys::stat::{major, minor};
@@ -10,7 +11,7 @@ use nix::sys::stat::{major, minor};
 use super::hold::{Holder, bytes_there};
 use super::{Held, HeldFiles, Known, Wishes, trees};
 use crate::capture::descriptors::Tables;
-use crate::capture::regions::Draft;
+use crate::capture::regions::{Draft, mapped_file};
 use crate::error::{Error, Result};
 use crate::image::{Backing, CapturedFile, CapturedKind, FileContent, FileKind, path_of};
 use crate::proc::is_the_kernels;
@@ -20,7 +21,13 @@ use crate::proc::is_the_kernels;
 ///
 /// # Errors
 /// When a file that no path leads to cannot be captured, or a directory that the user has named.
-pub fn hold(tables: &Tables, drafts: &[&Draft], wishes: &Wishes, known: &Known, runs_on: bool) -> Result<HeldFiles> {
+pub fn hold(
+    tables: &Tables,
+    drafts: &[(i32, &Draft)],
+    wishes: &Wishes,
+    known: &Known,
+    runs_on: bool,
+) -> Result<HeldFiles> {
     let mut held = HeldFiles::default();
     let mut holder = Holder::new(known, runs_on, &wishes.store);
     if let Some(max_bytes) = wishes.max_bytes {
@@ -31,7 +38,7 @@ pub fn hold(tables: &Tables, drafts: &[&Draft], wishes: &Wishes, known: &Known, 
     for unlinked in &tables.unlinked {
         let shown = || format!("descriptor {} ({})", unlinked.opened.1, path_of(&unlinked.file.path).display());
         let mut hold = || {
-            let file = open(&descriptor(unlinked.opened))?;
+            let file = open(descriptor(unlinked.opened))?;
             within(&file, wishes.max_bytes)?;
             holder.hold(file, unlinked.file.object.is_some())
         };
@@ -48,15 +55,17 @@ pub fn hold(tables: &Tables, drafts: &[&Draft], wishes: &Wishes, known: &Known, 
 struct Written<'a> {
     path: &'a [u8],
     inode: u64,
-    /// Where it can be opened.
+    /// Where it can be opened, whatever its path leads to by now.
     place: String,
+    /// Its device, where it may have to be opened by its path.
+    device: Option<u64>,
 }
 
 fn descriptor((pid, number): (i32, i32)) -> String {
     format!("/proc/{pid}/fd/{number}")
 }
 
-fn written_files<'a>(tables: &'a Tables, drafts: &'a [&'a Draft]) -> Vec<Written<'a>> {
+fn written_files<'a>(tables: &'a Tables, drafts: &'a [(i32, &'a Draft)]) -> Vec<Written<'a>> {
     let mut found: Vec<Written<'a>> = Vec::new();
     let mut add = |written: Written<'a>| {
         let is_known = found.iter().any(|other| other.path == written.path);
@@ -66,13 +75,13 @@ fn written_files<'a>(tables: &'a Tables, drafts: &'a [&'a Draft]) -> Vec<Written
     };
     for (file, place) in tables.files.iter().zip(&tables.places) {
         if let (FileKind::Regular { path, inode, .. }, true) = (&file.kind, file.is_writable()) {
-            add(Written { path, inode: *inode, place: descriptor(*place) });
+            add(Written { path, inode: *inode, place: descriptor(*place), device: None });
         }
     }
-    for draft in drafts {
+    for (pid, draft) in drafts {
         if let Backing::SharedFile { file, may_write: true } = &draft.backing {
-            let place = path_of(&file.path).display().to_string();
-            add(Written { path: &file.path, inode: file.inode, place });
+            let device = draft.file.map(|stamp| stamp.device);
+            add(Written { path: &file.path, inode: file.inode, place: mapped_file(*pid, &draft.mapping), device });
         }
     }
     found
@@ -81,20 +90,16 @@ fn written_files<'a>(tables: &'a Tables, drafts: &'a [&'a Draft]) -> Vec<Written
 /// A file that cannot be captured is as one that is not: a restart refuses it if it has become shorter.
 fn hold_written(
     written: &Written<'_>,
-    drafts: &[&Draft],
+    drafts: &[(i32, &Draft)],
     max_bytes: u64,
     holder: &mut Holder<'_>,
     held: &mut HeldFiles,
 ) {
     let is_mapped = drafts.iter().any(
-        |draft| matches!(&draft.backing, Backing::SharedFile { file, may_write: true } if file.inode == written.inode),
+        |(_, draft)| matches!(&draft.backing, Backing::SharedFile { file, may_write: true } if file.inode == written.inode),
     );
-    let mut hold = || {
-        let file = open(&written.place)?;
-        let metadata = file.metadata()?;
-        if metadata.ino() != written.inode {
-            return Err(io::Error::other("its path leads to another file by now"));
-        }
+    let mut hold = || -> io::Result<_> {
+        let (file, metadata) = open_written(written)?;
         within(&file, Some(max_bytes))?;
         Ok((about(written.path.to_vec(), &metadata, regular(&metadata)), holder.hold(file, is_mapped)?))
     };
@@ -102,6 +107,21 @@ fn hold_written(
         Ok((file, content)) => held.add(file, Some(content)),
         Err(error) => log::warn!("the content of {} is not captured: {error}", path_of(written.path).display()),
     }
+}
+
+/// The very file that the program has. Only root may open one that is mapped; others take its path.
+fn open_written(written: &Written<'_>) -> io::Result<(File, Metadata)> {
+    let opened = match (open(&written.place), written.device) {
+        (Err(error), Some(_)) if error.kind() == io::ErrorKind::PermissionDenied => open(path_of(written.path)),
+        (opened, _) => opened,
+    };
+    let file = opened?;
+    let metadata = file.metadata()?;
+    let is_it = metadata.ino() == written.inode && written.device.is_none_or(|device| metadata.dev() == device);
+    if !is_it {
+        return Err(io::Error::other("its path leads to another file by now"));
+    }
+    Ok((file, metadata))
 }
 
 fn within(file: &File, max_bytes: Option<u64>) -> io::Result<()> {
@@ -113,7 +133,7 @@ fn within(file: &File, max_bytes: Option<u64>) -> io::Result<()> {
     }
 }
 
-fn open(path: &str) -> io::Result<File> {
+fn open(path: impl AsRef<Path>) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 

@@ -12,13 +12,14 @@ use super::hold::Holder;
 use super::{HeldFiles, Wishes};
 use crate::error::{Error, Result};
 use crate::image::CapturedKind;
+use crate::rights::Rights;
 use crate::saved_name::is_saved_name;
 use crate::without_links;
 
 /// Captures the directories that are wished for. What is in the store, and what earlier restarts have saved, stays out.
 pub fn hold(wishes: &Wishes, holder: &mut Holder<'_>, held: &mut HeldFiles) -> Result<()> {
-    for named in &wishes.trees {
-        let tree = match fs::canonicalize(named) {
+    for (named, rights) in &wishes.trees {
+        let tree = match act(rights, || fs::canonicalize(named)) {
             Ok(tree) => tree,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 log::warn!("{}: the directory is not there, and in no checkpoint", named.display());
@@ -26,28 +27,47 @@ pub fn hold(wishes: &Wishes, holder: &mut Holder<'_>, held: &mut HeldFiles) -> R
             }
             Err(source) => return Err(Error::io("find the directory", named, source)),
         };
-        hold_tree(&tree, wishes, holder, held)?;
+        hold_tree((&tree, rights), wishes, holder, held)
+            .map_err(|source| Error::io("capture the directory", &tree, source))?;
         held.trees.push(tree);
     }
     Ok(())
 }
 
-fn hold_tree(tree: &Path, wishes: &Wishes, holder: &mut Holder<'_>, held: &mut HeldFiles) -> Result<()> {
+fn act<T>(rights: &Option<Rights>, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    match rights {
+        Some(rights) => rights.act(work),
+        None => work(),
+    }
+}
+
+fn hold_tree(
+    (tree, rights): (&Path, &Option<Rights>),
+    wishes: &Wishes,
+    holder: &mut Holder<'_>,
+    held: &mut HeldFiles,
+) -> io::Result<()> {
+    act(rights, || fs::read_dir(tree).map(drop))?;
     let store = fs::canonicalize(&wishes.store).unwrap_or_else(|_| wishes.store.clone());
     let stays_out = |entry: &DirEntry| entry.path() == store || entry.depth() > 0 && is_saved_name(entry.file_name());
     for entry in WalkDir::new(tree).sort_by_file_name().into_iter().filter_entry(|entry| !stays_out(entry)) {
-        let outcome = entry.map_err(io::Error::from).and_then(|entry| hold_entry(&entry, holder, held));
+        let outcome = entry.map_err(io::Error::from).and_then(|entry| hold_entry(&entry, rights, holder, held));
         match outcome {
             Ok(()) => {}
             // Another process has removed it meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(Error::io("capture the directory", tree, source)),
+            Err(error) => return Err(error),
         }
     }
     Ok(())
 }
 
-fn hold_entry(entry: &DirEntry, holder: &mut Holder<'_>, held: &mut HeldFiles) -> io::Result<()> {
+fn hold_entry(
+    entry: &DirEntry,
+    rights: &Option<Rights>,
+    holder: &mut Holder<'_>,
+    held: &mut HeldFiles,
+) -> io::Result<()> {
     let path = entry.path();
     let bytes = path.as_os_str().as_bytes();
     if held.paths.contains(bytes) {
@@ -56,7 +76,7 @@ fn hold_entry(entry: &DirEntry, holder: &mut Holder<'_>, held: &mut HeldFiles) -
     let metadata = entry.metadata()?;
     let of_kind = |kind| about(bytes.to_vec(), &metadata, kind);
     if metadata.is_file() {
-        let file = open(path)?;
+        let file = act(rights, || open(path))?;
         let metadata = file.metadata()?;
         let content = holder.hold(file, false)?;
         held.add(about(bytes.to_vec(), &metadata, regular(&metadata)), Some(content));

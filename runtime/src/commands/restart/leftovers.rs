@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::capture;
+use crate::capture::{self, Kinship};
 use crate::commands::which_program;
 use crate::error::{Error, Result};
 use crate::image::JobImage;
@@ -23,7 +23,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// All that run are named.
 pub fn refuse(job: &JobImage, end: bool) -> Result<()> {
     let root = job.root();
-    if let Some(life) = which_program::life_of(root.instance, root.pid)? {
+    if let Some(life) = which_program::life_of(root)? {
         let why = format!("pid {} is in use by a life of the same program that runs already, process {life}", root.pid);
         return Err(Error::environment("restart", why, "end that first"));
     }
@@ -35,11 +35,17 @@ pub fn refuse(job: &JobImage, end: bool) -> Result<()> {
     }
 }
 
-/// The processes of the job that run, ascending.
+/// The processes of the job that run, ascending. One that has only the mark, and other users than the first process, may be
+/// anybody's: it is named, and left alone.
 fn left_of(job: &JobImage) -> Result<Vec<i32>> {
-    let mut left = if job.mark == 0 { Vec::new() } else { capture::all_with(job.mark)? };
+    let mut left = Vec::new();
     for process in &job.processes {
-        left.extend(which_program::life_of(process.instance, process.pid)?);
+        left.extend(which_program::life_of(process)?);
+    }
+    if job.mark != 0 {
+        let marked = capture::all_with(&Kinship { mark: job.mark, since: 0, users: job.root().uids }, &left)?;
+        left.extend(marked.members);
+        marked.doubtful.iter().for_each(|&pid| log::warn!("{}", left_alone(pid)));
     }
     left.sort_unstable();
     left.dedup();
@@ -50,6 +56,14 @@ fn refused(left: &[i32]) -> Error {
     let named: Vec<String> = left.iter().map(|&pid| named(pid)).collect();
     let why = format!("of the job's last life there still run: {}", named.join(", "));
     Error::environment("restart", why, "end them first, or give --end-leftovers")
+}
+
+fn left_alone(pid: i32) -> String {
+    let user = task::users(pid).map_or_else(|_| "another user".to_owned(), |users| format!("user {}", users[1]));
+    let named = named(pid);
+    format!(
+        "{named} of {user} has the mark of the job and descends from none of it: it may be a stranger, and is left alone"
+    )
 }
 
 fn named(pid: i32) -> String {

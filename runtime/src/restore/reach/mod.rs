@@ -14,12 +14,11 @@
 //! A restart by an ordinary user has one set of rights, its own; rules 1 and 3 hold for it as well.
 
 mod holders;
-mod rights;
 mod spot;
 mod trust;
 
+pub use crate::rights::Rights;
 pub use holders::Holders;
-pub use rights::Rights;
 pub use spot::{Identity, Spot, give};
 
 use std::fs::File;

@@ -1,15 +1,19 @@
-//! What a process may do to files, taken on by a thread for a moment.
+//! What a process may do to files, taken on by a thread for a moment: root is more able than it may be for another user's process.
 
 use std::io;
 
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid, geteuid, getgroups, setfsgid, setfsuid};
 
+use crate::error::Result;
 use crate::image::ProcessImage;
+use crate::proc::task;
 
 const LINUX_CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 /// Leaves a file-system id as it is: the call only tells it.
 const SAME: u32 = u32::MAX;
+/// An id that no user has.
+const NOBODY: u32 = u32::MAX - 1;
 
 /// The ids that the file system looks at, and the capabilities in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +35,24 @@ impl Rights {
         groups.sort_unstable();
         groups.dedup();
         Rights { user: image.uids[3], group: image.gids[3], groups, effective: image.capabilities.effective }
+    }
+
+    /// Those that process `pid` has.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn of_process(pid: i32) -> Result<Rights> {
+        let status = task::text(pid, "status")?;
+        let ids = |name| {
+            let ids = task::status_value(&status, name).unwrap_or("").split_whitespace();
+            ids.flat_map(str::parse).collect::<Vec<u32>>()
+        };
+        // A process that ends while we read has none: nobody's.
+        let last = |ids: Vec<u32>| ids.get(3).copied().unwrap_or(NOBODY);
+        let mut groups = ids("Groups");
+        groups.sort_unstable();
+        let effective = task::capabilities(pid)?.effective;
+        Ok(Rights { user: last(ids("Uid")), group: last(ids("Gid")), groups, effective })
     }
 
     /// Those of this thread.
@@ -79,6 +101,11 @@ impl Rights {
         }
         setfsgid(Gid::from_raw(self.group));
         setfsuid(Uid::from_raw(self.user));
+        // They say nothing where they are not allowed.
+        let now = (setfsuid(Uid::from_raw(SAME)).as_raw(), setfsgid(Gid::from_raw(SAME)).as_raw());
+        if now != (self.user, self.group) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         let mut capabilities = own_capabilities()?;
         capabilities.set_effective(self.effective);
         capabilities.apply()
