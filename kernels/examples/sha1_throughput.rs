@@ -11,7 +11,7 @@
 use std::hint::black_box;
 
 use ckpt_kernels::{
-    page_digest::{PAGE_BYTES, check64, is_zero},
+    page_digest::{PAGE_BYTES, blake3, check64, is_zero},
     sha1::{Digest, Implementation, sha1_pages_with},
 };
 
@@ -40,6 +40,7 @@ fn main() {
             println!("# skipped: this CPU cannot run {implementation:?}");
         }
     }
+    rows.push(("BLAKE3".into(), Box::new(|| each(&pages, blake3))));
     rows.push(("XXH3-64".into(), Box::new(|| each(&pages, check64))));
     rows.push(("is_zero, zeros".into(), Box::new(|| each(&zeros, is_zero))));
     rows.push(("is_zero, noise".into(), Box::new(|| each(&pages, is_zero))));

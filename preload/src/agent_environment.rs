@@ -5,10 +5,11 @@
 
 use core::ffi::c_char;
 
-use ckpt_wire::{Control, ENV_AGENT, ENV_DIR, ENV_JOB, ENV_LOG, ENV_MARK, ENV_WITH_DIR};
+use ckpt_wire::{Control, ENV_AGENT, ENV_DIR, ENV_JOB, ENV_KEY, ENV_LOG, ENV_MARK, ENV_WITH_DIR, PATH_BYTES};
 
 use crate::environment::Entries;
 use crate::shared::Shared;
+use crate::sys;
 use ckpt_wire::settings::text::{Text, write_field};
 
 /// Most entries.
@@ -44,7 +45,9 @@ impl AgentEnvironment {
         let resolved = [ENV_DIR, ENV_LOG, ENV_AGENT, ENV_JOB, ENV_MARK, ENV_WITH_DIR];
         for entry in entries {
             let ours = entry.starts_with(b"CKPT_") && !resolved.iter().any(|name| is_variable(entry, name.as_bytes()));
-            if ours || is_variable(entry, b"PATH") {
+            if let Some(path) = relative_key(entry) {
+                self.push_absolute(ENV_KEY, path)?;
+            } else if ours || is_variable(entry, b"PATH") {
                 self.push(&[entry])?;
             }
         }
@@ -69,6 +72,15 @@ impl AgentEnvironment {
         self.pointers.as_ptr()
     }
 
+    /// Pushes a variable that is a path behind the working directory. Without one that can be named it stays as it is.
+    fn push_absolute(&mut self, name: &str, path: &[u8]) -> Result<(), TooLarge> {
+        let mut directory = [0; PATH_BYTES];
+        match sys::working_directory(&mut directory) {
+            Ok(directory) => self.push(&[name.as_bytes(), b"=", directory, b"/", path]),
+            Err(_) => self.push(&[name.as_bytes(), b"=", path]),
+        }
+    }
+
     fn push(&mut self, parts: &[&[u8]]) -> Result<(), TooLarge> {
         let bytes = parts.iter().map(|part| part.len()).sum::<usize>() + 1;
         let end = BYTES_MAX.saturating_sub(self.used);
@@ -84,6 +96,13 @@ impl AgentEnvironment {
         self.used += bytes;
         Ok(())
     }
+}
+
+/// The value of CKPT_KEY, if it is a path that is not absolute.
+fn relative_key(entry: &[u8]) -> Option<&[u8]> {
+    let value = entry.strip_prefix(ENV_KEY.as_bytes())?.strip_prefix(b"=")?;
+    let stays = value.is_empty() || value.starts_with(b"/") || value.starts_with(b"command:");
+    (!stays).then_some(value)
 }
 
 fn is_variable(entry: &[u8], name: &[u8]) -> bool {

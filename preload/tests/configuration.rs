@@ -132,7 +132,7 @@ fn the_method_is_one_of_five_with_chunks_of_a_length_that_an_engine_takes() {
         let control = control_with(variables);
         ["method", "chunk_bytes", "tree_min_bytes", "verify_matches"].map(|name| control[name].clone())
     };
-    assert_eq!(of(&[]), ["0", "128", "16777216", "0"]);
+    assert_eq!(of(&[]), ["0", "128", "16777216", "2"]);
     assert_eq!(of(&[("CKPT_METHOD", "pages"), ("CKPT_VERIFY_MATCHES", "no")]), ["0", "128", "16777216", "0"]);
     let all = [("CKPT_METHOD", "tree"), ("CKPT_CHUNK", "36"), ("CKPT_TREE_MIN", "1M"), ("CKPT_VERIFY_MATCHES", "yes")];
     assert_eq!(of(&all), ["1", "36", "1048576", "1"]);

@@ -87,6 +87,7 @@ fn the_agent_is_started_as_an_ordinary_daemon() {
     let scene = Scene::new("odd");
     let mut command = scene.command();
     command.env("CKPT_NAME", "a name").env("SECRET", "password").env("CKPT_LOG", "other.log");
+    command.env("CKPT_KEY", "keys/mine");
     let victim = ready(command);
     victim.signal(libc::SIGUSR1);
     let agent = scene.agent();
@@ -99,6 +100,7 @@ fn the_agent_is_started_as_an_ordinary_daemon() {
     let root = scene.directory.path().canonicalize().unwrap();
     assert_eq!(agent["env CKPT_NAME"], "a name");
     assert_eq!(Path::new(&agent["env CKPT_DIR"]), root.join("ckpt-store"));
+    assert_eq!(Path::new(&agent["env CKPT_KEY"]), root.join("keys/mine"));
     assert_eq!(Path::new(&agent["env CKPT_LOG"]), root.join("other.log"));
     assert_eq!(agent["env CKPT_JOB"].len(), 16);
     assert!(agent.contains_key("env PATH"));

@@ -259,6 +259,9 @@ impl Error {
                 StoreError::Io { .. }
                 | StoreError::NoRoom { .. }
                 | StoreError::ForeignOwner { .. }
+                | StoreError::KeyNeeded { .. }
+                | StoreError::WrongKey { .. }
+                | StoreError::NotEncrypted { .. }
                 | StoreError::Unsuitable { .. },
             ) => exit_code::ENVIRONMENT,
             Error::Unsupported { .. }

@@ -45,6 +45,7 @@ pub mod rights;
 pub mod saved_name;
 pub mod sparse;
 pub mod stillness;
+pub mod store_key;
 pub mod stored_content;
 pub mod stored_file;
 pub mod stored_memory;

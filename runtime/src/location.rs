@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use ckpt_store::{Store, StoreOptions};
 
 use crate::error::{Error, Result};
+use crate::store_key;
 
 /// Where a store is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,15 +41,21 @@ impl Location {
         }
     }
 
-    /// Opens the store that is there.
+    /// Opens the store that is there, by the key that CKPT_KEY names if it is encrypted.
     pub fn open(&self, options: &StoreOptions) -> Result<Store> {
+        let options = StoreOptions { key: store_key::of_environment()?, ..*options };
         match self {
-            Location::Directory(dir) => Ok(Store::open_with(dir, options)?),
-            Location::Url(url) => open_url(url, options),
+            Location::Directory(dir) => Ok(Store::open_with(dir, &options)?),
+            Location::Url(url) => open_url(url, &options),
         }
     }
 
-    /// Opens the store that is there, or makes one.
+    /// Opens the store that is there, or makes one, encrypted where CKPT_KEY names a key.
+    pub fn create_or_open_by_environment(&self, options: &StoreOptions) -> Result<Store> {
+        self.create_or_open(&StoreOptions { key: store_key::of_environment()?, ..*options })
+    }
+
+    /// Opens the store that is there, or makes one, by the key of `options`.
     pub fn create_or_open(&self, options: &StoreOptions) -> Result<Store> {
         match self {
             Location::Directory(dir) => Ok(Store::create_or_open_with(dir, options)?),
@@ -115,7 +122,36 @@ fn create_or_open_url(url: &str, options: &StoreOptions) -> Result<Store> {
 
 #[cfg(feature = "object-store")]
 fn bucket(url: &str) -> Result<std::sync::Arc<ckpt_store::backend::object::Object>> {
+    static SAID: std::sync::Once = std::sync::Once::new();
+    SAID.call_once(|| weaknesses(|name| std::env::var(name).ok()).iter().for_each(|line| crate::say!("{line}")));
     Ok(std::sync::Arc::new(ckpt_store::backend::object::Object::open_url(url, None)?))
+}
+
+/// What the environment asks for that lets others read or change what goes to a bucket and comes from it.
+#[cfg(any(test, feature = "object-store"))]
+fn weaknesses(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let is_on = |name: &str| {
+        variable(name).is_some_and(|value| !["", "0", "false", "no", "off"].contains(&&*value.to_lowercase()))
+    };
+    let mut found = Vec::new();
+    let endpoints = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
+    let plain =
+        endpoints.into_iter().find(|name| variable(name).is_some_and(|url| url.to_lowercase().starts_with("http://")));
+    if let Some(name) = plain {
+        found.push(format!(
+            "{name} is an address without TLS: whoever is on the way to it can read and change checkpoints; use https, or \
+             an encrypted store (`ckpt key --help`)"
+        ));
+    } else if is_on("AWS_ALLOW_HTTP") {
+        found.push("AWS_ALLOW_HTTP is set: without TLS others can read and change checkpoints; unset it".into());
+    }
+    if is_on("AWS_ALLOW_INVALID_CERTIFICATES") {
+        let name = "AWS_ALLOW_INVALID_CERTIFICATES";
+        found.push(format!(
+            "{name} is set: anybody on the way can be the server, and read and change checkpoints; unset it"
+        ));
+    }
+    found
 }
 
 #[cfg(not(feature = "object-store"))]
@@ -144,6 +180,26 @@ mod tests {
         for text in ["gs://b/p", "http://b/p", "file://host/p", "file:///a%20b"] {
             assert!(matches!(Location::of(Path::new(text)), Err(Error::Usage(_))), "{text}");
         }
+    }
+
+    #[test]
+    fn variables_that_take_protection_away_are_named() {
+        let of = |set: &[(&str, &str)]| {
+            weaknesses(|name| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned()))
+        };
+        assert!(of(&[]).is_empty());
+        assert!(of(&[("AWS_ENDPOINT_URL", "https://minio"), ("AWS_ALLOW_HTTP", "false")]).is_empty());
+        for (name, value) in [
+            ("AWS_ENDPOINT_URL", "http://minio:9000"),
+            ("AWS_ENDPOINT_URL_S3", "HTTP://minio"),
+            ("AWS_ENDPOINT", "http://minio"),
+            ("AWS_ALLOW_HTTP", "true"),
+            ("AWS_ALLOW_INVALID_CERTIFICATES", "1"),
+        ] {
+            let said = of(&[(name, value)]);
+            assert!(said.len() == 1 && said[0].starts_with(name), "{name}: {said:?}");
+        }
+        assert_eq!(of(&[("AWS_ALLOW_HTTP", "true"), ("AWS_ALLOW_INVALID_CERTIFICATES", "true")]).len(), 2);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use ckpt_runtime::commands::{
-    agent, checkpoint, copy, devices, diff, doctor, extract, fault_points, flatten, keep_memory, list, prune, restart,
-    run, show, stand_still, status_beside_program, verify,
+    agent, checkpoint, copy, devices, diff, doctor, extract, fault_points, flatten, keep_memory, key, list, prune,
+    restart, run, show, stand_still, status_beside_program, verify,
 };
 use ckpt_runtime::error::{Result, exit_code};
 use ckpt_runtime::{fault, logging, parent, units};
@@ -54,6 +54,7 @@ enum Command {
     Copy(copy::Arguments),
     Prune(prune::Arguments),
     Flatten(flatten::Arguments),
+    Key(key::Arguments),
     Doctor(doctor::Arguments),
     #[command(hide = true)]
     Agent(agent::Arguments),
@@ -86,6 +87,7 @@ impl Command {
             Command::Copy(arguments) => copy::execute(arguments),
             Command::Prune(arguments) => prune::execute(arguments),
             Command::Flatten(arguments) => flatten::execute(arguments),
+            Command::Key(arguments) => key::execute(arguments),
             Command::Doctor(arguments) => doctor::execute(arguments),
             Command::Agent(arguments) => agent::execute(arguments),
             Command::Devices(arguments) => devices::execute(arguments),

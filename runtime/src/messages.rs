@@ -13,6 +13,11 @@ pub fn say(message: Arguments<'_>) {
     let _ = std::io::stderr().write_all(line(message).as_bytes());
 }
 
+/// Says that we are at work, to whoever passes on what we say: an empty line, of which they say nothing.
+pub fn be_heard() {
+    let _ = std::io::stderr().write_all(b"\n");
+}
+
 /// [`say`], with what `format!` takes.
 #[macro_export]
 macro_rules! say {

@@ -167,11 +167,11 @@ fn two_chunks_with_one_digest_are_told_apart_when_every_byte_is_compared() {
     let scene = scene();
     let program = tree(scattered("200", "collides")).variable("CKPT_CHUNK", "32");
     let reference = reference(&scene, &program);
-    for compares in [true, false] {
-        let answer = if compares { "yes" } else { "no" };
+    // Who says nothing has them compared.
+    for (answer, compares) in [("", true), ("yes", true), ("no", false)] {
         let taken = scene.path().join(format!("{answer}-taken"));
         let program = program.clone().variable("CKPT_VERIFY_MATCHES", answer).waiting(100, &taken);
-        let mut life = Life::preloaded(&scene, answer, &program);
+        let mut life = Life::preloaded(&scene, &format!("life-{answer}"), &program);
         life.output.wait_for_lines(5);
         checkpoint(&scene, life.pid);
         life.output.wait_for_lines(36);
@@ -290,8 +290,9 @@ fn what_changes_altogether_begins_a_new_series_and_a_stopped_program_is_read_as_
 #[test]
 fn the_agent_holds_no_region_whole() {
     let scene = scene();
-    let peak_kib = |name: &str, chunk: &str, method: &str| {
+    let peak_kib = |name: &str, chunk: &str, compares: &str, method: &str| {
         let program = tree(scattered(ENDLESS, "plain")).variable("CKPT_MEMORY", "16M").variable("CKPT_CHUNK", chunk);
+        let program = program.variable("CKPT_VERIFY_MATCHES", compares);
         let mut life = Life::preloaded(&scene, name, &program);
         let mut newest = 0;
         for _ in 0..3 {
@@ -307,9 +308,12 @@ fn the_agent_holds_no_region_whole() {
         peak.trim_end_matches("kB").trim().parse::<u64>().expect("a number")
     };
     // 64 MiB have digests of 2 MiB in chunks of 512 bytes, and 8 MiB in chunks of 128: 6 MiB is what there is.
-    let peak = peak_kib("long-chunks", "512", "tree");
+    let peak = peak_kib("long-chunks", "512", "no", "tree");
     assert!(peak < 48 << 10, "{peak} KiB for a region of 64 MiB");
-    peak_kib("short-chunks", "128", "pages");
+    // What is compared is read in windows of 16 MiB.
+    let peak = peak_kib("compared", "512", "", "tree");
+    assert!(peak < 72 << 10, "{peak} KiB for a region of 64 MiB that is compared");
+    peak_kib("short-chunks", "128", "", "pages");
 }
 
 #[test]

@@ -19,7 +19,9 @@ use super::protocol::{Reply, Request};
 use super::recorded::recorded;
 use super::restart_script::write_restart_script;
 use super::retention::Retention;
-use super::store_options::{copies_bytes, digest_warning, options_of, tree_options, wanted_digest, wanted_method};
+use super::store_options::{
+    UsersWatch, copies_bytes, default_digest, digest_warning, options_of, tree_options, wanted_digest, wanted_method,
+};
 use super::usher::{Client, Usher};
 use super::{AgentOptions, CheckpointRequest, Method, Trigger};
 use crate::capture::{
@@ -30,7 +32,7 @@ use crate::error::{Error, Result};
 use crate::proc::oom::EndedFirst;
 use crate::proc::task;
 use crate::units::printable;
-use crate::{location, logging, units};
+use crate::{location, logging, store_key, units};
 
 /// What the agent writes to its standard output once it listens.
 pub const READY: &[u8] = b"ready\n";
@@ -61,6 +63,7 @@ struct Agent {
     keeper_socket: PathBuf,
     /// Why the last checkpoint failed, if it did.
     failure: Option<String>,
+    users: UsersWatch,
 }
 
 /// Serves the job of the program until its first process ends. Returns early if another agent does so already.
@@ -89,11 +92,12 @@ fn serve_one(options: AgentOptions) -> Result<()> {
     let directory = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
     location::refuse_url_in(&directory)?;
     let digest = wanted_digest(&control)?;
-    let mut store_options = options_of(digest, control.memory_bytes);
+    let mut store_options = options_of(Some(digest.unwrap_or_else(|| default_digest(pid))), control.memory_bytes);
     let (method, tree) = (wanted_method(&control)?, tree_options(&control, &store_options)?);
     if method == Method::Tree {
         store_options.memory_bytes /= 2;
     }
+    store_options.key = store_key::of_program(pid)?;
     let store = Store::create_or_open_with(&directory, &store_options)?;
     start_log(&directory, ckpt_wire::text(&control.log));
 
@@ -125,8 +129,12 @@ fn serve_one(options: AgentOptions) -> Result<()> {
         executable,
         keeper_socket: address.keeper_socket(),
         failure: None,
+        users: UsersWatch::default(),
     };
     log::info!("serving process {}, {memory} for buffers, method {}", agent.program.pid, method.name());
+    if agent.store.is_encrypted() {
+        log::info!("{} is encrypted; without one of its keys nobody can restart from it", directory.display());
+    }
     if let Some(warning) = digest_warning(&agent.store, digest) {
         log::warn!("{warning}");
     }
@@ -429,6 +437,9 @@ impl Agent {
                     log::warn!("{error}");
                 }
                 self.retention.after(&row, &self.store);
+                if let Some(warning) = self.users.warning(&self.store, self.program.pid) {
+                    log::warn!("{warning}");
+                }
                 reply(&Reply::Sealed { id: row.id }, true);
             }
             Err(error) => {

@@ -3,15 +3,18 @@
 //! What a store names its pages by is settled when it is made. A user who asks for something else later is told, since
 //! the checkpoints are good either way and refusing them would help nobody.
 
+use std::collections::BTreeSet;
+
 use ckpt_store::{Digest, Store, StoreOptions};
 use ckpt_wire::{
     CHUNK_BYTES_DEFAULT, Control, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1, METHOD_FULL_DUMP, METHOD_INC_TRACKING,
-    METHOD_LOCAL_DEDUP, METHOD_PAGES, METHOD_TREE, TREE_MIN_BYTES_DEFAULT, is_chunk_length,
+    METHOD_LOCAL_DEDUP, METHOD_PAGES, METHOD_TREE, TREE_MIN_BYTES_DEFAULT, VERIFY_ALL, VERIFY_NOTHING, is_chunk_length,
 };
 
 use super::Method;
 use crate::capture::TreeOptions;
 use crate::error::{Error, Result};
+use crate::proc::task;
 
 /// What the program's user wants a new store to name its pages by, if anything.
 pub fn wanted_digest(control: &Control) -> Result<Option<Digest>> {
@@ -34,6 +37,52 @@ pub fn options_of(wanted: Option<Digest>, memory_bytes: u64) -> StoreOptions {
         options.memory_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
     }
     options
+}
+
+/// What a new store of a program names its pages by when its user has no wish: SHA-1 and XXH3-64, which are faster, where all
+/// pages are one user's, and BLAKE3 where several users write them. Of two pages that one user has made to look alike another
+/// one's would be stored once, and XXH3-64 does not stop somebody who tries.
+pub fn default_digest(pid: i32) -> Digest {
+    if has_several_users(pid) { Digest::Blake3 } else { Digest::Sha1 }
+}
+
+/// Whether processes of several users are in the program `pid` and what descends from it.
+fn has_several_users(pid: i32) -> bool {
+    let (mut users, mut processes) = (BTreeSet::new(), vec![pid]);
+    while let Some(pid) = processes.pop() {
+        // Those that have ended meanwhile are nobody's.
+        users.extend(users_of(pid));
+        processes.extend(task::children(pid).unwrap_or_default());
+    }
+    users.len() > 1
+}
+
+/// The user ids of a process: real, effective, saved, and that for files.
+fn users_of(pid: i32) -> Vec<u32> {
+    let status = task::text(pid, "status").unwrap_or_default();
+    let ids = task::status_value(&status, "Uid").unwrap_or_default();
+    ids.split_whitespace().filter_map(|id| id.parse().ok()).collect()
+}
+
+/// Says once that a job has got other users since its store was made.
+#[derive(Debug, Default)]
+pub struct UsersWatch {
+    has_said: bool,
+}
+
+impl UsersWatch {
+    /// What to tell the user of `store`, into which a checkpoint of program `pid` has been taken.
+    pub fn warning(&mut self, store: &Store, pid: i32) -> Option<String> {
+        if self.has_said || store.digest() == Digest::Blake3 || !has_several_users(pid) {
+            return None;
+        }
+        self.has_said = true;
+        let dir = store.dir().display();
+        Some(format!(
+            "processes of several users are in this job, and {dir} names pages by sha1 and xxh3: a user can make two pages that \
+             count as one, also for the others; for pages by blake3 set CKPT_DIGEST=blake3 and name a directory without a store"
+        ))
+    }
 }
 
 /// How the program's user wants memory to be stored.
@@ -61,7 +110,8 @@ pub fn tree_options(control: &Control, options: &StoreOptions) -> Result<TreeOpt
         min_bytes: or(control.tree_min_bytes, TREE_MIN_BYTES_DEFAULT),
         // And a third of it for lists while a difference is found.
         digest_bytes: options.memory_bytes as u64 / 8 * 3,
-        verify_matches: control.verify_matches != 0,
+        verify_memory: control.verify_matches != VERIFY_NOTHING,
+        verify_all: control.verify_matches == VERIFY_ALL,
     })
 }
 
@@ -89,6 +139,8 @@ pub fn digest_warning(store: &Store, wanted: Option<Digest>) -> Option<String> {
 mod tests {
     use std::path::Path;
 
+    use ckpt_wire::VERIFY_HOST;
+
     use super::*;
 
     fn open_store(directory: &Path, wanted: Option<Digest>) -> Store {
@@ -100,15 +152,75 @@ mod tests {
         let mut control: Control = zerocopy::FromZeros::new_zeroed();
         let of = |control: &Control| tree_options(control, &options_of(None, 64 << 20)).unwrap();
         assert_eq!(wanted_method(&control).unwrap(), Method::Pages);
-        let default =
-            TreeOptions { chunk_bytes: 128, min_bytes: 16 << 20, digest_bytes: 24 << 20, verify_matches: false };
+        let default = TreeOptions {
+            chunk_bytes: 128,
+            min_bytes: 16 << 20,
+            digest_bytes: 24 << 20,
+            verify_memory: false,
+            verify_all: false,
+        };
         assert_eq!(of(&control), default);
         control.method = METHOD_TREE;
         (control.chunk_bytes, control.tree_min_bytes, control.verify_matches) = (64, 7, 1);
         assert_eq!(wanted_method(&control).unwrap(), Method::Tree);
-        assert_eq!(of(&control), TreeOptions { chunk_bytes: 64, min_bytes: 7, verify_matches: true, ..default });
+        assert_eq!(
+            of(&control),
+            TreeOptions { chunk_bytes: 64, min_bytes: 7, verify_memory: true, verify_all: true, ..default }
+        );
+        control.verify_matches = VERIFY_HOST;
+        let by_default = of(&control);
+        assert!(by_default.verify_memory && !by_default.verify_all, "{by_default:?}");
         (control.chunk_bytes, control.method) = (33, METHOD_INC_TRACKING + 1);
         assert!(wanted_method(&control).is_err() && tree_options(&control, &options_of(None, 0)).is_err());
+    }
+
+    /// A shell with a child that is another user's.
+    struct TwoUsers(std::process::Child);
+
+    impl TwoUsers {
+        fn start() -> Self {
+            use std::os::unix::process::CommandExt;
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", "setpriv --reuid=65534 --clear-groups sleep 60 & wait"]).process_group(0);
+            let shell = Self(shell.spawn().unwrap());
+            let begun = std::time::Instant::now();
+            while !has_several_users(shell.0.id() as i32) {
+                assert!(begun.elapsed().as_secs() < 30, "no process of another user");
+                std::thread::yield_now();
+            }
+            shell
+        }
+    }
+
+    impl Drop for TwoUsers {
+        fn drop(&mut self) {
+            let group = nix::unistd::Pid::from_raw(self.0.id() as i32);
+            let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn stores_of_several_users_get_blake3_and_who_has_another_is_told_once() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("SKIPPED: only root can start a process of another user");
+            return;
+        }
+        let mut alone = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert_eq!(default_digest(alone.id() as i32), Digest::Sha1);
+        let several = TwoUsers::start();
+        let pid = several.0.id() as i32;
+        assert_eq!(default_digest(pid), Digest::Blake3);
+        let dir = tempfile::tempdir().unwrap();
+        let store = open_store(&dir.path().join("sha1"), None);
+        let mut watch = UsersWatch::default();
+        assert_eq!(watch.warning(&store, alone.id() as i32), None);
+        let warning = watch.warning(&store, pid).unwrap();
+        assert!(warning.contains("CKPT_DIGEST=blake3"), "{warning}");
+        assert_eq!(watch.warning(&store, pid), None, "it has been said");
+        let other = open_store(&dir.path().join("blake3"), Some(Digest::Blake3));
+        assert_eq!(UsersWatch::default().warning(&other, pid), None);
+        alone.kill().and_then(|()| alone.wait()).unwrap();
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl DeviceSeries {
         let context = self.context.clone();
         let (out, into) = (context.copied_out_bytes(), context.copied_in_bytes());
         // Whoever fears that two chunks have one digest has everything stored: then nothing depends on digests.
-        let method = if options.verify_matches { Method::Full } else { Method::Tree };
+        let method = if options.verify_all { Method::Full } else { Method::Tree };
         let series = self.begin(mapped.bytes(), options)?;
         series.take(attempt, written, |engine, number, sink: &mut PageSink<'_>| {
             // SAFETY: the regions are mapped here as long as `mapped` is there, and the program that could write them is held.

@@ -15,6 +15,7 @@ use super::{print, which_program};
 use crate::agent::{CheckpointRequest, Method, Progress, Trigger, request_checkpoint};
 use crate::audit;
 use crate::error::{Error, Result, exit_code};
+use crate::messages;
 use crate::namespace::{self, Inside};
 
 /// Take a checkpoint of a running program and print its id
@@ -111,7 +112,7 @@ fn take(arguments: &Arguments, pid: i32) -> Result<u64> {
     let id = request_checkpoint(pid, &request, &mut |progress| match progress {
         Progress::Resumed { stop_ms } => log::info!("process {pid} was stopped for {stop_ms:.1} ms"),
         Progress::Writing { done_bytes, total_bytes } => bar.update("writing", done_bytes, total_bytes, Unit::Bytes),
-        Progress::Alive if is_relayed => eprintln!(),
+        Progress::Alive if is_relayed => messages::be_heard(),
         Progress::Alive => {}
     })?;
     bar.end();

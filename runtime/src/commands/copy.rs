@@ -1,16 +1,17 @@
 //! `ckpt copy`: brings checkpoints into another store; only what is missing there is written.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use ckpt_store::{AttemptRow, AttemptState, Copied, PAGE_BYTES, StoreOptions};
+use ckpt_store::{AttemptRow, AttemptState, Copied, Key, PAGE_BYTES, StoreOptions};
 use clap::Args;
 use serde::Serialize;
 
 use super::progress_bar::{Progress, Unit};
 use super::{print, print_json, which_checkpoint};
 use crate::error::{Error, Result, exit_code};
-use crate::location::{self, Location};
-use crate::{audit, core_dumps, units};
+use crate::location::Location;
+use crate::{audit, core_dumps, store_key, units};
 
 /// Copy checkpoints to another store; only what is missing there is written
 #[derive(Args)]
@@ -22,7 +23,10 @@ Examples:
   ckpt copy ckpt-store /mnt/backup/heat       every checkpoint, oldest first
   ckpt copy ckpt-store:42 /mnt/backup/heat    this one
   ckpt copy ckpt-store /mnt/backup/heat --job heat
-  ckpt copy ckpt-store s3://bucket/heat       into a bucket")]
+  ckpt copy ckpt-store s3://bucket/heat       into a bucket
+  CKPT_KEY=key ckpt copy ckpt-store s3://bucket/heat              an encrypted copy of a store, encrypted or not
+  CKPT_KEY=key ckpt copy ckpt-store /mnt/other --key other-key    a copy that another key opens
+  CKPT_KEY=key ckpt copy ckpt-store /mnt/plain --key none         a copy that is not encrypted")]
 pub struct Arguments {
     /// The store, or one checkpoint in it: DIR or DIR:N; DIR can be s3://BUCKET/PREFIX
     #[arg(value_name = "DIR[:N]")]
@@ -33,6 +37,9 @@ pub struct Arguments {
     /// Only this job, by id or name
     #[arg(long)]
     job: Option<String>,
+    /// The key of the store to copy to: a file, command:COMMAND, or none [default: $CKPT_KEY]
+    #[arg(long, value_name = "KEY")]
+    key: Option<OsString>,
     /// One JSON array, for scripts
     #[arg(long)]
     json: bool,
@@ -49,10 +56,10 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
 }
 
 fn copy(arguments: &Arguments, dir: &Path, id: Option<u64>) -> Result<u8> {
-    let from = location::open(dir)?;
+    let from = Location::of(dir)?.open(&StoreOptions { accept_plain: true, ..StoreOptions::default() })?;
     let attempts = from.attempts()?;
     let ids = chosen(dir, &attempts, id, arguments.job.as_deref())?;
-    let options = StoreOptions { digest: from.digest(), ..StoreOptions::default() };
+    let options = StoreOptions { digest: from.digest(), key: key_of(arguments)?, ..StoreOptions::default() };
     let to = Location::of(&arguments.to)?.create_or_open(&options)?;
     let mut progress = Progress::start();
     let mut lines = Vec::new();
@@ -74,6 +81,15 @@ fn copy(arguments: &Arguments, dir: &Path, id: Option<u64>) -> Result<u8> {
         print_json(&lines)?;
     }
     Ok(exit_code::DONE)
+}
+
+/// The key of the store to copy to.
+fn key_of(arguments: &Arguments) -> Result<Option<Key>> {
+    match arguments.key.as_deref() {
+        None => store_key::of_environment(),
+        Some(none) if none == "none" => Ok(None),
+        Some(key) => store_key::read(key, Path::new(".")).map(Some),
+    }
 }
 
 /// `DIR` or `DIR:N`. A directory whose own name ends like that is meant itself.

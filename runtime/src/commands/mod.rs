@@ -13,6 +13,7 @@ pub mod extract;
 pub mod fault_points;
 pub mod flatten;
 pub mod keep_memory;
+pub mod key;
 pub mod list;
 pub mod prune;
 pub mod restart;

@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::linkage::Linkage;
 use crate::location::Location;
 use crate::parent::Parent;
+use crate::store_key;
 
 const DIR_DEFAULT: &str = "ckpt-store";
 
@@ -68,7 +69,8 @@ pub struct Arguments {
     /// Bytes of a chunk for tree: 32 to 4096, in steps of 4 [default: $CKPT_CHUNK or 128]
     #[arg(long, value_name = "BYTES", value_parser = check_chunk)]
     chunk: Option<u32>,
-    /// Compare every byte with what tree would restore, at each checkpoint
+    /// Compare every byte with what tree would restore, at each checkpoint, also of data alone and of devices, which is then
+    /// stored whole [default: $CKPT_VERIFY_MATCHES, or large memory of the host alone]
     #[arg(long)]
     verify_matches: bool,
     /// The largest file whose content is captured when the program may write to it: 64M, 1G; a bare number is bytes; all;
@@ -103,6 +105,8 @@ fn check_digest(name: &str) -> Result<Digest, String> {
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     let program = &arguments.command[0];
+    // The agent reads it again; a key that cannot be read is told before the program runs.
+    store_key::of_environment()?;
     let pid_file = arguments.pid_file.as_deref().map(PidFile::prepare).transpose()?;
     let is_static = executable::check(program)? == Some(Linkage::Static);
     let dir = store_dir(arguments.dir.as_deref())?;

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::Digest;
+use crate::{Digest, KeyId};
 
 /// A result whose error is a [`StoreError`].
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -107,6 +107,50 @@ pub enum StoreError {
         /// The effective user id of this process.
         user: u32,
     },
+    /// An encrypted store was to be opened without a key.
+    #[error(
+        "{path} is encrypted and no key was given; set CKPT_KEY to the file of a key that opens it (or to command:COMMAND)"
+    )]
+    KeyNeeded {
+        /// The store.
+        path: PathBuf,
+    },
+    /// An encrypted store was to be opened by a key that was not added to it.
+    #[error("{path} is encrypted and not opened by the key given; set CKPT_KEY to {}", others(*.keys))]
+    WrongKey {
+        /// The store.
+        path: PathBuf,
+        /// How many keys open it.
+        keys: usize,
+    },
+    /// A store is not encrypted where a key was given.
+    #[error(
+        "{path} is not encrypted, so the key given does not belong to it; unset CKPT_KEY to use it as it is, or bring its \
+         checkpoints into an encrypted store with `ckpt copy`"
+    )]
+    NotEncrypted {
+        /// The store.
+        path: PathBuf,
+    },
+    /// A key to be removed does not open the store.
+    #[error("{path} has no key {key}; `ckpt key list` names those it has")]
+    NoSuchKey {
+        /// The store.
+        path: PathBuf,
+        /// The name asked for.
+        key: KeyId,
+    },
+    /// Without its last key nobody could open the store again.
+    #[error(
+        "{key} is the last key of {path}, and without it all checkpoints in there are lost; add another with `ckpt key add` \
+         first, or remove the directory"
+    )]
+    LastKey {
+        /// The store.
+        path: PathBuf,
+        /// The key.
+        key: KeyId,
+    },
     /// What the place can promise is not enough for a store.
     #[error("{path} cannot hold a store: {why}; choose another directory (--dir or CKPT_DIR)")]
     Unsuitable {
@@ -178,6 +222,14 @@ pub enum StoreError {
         /// The first error.
         reason: String,
     },
+}
+
+fn others(keys: usize) -> String {
+    match keys {
+        0 => "its key (none is left in the directory keys: restore that from a copy)".into(),
+        1 => "its key".into(),
+        more => format!("one of its {more} keys"),
+    }
 }
 
 fn newest_sentence(newest: &Option<u64>) -> String {

@@ -47,6 +47,7 @@ mod attempt;
 pub mod backend;
 mod codec;
 mod digest;
+mod encryption;
 mod error;
 pub mod fault;
 mod files;
@@ -69,12 +70,13 @@ pub use attempt::row::{AttemptEnd, AttemptRow, AttemptStart, AttemptState, Depth
 pub use attempt::{Attempt, Sharing};
 pub use codec::Compression;
 pub use digest::Digest;
+pub use encryption::{Key, KeyId};
 pub use error::{Result, StoreError};
 pub use fault::FAULT_POINTS;
 pub use options::StoreOptions;
 pub use page_key::PageKey;
 pub use page_list::{PageList, PageListRef};
-pub use store::{Copied, Manifest, Reclaimed, Store, Verifier};
+pub use store::{AddedKey, Copied, Manifest, Reclaimed, Store, Verifier};
 pub use threads::on_own_threads;
 
 /// Bytes of a page.

@@ -1,8 +1,8 @@
 //! What a caller may choose when it opens a store.
 
-use crate::{Compression, Digest, format::pack::PACK_BYTES_MAX};
+use crate::{Compression, Digest, Key, format::pack::PACK_BYTES_MAX};
 
-/// Choices made when a store is opened. All but the digest hold as long as it is open, and are not kept in the store.
+/// Choices made when a store is opened. All but the digest and the key hold as long as it is open, and are not kept in the store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
     /// Open a store that belongs to another user. What it holds can be any program.
@@ -16,6 +16,11 @@ pub struct StoreOptions {
     pub compression: Compression,
     /// What a store that is made now names its pages by. One that is there keeps its own ([`crate::Store::digest`]).
     pub digest: Digest,
+    /// What opens an encrypted store. A store that is made now is encrypted, and opened by this key, if there is one.
+    pub key: Option<Key>,
+    /// Open a store that is not encrypted although there is a key. Whoever expects an encrypted store must not be given
+    /// another in its place, so it is refused otherwise.
+    pub accept_plain: bool,
 }
 
 impl Default for StoreOptions {
@@ -26,6 +31,8 @@ impl Default for StoreOptions {
             pack_bytes: PACK_BYTES_MAX,
             compression: Compression::Auto,
             digest: Digest::default(),
+            key: None,
+            accept_plain: false,
         }
     }
 }

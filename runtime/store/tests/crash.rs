@@ -10,7 +10,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ckpt_store::{
-    AttemptState, PageList, Store, StoreError, StoreOptions,
+    AttemptState, PageList, Store, StoreError,
     backend::{Memory, Step, Survives},
 };
 
@@ -18,7 +18,7 @@ mod story;
 use story::{checkpoint, encode, end, pages, read_back, start};
 
 fn open(memory: &Memory) -> Store {
-    Store::create_or_open_on(Arc::new(memory.clone()), &StoreOptions::default()).unwrap()
+    Store::create_or_open_on(Arc::new(memory.clone()), &story::options()).unwrap()
 }
 
 /// A checkpoint that must be there after some steps of the journal and, when it was pruned, not after others.
@@ -142,7 +142,7 @@ fn check_every_prefix(history: fn(&Memory) -> Sealed, least_steps: usize, checkp
 }
 
 fn check_after_crash(memory: &Memory, sealed: &Sealed, steps: usize, place: &str) {
-    let opened = Store::create_or_open_on(Arc::new(memory.clone()), &StoreOptions::default());
+    let opened = Store::create_or_open_on(Arc::new(memory.clone()), &story::options());
     let store = opened.unwrap_or_else(|error| panic!("{place}: {error}"));
     check_sealed(&store, sealed, steps, None, place);
     let rows = store.attempts().unwrap_or_else(|error| panic!("{place}: {error}"));

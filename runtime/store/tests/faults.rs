@@ -19,11 +19,11 @@ const EROFS: i32 = 30;
 /// Fails the second checkpoint at its `at`-th operation; false when it has fewer.
 fn second_checkpoint_fails_at(at: usize, goes_on: bool, errno: i32) -> bool {
     let memory = Memory::default();
-    let plain = Store::create_or_open_on(Arc::new(memory.clone()), &StoreOptions::default()).unwrap();
+    let plain = Store::create_or_open_on(Arc::new(memory.clone()), &story::options()).unwrap();
     let first = checkpoint(&plain, "a", &[1, 2, 3]).unwrap();
     let faults = Faults::default();
     let faulty = Faulty::new(memory.clone(), faults.clone());
-    let store = Store::open_on(Arc::new(faulty), &StoreOptions::default()).unwrap();
+    let store = Store::open_on(Arc::new(faulty), &story::options()).unwrap();
     faults.fail_at(at, goes_on, errno);
     let numbers = [1, 4, 5, 6];
     let second = checkpoint(&store, "a", &numbers);
@@ -33,7 +33,7 @@ fn second_checkpoint_fails_at(at: usize, goes_on: bool, errno: i32) -> bool {
     }
     faults.clear();
     let place = format!("operation {at}, on and on: {goes_on}");
-    for store in [&store, &Store::open_on(Arc::new(memory.clone()), &StoreOptions::default()).unwrap()] {
+    for store in [&store, &Store::open_on(Arc::new(memory.clone()), &story::options()).unwrap()] {
         assert!(read_back(store, first.id, 3).unwrap() == pages(&[1, 2, 3]), "{place}");
         let rows = store.attempts().unwrap();
         assert!(rows.iter().all(|row| row.state != AttemptState::Writing), "{place}: {rows:?}");
@@ -79,7 +79,7 @@ fn a_full_or_failing_disk_at_every_operation_leaves_the_earlier_checkpoint() {
 fn an_attempt_after_a_failed_write_cannot_be_sealed_and_says_why() {
     let faults = Faults::default();
     let faulty = Faulty::new(Memory::default(), faults.clone());
-    let store = Store::create_or_open_on(Arc::new(faulty), &StoreOptions::default()).unwrap();
+    let store = Store::create_or_open_on(Arc::new(faulty), &story::options()).unwrap();
     let mut attempt = store.begin(start("a")).unwrap();
     faults.fail_at(0, true, ENOSPC);
     attempt.write_pages(&pages(&[1])).unwrap_err();
@@ -94,7 +94,7 @@ fn an_attempt_after_a_failed_write_cannot_be_sealed_and_says_why() {
 fn an_attempt_ends_before_the_file_system_is_full_and_counts_what_is_on_its_way_there() {
     let (memory, faults) = (Memory::default(), Faults::default());
     let faulty = Faulty::new(memory.clone(), faults.clone());
-    let store = Store::create_or_open_on(Arc::new(faulty), &StoreOptions::default()).unwrap();
+    let store = Store::create_or_open_on(Arc::new(faulty), &story::options()).unwrap();
     let first = checkpoint(&store, "a", &[1, 3]).unwrap();
     // Half of it is written as one call, and nothing of that need have reached the disk yet.
     faults.leave_room(4 << 20);
@@ -115,7 +115,7 @@ fn an_attempt_ends_before_the_file_system_is_full_and_counts_what_is_on_its_way_
 fn an_attempt_that_was_taken_for_dead_is_not_published() {
     let (memory, faults) = (Memory::default(), Faults::default());
     let faulty = Faulty::new(memory.clone(), faults.clone());
-    let store = Store::create_or_open_on(Arc::new(faulty), &StoreOptions::default()).unwrap();
+    let store = Store::create_or_open_on(Arc::new(faulty), &story::options()).unwrap();
     faults.fail_every(Operation::CheckHold, EIO);
     let error = checkpoint(&store, "a", &[1, 3]).unwrap_err();
     assert!(error.to_string().starts_with("cannot keep the lock of"), "{error}");
@@ -129,7 +129,7 @@ fn an_attempt_that_was_taken_for_dead_is_not_published() {
 fn attempt_of_three_packs_fails_at(at: usize, goes_on: bool, errno: i32) -> bool {
     let (memory, faults) = (Memory::default(), Faults::default());
     let faulty = Faulty::new(memory.clone(), faults.clone());
-    let options = StoreOptions { pack_bytes: 1, ..StoreOptions::default() };
+    let options = StoreOptions { pack_bytes: 1, ..story::options() };
     let store = Store::create_or_open_on(Arc::new(faulty), &options).unwrap();
     let mut attempt = store.begin(start("a")).unwrap();
     faults.fail_at(at, goes_on, errno);

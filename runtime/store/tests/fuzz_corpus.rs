@@ -43,7 +43,7 @@ macro_rules! replayed {
     };
 }
 
-replayed! { condemned header manifest node pack page_list row run store }
+replayed! { condemned encrypted_store header manifest node pack page_list row run store }
 
 /// `cargo test -p ckpt-store --test fuzz_corpus -- --ignored` writes the inputs that fuzzing begins with.
 #[test]

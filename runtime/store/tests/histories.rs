@@ -22,7 +22,7 @@ struct Job {
 
 fn open(memory: &Memory) -> Store {
     // Small packs, so that attempts have several.
-    let options = StoreOptions { pack_bytes: 16 << 10, ..StoreOptions::default() };
+    let options = StoreOptions { pack_bytes: 16 << 10, ..story::options() };
     Store::create_or_open_on(Arc::new(memory.clone()), &options).unwrap()
 }
 

@@ -28,7 +28,7 @@ const KEPT: usize = 2;
 fn a_writer_of_its_own() {
     let (dir, job) = (std::env::var_os(DIR).unwrap(), std::env::var(JOB).unwrap());
     let mut random = Random(std::env::var(SEED).unwrap().parse().unwrap());
-    let store = Store::create_or_open(Path::new(&dir)).unwrap();
+    let store = story::create_or_open(Path::new(&dir)).unwrap();
     for round in 0.. {
         // The name says what must read back.
         let numbers: Vec<u64> = (0..4 + random.below(40)).map(|_| random.below(60)).collect();
@@ -46,7 +46,13 @@ fn a_writer_of_its_own() {
 
 fn writer(dir: &Path, job: &str, seed: u64) -> (Child, BufReader<ChildStdout>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "a_writer_of_its_own", "--nocapture", "--quiet"]);
+    command.args([
+        "--ignored",
+        "--exact",
+        &story::test(module_path!(), "a_writer_of_its_own"),
+        "--nocapture",
+        "--quiet",
+    ]);
     command.env(DIR, dir).env(JOB, job).env(SEED, seed.to_string());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
@@ -102,9 +108,9 @@ fn two_writers_killed_two_hundred_times_lose_nothing_that_was_sealed() {
     let random = &mut Random(0x5eed_1e55);
     for number in 1..=ROUNDS {
         let newest = round(&dir, random);
-        check(&Store::open(&dir).unwrap(), &newest, &format!("after round {number}"));
+        check(&story::open(&dir).unwrap(), &newest, &format!("after round {number}"));
     }
-    let store = Store::open(&dir).unwrap();
+    let store = story::open(&dir).unwrap();
     store.prune(1, None).unwrap();
     assert_eq!(store.sealed().unwrap().len(), 2);
     let bytes = |dir: &str| -> u64 {

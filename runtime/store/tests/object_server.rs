@@ -11,7 +11,7 @@ use std::{
 };
 
 use ckpt_store::{
-    AttemptState, Store, StoreOptions,
+    AttemptState, Store,
     backend::{Backend, object::Object},
 };
 
@@ -43,7 +43,13 @@ fn every_story_comes_true_on_an_s3_server() {
 
 fn process(server: &Server, url: &str, role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "a_process_of_its_own", "--nocapture", "--quiet"]);
+    command.args([
+        "--ignored",
+        "--exact",
+        &story::test(module_path!(), "a_process_of_its_own"),
+        "--nocapture",
+        "--quiet",
+    ]);
     command.envs(server.environment()).env(URL, url).env(ROLE, role);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     command
@@ -62,7 +68,7 @@ fn a_process_of_its_own() {
 }
 
 fn on(object: Object) -> Store {
-    Store::create_or_open_on(Arc::new(object), &StoreOptions::default()).unwrap()
+    Store::create_or_open_on(Arc::new(object), &story::options()).unwrap()
 }
 
 fn numbers(round: u64) -> Vec<u64> {

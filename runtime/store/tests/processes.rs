@@ -26,7 +26,13 @@ const KILL_COUNT: &str = "CKPT_TEST_KILL_COUNT";
 
 fn process(dir: &Path, role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "a_process_of_its_own", "--nocapture", "--quiet"]);
+    command.args([
+        "--ignored",
+        "--exact",
+        &story::test(module_path!(), "a_process_of_its_own"),
+        "--nocapture",
+        "--quiet",
+    ]);
     command.env(DIR, dir).env(ROLE, role).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
@@ -48,7 +54,7 @@ fn a_process_of_its_own() {
 }
 
 fn write_many(dir: &Path) {
-    let store = Store::create_or_open(dir).unwrap();
+    let store = story::create_or_open(dir).unwrap();
     for round in 0..10 {
         checkpoint(&store, "shared", &numbers(round)).unwrap();
     }
@@ -59,7 +65,7 @@ fn numbers(round: u64) -> Vec<u64> {
 }
 
 fn hold_an_attempt(dir: &Path) {
-    let mut attempt = Store::open(dir).unwrap().begin(start("held")).unwrap();
+    let mut attempt = story::open(dir).unwrap().begin(start("held")).unwrap();
     attempt.write_pages(&pages(&[41, 43])).unwrap();
     println!("begun");
     std::thread::sleep(std::time::Duration::from_secs(600)); // the test kills this process
@@ -79,7 +85,7 @@ const KILLED: [&[u64]; 4] = [&[1, 3, 4, 21], &[1, 3, 5, 25], &[3, 27, 29, 31], &
 
 fn write_until_killed(dir: &Path) {
     fault::set_hook(kill_at_the_point);
-    let store = Store::create_or_open(dir).unwrap();
+    let store = story::create_or_open(dir).unwrap();
     checkpoint(&store, "killed", KILLED[0]).unwrap();
     let mut failing = store.begin(start("killed")).unwrap();
     failing.write_pages(&pages(&[23])).unwrap();
@@ -107,7 +113,7 @@ fn processes_that_write_at_once_share_pages_and_never_a_number() {
     for mut writer in writers {
         assert!(writer.wait().unwrap().success());
     }
-    let store = Store::open(dir.path()).unwrap();
+    let store = story::open(dir.path()).unwrap();
     let rows = store.attempts().unwrap();
     assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), (1..=30).collect::<Vec<_>>());
     assert!(rows.iter().all(|row| row.state == AttemptState::Sealed));
@@ -125,7 +131,7 @@ fn processes_that_write_at_once_share_pages_and_never_a_number() {
 #[test]
 fn an_attempt_is_writing_while_its_process_lives_and_failed_when_it_was_killed() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::create_or_open(dir.path()).unwrap();
+    let store = story::create_or_open(dir.path()).unwrap();
     let mut child = process(dir.path(), "hold").stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.map_while(Result::ok).any(|line| line.contains("begun")));
@@ -159,7 +165,7 @@ fn a_process_killed_at_any_fault_point_leaves_a_store_that_goes_on() {
                 check_goes_on(&fresh.path().join("store"), 0, point);
             }
             let used = tempfile::tempdir().unwrap();
-            checkpoint(&Store::create_or_open(used.path()).unwrap(), "first", &[1, 2]).unwrap();
+            checkpoint(&story::create_or_open(used.path()).unwrap(), "first", &[1, 2]).unwrap();
             // Leaves a pack of a dead attempt behind, to be removed.
             killed_at(used.path(), "store.pack.write", 1);
             if killed_at(used.path(), point, count).signal().is_some() {
@@ -173,7 +179,7 @@ fn a_process_killed_at_any_fault_point_leaves_a_store_that_goes_on() {
 }
 
 fn check_goes_on(dir: &Path, sealed_before: u64, point: &str) {
-    let store = Store::create_or_open(dir).unwrap();
+    let store = story::create_or_open(dir).unwrap();
     if sealed_before == 1 {
         assert!(read_back(&store, 1, 2).unwrap() == pages(&[1, 2]), "{point}");
     }
@@ -203,13 +209,13 @@ fn check_goes_on(dir: &Path, sealed_before: u64, point: &str) {
         })
     };
     assert!(!leftover("manifests") && !leftover("attempts"), "{point}");
-    assert!(read_back(&Store::open(dir).unwrap(), row.id, 3).unwrap() == pages(&[1, 21, 31]), "{point}");
+    assert!(read_back(&story::open(dir).unwrap(), row.id, 3).unwrap() == pages(&[1, 21, 31]), "{point}");
 }
 
 #[test]
 fn threads_share_one_store() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::create_or_open(dir.path()).unwrap();
+    let store = story::create_or_open(dir.path()).unwrap();
     std::thread::scope(|threads| {
         for job in ["a", "b", "c", "d"] {
             let store = &store;
@@ -227,7 +233,7 @@ fn threads_share_one_store() {
 #[test]
 fn two_attempts_of_one_store_at_once_do_not_see_each_others_pages() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::create_or_open(dir.path()).unwrap();
+    let store = story::create_or_open(dir.path()).unwrap();
     let (mut kept, mut given_up) = (store.begin(start("a")).unwrap(), store.begin(start("b")).unwrap());
     given_up.write_pages(&pages(&[1, 3])).unwrap();
     let keys = kept.write_pages(&pages(&[1, 3])).unwrap();
@@ -235,6 +241,6 @@ fn two_attempts_of_one_store_at_once_do_not_see_each_others_pages() {
     let row = kept.seal(end(), b"").unwrap();
     assert_eq!(row.written.new_bytes, 8192);
     let mut read = vec![0; 8192];
-    Store::open(dir.path()).unwrap().read_pages(&keys, &mut read).unwrap();
+    story::open(dir.path()).unwrap().read_pages(&keys, &mut read).unwrap();
     assert!(read == pages(&[1, 3]));
 }

@@ -11,7 +11,7 @@ use story::{encode, end, pages, read_back, start};
 const PAGE: u64 = 4096;
 
 fn open(memory: &Memory, pack_bytes: u64) -> Store {
-    let options = StoreOptions { pack_bytes, ..StoreOptions::default() };
+    let options = StoreOptions { pack_bytes, ..story::options() };
     Store::create_or_open_on(Arc::new(memory.clone()), &options).unwrap()
 }
 

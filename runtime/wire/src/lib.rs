@@ -64,6 +64,10 @@ pub const PID_DIGITS: usize = 10;
 /// Environment variable: what a store that is made for the program names its pages by, `sha1` or `blake3`.
 pub const ENV_DIGEST: &str = "CKPT_DIGEST";
 
+/// Environment variable: the key of encrypted stores, a file or `command:` and a command; a store that is made for the program
+/// is encrypted then.
+pub const ENV_KEY: &str = "CKPT_KEY";
+
 /// Environment variable: how many of the job's checkpoints stay when a new one is sealed (default: all).
 pub const ENV_KEEP: &str = "CKPT_KEEP";
 
@@ -73,8 +77,15 @@ pub const ENV_METHOD: &str = "CKPT_METHOD";
 pub const ENV_CHUNK: &str = "CKPT_CHUNK";
 /// Environment variable: the smallest mapping that `tree` is used for (`16M` by default; a bare number is bytes).
 pub const ENV_TREE_MIN: &str = "CKPT_TREE_MIN";
-/// Environment variable: whether every byte is compared with what `tree` would restore, `yes` or `no` (default).
+/// Environment variable: whether every byte is compared with what `tree` would restore, `yes` or `no` (default: memory of the
+/// host, and not what is stored of devices and of data alone).
 pub const ENV_VERIFY_MATCHES: &str = "CKPT_VERIFY_MATCHES";
+/// [`Control::verify_matches`]: chunks with one digest are taken for equal.
+pub const VERIFY_NOTHING: u64 = 0;
+/// [`Control::verify_matches`]: nothing is taken for equal because of a digest, in no memory.
+pub const VERIFY_ALL: u64 = 1;
+/// [`Control::verify_matches`] when the user says nothing: memory of the host that [`METHOD_TREE`] stores is compared.
+pub const VERIFY_HOST: u64 = 2;
 
 /// Environment variable: the smallest heap allocation that is recorded (`64K` by default, and at least; `none` records none).
 pub const ENV_TRACK_MIN: &str = "CKPT_TRACK_MIN";
@@ -200,7 +211,7 @@ pub struct Control {
     pub chunk_bytes: u64,
     /// Bytes of the smallest mapping that [`METHOD_TREE`] is used for; 0 for the default.
     pub tree_min_bytes: u64,
-    /// 1 if every byte is to be compared with what [`METHOD_TREE`] would restore.
+    /// Whether every byte is to be compared with what [`METHOD_TREE`] would restore: one of [`VERIFY_NOTHING`] and its siblings.
     pub verify_matches: u64,
     /// Address of the [`allocations::Allocations`].
     pub allocations: u64,

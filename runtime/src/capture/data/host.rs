@@ -49,7 +49,7 @@ impl Host {
     /// What will be read of each part, if that is little enough to be copied while the program stands still.
     pub fn to_copy(&self, parts: &[Part], options: &TreeOptions) -> Option<Vec<Vec<Range<u64>>>> {
         let bytes = parts.iter().map(|part| part.bytes).sum();
-        let series = self.series.as_ref().filter(|series| goes_on(series, bytes) && !options.verify_matches)?;
+        let series = self.series.as_ref().filter(|series| goes_on(series, bytes) && !options.verify_all)?;
         let shapes: Option<Vec<_>> = parts
             .iter()
             .map(|part| Some((RegionShape { id: part.id, bytes: part.bytes }, part.changed.as_deref()?)))
@@ -108,7 +108,7 @@ impl Host {
             Some(series) => series,
             None => {
                 let chunk_bytes = chunk_bytes(bytes, options.chunk_bytes..=CHUNK_BYTES_MAX, options.digest_bytes);
-                StoredSeries::new(Engine::new(chunk_bytes, Some(options.digest_bytes))?, options.verify_matches)
+                StoredSeries::new(Engine::new(chunk_bytes, Some(options.digest_bytes))?, options.verify_all)
             }
         };
         let series = self.series.insert(series);

@@ -37,8 +37,10 @@ pub struct Options {
     pub min_bytes: u64,
     /// What digests may take from one checkpoint to the next; a third of it comes to that while a difference is found.
     pub digest_bytes: u64,
-    /// Compare every byte with what would be restored.
-    pub verify_matches: bool,
+    /// Compare every byte of large memory with what would be restored: digests that somebody has made collide change nothing.
+    pub verify_memory: bool,
+    /// Let nothing else depend on digests either: neither data alone nor what is on devices.
+    pub verify_all: bool,
 }
 
 /// The differences of one program.
@@ -99,7 +101,7 @@ impl Series {
     pub fn new(options: Options) -> Result<Series> {
         let engine = Engine::new(options.chunk_bytes, Some(options.digest_bytes))?;
         Ok(Series {
-            series: StoredSeries::new(engine, options.verify_matches),
+            series: StoredSeries::new(engine, options.verify_memory),
             options,
             present: BTreeMap::new(),
             present_before: BTreeMap::new(),
@@ -205,7 +207,13 @@ mod tests {
     const PAGE: u64 = PAGE_BYTES as u64;
 
     fn options() -> Options {
-        Options { chunk_bytes: 128, min_bytes: 8 * PAGE, digest_bytes: 3 * 4096, verify_matches: false }
+        Options {
+            chunk_bytes: 128,
+            min_bytes: 8 * PAGE,
+            digest_bytes: 3 * 4096,
+            verify_memory: false,
+            verify_all: false,
+        }
     }
 
     fn draft(pages: u64) -> Draft {
@@ -248,7 +256,8 @@ mod tests {
         fn new(verify_matches: bool) -> Lab {
             let dir = tempfile::tempdir().unwrap();
             let store = Store::create_or_open(&dir.path().join("store")).unwrap();
-            let series = Series::new(Options { verify_matches, digest_bytes: 1 << 20, ..options() }).unwrap();
+            let series =
+                Series::new(Options { verify_memory: verify_matches, digest_bytes: 1 << 20, ..options() }).unwrap();
             let memory = (0..33 * PAGE as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
             Lab { _dir: dir, store, series, memory }
         }

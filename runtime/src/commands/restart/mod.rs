@@ -312,7 +312,7 @@ fn next_store_dir(arguments: &Arguments, location: &Location) -> Result<PathBuf>
         (_, next) => {
             let dir = store_dir(next.as_deref())?;
             // The program is told the path only if it is there.
-            Store::create_or_open(&dir)?;
+            Location::Directory(dir.clone()).create_or_open_by_environment(&StoreOptions::default())?;
             Ok(dir)
         }
     }

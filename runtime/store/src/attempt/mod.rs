@@ -184,6 +184,7 @@ impl Attempt {
             let name = PackName { attempt: self.row.id, sequence };
             let _ = self.shared.files.remove(&name.name(), fault::PACK_REMOVE);
         })?;
+        let bytes = self.shared.files.stored_bytes(bytes);
         self.finished.push((OwnPack { sequence, bytes }, pack));
         let before = self.syncing.replace(syncing);
         before.map_or(Ok(()), WriteBehind::wait)

@@ -145,13 +145,20 @@ struct Encoder<'a> {
     compression: Compression,
     pace: &'a Pace,
     speeds: Speeds,
+    /// What is encrypted is authenticated then, and needs no checksum.
+    is_encrypted: bool,
 }
 
 impl<'a> Encoder<'a> {
     fn new(shared: &'a Shared) -> Self {
         // One thread has enough to do with reading and hashing.
         let speeds = shared.pace.speeds(rayon::current_num_threads() - 1);
-        Self { compression: shared.options.compression, pace: &shared.pace, speeds }
+        Self {
+            compression: shared.options.compression,
+            pace: &shared.pace,
+            speeds,
+            is_encrypted: shared.store_key.is_some(),
+        }
     }
 
     fn encode(&self, number: usize, run: &[u8]) -> Option<(Codec, Vec<u8>)> {
@@ -183,6 +190,7 @@ impl<'a> EncodedRun<'a> {
             Some((codec, encoded)) => (codec, encoded.into()),
             None => (Codec::Raw, raw),
         };
-        Self { codec, crc: crc32fast::hash(&stored), stored }
+        let crc = if encoder.is_encrypted { 0 } else { crc32fast::hash(&stored) };
+        Self { codec, crc, stored }
     }
 }

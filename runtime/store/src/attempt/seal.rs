@@ -65,7 +65,8 @@ impl Attempt {
         self.complete_row(end);
         let contents =
             Contents { packs: self.finished.iter().map(|(own, _)| *own).collect(), roots: mem::take(&mut self.roots) };
-        let encoded = manifest::encode(&self.shared.header.store_id, &mut self.row, &contents, state)?;
+        let encoded =
+            manifest::encode(&self.shared.files, &self.shared.header.store_id, &mut self.row, &contents, state)?;
         let mut output = self.shared.files.create(&Kind::ManifestNew.name(self.row.id), fault::MANIFEST_CREATE)?;
         output.append(&encoded, fault::MANIFEST_WRITE)?;
         output.sync(fault::MANIFEST_SYNC)

@@ -50,7 +50,7 @@ impl Local {
         let user = rustix::process::geteuid().as_raw();
         let opened = Self { root, owners: [user, if trust_owner { found.uid() } else { user }] };
         opened.check_owner(&opened.root, &found)?;
-        for dir in crate::files::DIRECTORIES {
+        for dir in crate::files::DIRECTORIES.into_iter().chain([crate::files::KEYS]) {
             opened.check_directory(&opened.root.join(dir))?;
         }
         Ok(opened)

@@ -27,6 +27,7 @@ pub mod object;
 
 use std::{fmt, io, path::Path};
 
+use crate::encryption::Encryptor;
 pub use faulty::{Faults, Faulty, Operation};
 pub use local::Local;
 pub use memory::{Memory, Step, Survives};
@@ -58,6 +59,10 @@ pub trait Backend: Send + Sync + fmt::Debug {
     fn locks_are_leases(&self) -> bool {
         false
     }
+    /// How much room a file takes that so many bytes are appended to.
+    fn stored_bytes(&self, bytes: u64) -> u64 {
+        bytes
+    }
     /// How much can still be written; `None` where nobody can tell.
     fn room(&self) -> io::Result<Option<Room>> {
         Ok(None)
@@ -88,6 +93,12 @@ pub trait WriteFile: Send + Sync {
     /// process can end, there is nothing to ask.
     fn check_hold(&self) -> io::Result<()> {
         Ok(())
+    }
+    /// Takes away what encrypts the bytes of a file that nothing was appended to: whoever has it gives this file encrypted
+    /// bytes from then on. `None` for a file that is not encrypted.
+    #[doc(hidden)]
+    fn take_encryptor(&mut self) -> Option<Encryptor> {
+        None
     }
 }
 

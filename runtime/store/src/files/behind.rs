@@ -19,7 +19,7 @@ use std::{
     time::Instant,
 };
 
-use crate::{PAGE_BYTES, Result, StoreError, fault::Point, files::Output, pace::Pace};
+use crate::{PAGE_BYTES, Result, StoreError, encryption::Encryptor, fault::Point, files::Output, pace::Pace};
 
 /// Buffers of a file: one being filled, one being written, and two so that neither waits for the other.
 pub(crate) const BUFFERS: usize = 4;
@@ -43,11 +43,14 @@ impl Buffer {
         Self { room, start, bytes }
     }
 
-    /// Takes as many of `bytes` as there is room for, and gives back the others.
-    fn fill<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+    /// Takes as many of `bytes` as there is room for, encrypted where they are to be, and gives back the others.
+    fn fill<'a>(&mut self, bytes: &'a [u8], encryptor: Option<&mut Encryptor>) -> io::Result<&'a [u8]> {
+        if let Some(encryptor) = encryptor {
+            return encryptor.add(&mut self.room, self.start + self.bytes, bytes);
+        }
         let (taken, others) = bytes.split_at(bytes.len().min(self.bytes - self.filled().len()));
         self.room.extend_from_slice(taken);
-        others
+        Ok(others)
     }
 
     fn filled(&self) -> &[u8] {
@@ -71,8 +74,9 @@ pub(crate) struct WriteBehind {
     unmade: usize,
     tasks: Option<Sender<Task>>,
     written: Receiver<Buffer>,
-    /// Bytes that were appended here, and those of them that the file has.
-    appended_bytes: u64,
+    encryptor: Option<Encryptor>,
+    /// Bytes of the buffers that were handed over, and those of them that the file has.
+    given_bytes: u64,
     written_bytes: Arc<AtomicU64>,
     thread: Option<JoinHandle<Result<()>>>,
     path: PathBuf,
@@ -83,6 +87,8 @@ impl WriteBehind {
     /// written is noted in `pace`.
     pub fn start(mut output: Output, point: Point, buffer_bytes: usize, pace: Arc<Pace>) -> Result<Self> {
         let ((tasks, given), (done, written)) = (channel(), channel());
+        let encryptor = output.take_encryptor();
+        let buffer_bytes = encryptor.as_ref().map_or(buffer_bytes, |_| Encryptor::buffer_bytes(buffer_bytes));
         let path = output.path();
         let written_bytes = Arc::new(AtomicU64::new(0));
         let counter = written_bytes.clone();
@@ -118,29 +124,43 @@ impl WriteBehind {
         })?;
         let (filling, unmade) = (Buffer::new(buffer_bytes), BUFFERS - 1);
         let (tasks, thread) = (Some(tasks), Some(thread));
-        Ok(Self { filling, unmade, tasks, written, appended_bytes: 0, written_bytes, thread, path })
+        Ok(Self { filling, unmade, tasks, written, encryptor, given_bytes: 0, written_bytes, thread, path })
     }
 
     /// Adds bytes at the end.
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.appended_bytes += bytes.len() as u64;
-        let mut others = self.filling.fill(bytes);
+        let mut others = self.fill(bytes)?;
         while !others.is_empty() {
             let empty = self.empty_buffer()?;
             let full = mem::replace(&mut self.filling, empty);
             self.give(Task::Append(full))?;
-            others = self.filling.fill(others);
+            if let Some(encryptor) = &mut self.encryptor {
+                encryptor.go_on_at(self.filling.start);
+            }
+            others = self.fill(others)?;
         }
         Ok(())
     }
 
+    fn fill<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8]> {
+        let filled = self.filling.fill(bytes, self.encryptor.as_mut());
+        filled.map_err(|source| self.not_encrypted(source))
+    }
+
+    fn not_encrypted(&self, source: io::Error) -> StoreError {
+        StoreError::Io { path: self.path.clone(), operation: "encrypt", source }
+    }
+
     /// Bytes that still have to find room in the file system.
     pub fn unwritten_bytes(&self) -> u64 {
-        self.appended_bytes - self.written_bytes.load(Relaxed)
+        self.given_bytes + self.filling.filled().len() as u64 - self.written_bytes.load(Relaxed)
     }
 
     /// Begins to make all of it durable; [`WriteBehind::wait`] says whether it is. Nothing can be added any more.
     pub fn begin_sync(&mut self, point: Point) -> Result<()> {
+        if let Some(mut encryptor) = self.encryptor.take() {
+            encryptor.end(&mut self.filling.room).map_err(|source| self.not_encrypted(source))?;
+        }
         let last = mem::replace(&mut self.filling, Buffer::new(0));
         self.give(Task::Append(last))?;
         self.give(Task::Sync(point))?;
@@ -154,6 +174,9 @@ impl WriteBehind {
     }
 
     fn give(&mut self, task: Task) -> Result<()> {
+        if let Task::Append(buffer) = &task {
+            self.given_bytes += buffer.filled().len() as u64;
+        }
         match self.tasks.as_ref().map(|tasks| tasks.send(task)) {
             Some(Ok(())) => Ok(()),
             _ => Err(self.error_of_the_thread()),

@@ -14,12 +14,13 @@ use std::{
 };
 
 pub(crate) use names::{
-    ATTEMPTS, DIRECTORIES, HEADER, HEADER_NEW, Kind, LOCK, MANIFESTS, PACKS, PackName, RECLAIM_LOCK,
+    ATTEMPTS, DIRECTORIES, HEADER, HEADER_NEW, KEYS, Kind, LOCK, MANIFESTS, PACKS, PackName, RECLAIM_LOCK,
 };
 
 use crate::{
     Result, StoreError,
     backend::{Backend, ReadFile, Room, WriteFile},
+    encryption::{Encrypted, Encryptor, store_key::StoreKey},
     fault::{self, Point},
 };
 
@@ -40,6 +41,11 @@ pub(crate) struct Files {
 impl Files {
     pub fn new(backend: Arc<dyn Backend>) -> Self {
         Self { backend }
+    }
+
+    /// The same files, encrypted by this key.
+    pub fn encrypted(self, key: StoreKey) -> Self {
+        Self { backend: Arc::new(Encrypted::new(self.backend, key)) }
     }
 
     pub fn root(&self) -> &Path {
@@ -170,6 +176,11 @@ impl Files {
         }
     }
 
+    /// How much room a file of so many bytes takes.
+    pub fn stored_bytes(&self, bytes: u64) -> u64 {
+        self.backend.stored_bytes(bytes)
+    }
+
     /// How much can still be written, where that can be told.
     pub fn room(&self) -> Result<Option<Room>> {
         self.backend.room().map_err(self.io("", "ask for the room in"))
@@ -210,6 +221,11 @@ impl Output {
         self.file.sync().map_err(|error| self.io("fsync", error))?;
         fault::point(point);
         Ok(())
+    }
+
+    /// What encrypts the bytes that are appended from here on, if they are to be.
+    pub fn take_encryptor(&mut self) -> Option<Encryptor> {
+        self.file.take_encryptor()
     }
 
     pub fn hold(&mut self) -> Result<()> {
@@ -254,7 +270,10 @@ impl Input {
                 format!("{} bytes or more", offset.saturating_add(out.len() as u64)),
                 format!("{} bytes", self.length),
             )),
-            read => read.map_err(|source| StoreError::Io { path: self.path.clone(), operation: "read", source }),
+            read => read.map_err(|source| match source.downcast::<StoreError>() {
+                Ok(refused) => refused,
+                Err(source) => StoreError::Io { path: self.path.clone(), operation: "read", source },
+            }),
         }
     }
 

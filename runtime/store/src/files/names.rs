@@ -11,6 +11,8 @@ pub(crate) const RECLAIM_LOCK: &str = "reclaim.lock";
 pub(crate) const PACKS: &str = "packs";
 pub(crate) const MANIFESTS: &str = "manifests";
 pub(crate) const ATTEMPTS: &str = "attempts";
+/// Of an encrypted store alone: a file for each key that opens it.
+pub(crate) const KEYS: &str = "keys";
 pub(crate) const DIRECTORIES: [&str; 3] = [PACKS, MANIFESTS, ATTEMPTS];
 
 /// What a file in one of the directories is, by the end of its name.

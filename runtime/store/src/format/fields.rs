@@ -33,6 +33,11 @@ impl<const N: usize> Block<N> {
         self
     }
 
+    /// The bytes that have been put so far.
+    pub fn so_far(&self) -> &[u8] {
+        &self.bytes[..self.at]
+    }
+
     /// The block, its last four bytes the CRC-32 of the others.
     pub fn finish(mut self) -> [u8; N] {
         let crc = crc32fast::hash(&self.bytes[..N - 4]);

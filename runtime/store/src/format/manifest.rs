@@ -11,7 +11,7 @@ use super::{
     fields::{Block, Fields, check, read_block},
     row,
 };
-use crate::{AttemptRow, PageListRef, Result, StoreError, files::Input};
+use crate::{AttemptRow, PageListRef, Result, StoreError, files::Files, files::Input};
 
 /// Bytes of a caller's state, at most.
 pub(crate) const STATE_BYTES_MAX: u64 = 256 << 20;
@@ -35,7 +35,13 @@ pub(crate) struct Contents {
 }
 
 /// The file of a manifest. The row's `new_bytes` is completed by the manifest's own length.
-pub(crate) fn encode(store_id: &[u8; 16], row: &mut AttemptRow, contents: &Contents, state: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn encode(
+    files: &Files,
+    store_id: &[u8; 16],
+    row: &mut AttemptRow,
+    contents: &Contents,
+    state: &[u8],
+) -> Result<Vec<u8>> {
     if state.len() as u64 > STATE_BYTES_MAX {
         return Err(StoreError::TooLarge {
             what: "a checkpoint's state",
@@ -44,7 +50,7 @@ pub(crate) fn encode(store_id: &[u8; 16], row: &mut AttemptRow, contents: &Conte
         });
     }
     let contents = cbor::encode("a checkpoint's list of roots", contents, CONTENTS_BYTES_MAX)?;
-    let record = encode_row(row, HEAD_BYTES + contents.len() + state.len())?;
+    let record = encode_row(files, row, HEAD_BYTES + contents.len() + state.len())?;
     let head: Block<HEAD_BYTES> = Block::new(MAGIC).u32(VERSION).u32(0).u64(row.id).put(store_id);
     let head = head.u32(record.len() as u32).u32(crc32fast::hash(&record));
     let head = head.u32(contents.len() as u32).u32(crc32fast::hash(&contents));
@@ -53,12 +59,12 @@ pub(crate) fn encode(store_id: &[u8; 16], row: &mut AttemptRow, contents: &Conte
 }
 
 /// Adds the manifest's length, of which the row's own length is a part, to `new_bytes`.
-fn encode_row(row: &mut AttemptRow, other_bytes: usize) -> Result<Vec<u8>> {
+fn encode_row(files: &Files, row: &mut AttemptRow, other_bytes: usize) -> Result<Vec<u8>> {
     let packs_bytes = row.new_bytes;
     let mut record = Vec::new();
     // The number grows by at most a few bytes of encoding, so this settles in two or three rounds.
     for _ in 0..4 {
-        row.new_bytes = packs_bytes + (other_bytes + record.len()) as u64;
+        row.new_bytes = packs_bytes + files.stored_bytes((other_bytes + record.len()) as u64);
         record = cbor::encode("an attempt's row", row, row::ROW_BYTES_MAX)?;
     }
     Ok(record)

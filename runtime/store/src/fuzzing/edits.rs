@@ -5,8 +5,8 @@
 
 use std::sync::OnceLock;
 
-use super::{FileMap, mend, small_store, use_all};
-use crate::{StoreError, format::fields::Fields};
+use super::{FileMap, Found, mend, small_store, small_store_for, use_all, use_all_for};
+use crate::{Key, StoreError, format::fields::Fields};
 
 const EDITS_MAX: usize = 64;
 const EDIT_BYTES: usize = 16;
@@ -32,6 +32,35 @@ pub fn store(bytes: &[u8]) {
     }
     match use_all(&files) {
         Ok(found) => found.errors().for_each(check),
+        Err(error) => check(&error),
+    }
+}
+
+/// Uses the encrypted store that the edits of [`store`] leave of the small one, by its key, which who edits has not: no page
+/// is another than the one that was written.
+pub fn encrypted_store(bytes: &[u8]) {
+    static WHOLE: OnceLock<(FileMap, Found)> = OnceLock::new();
+    let key = Some(Key::from_bytes([7; 32]));
+    let (files, whole) = WHOLE.get_or_init(|| {
+        let files = small_store_for(key).expect("a store in memory");
+        let whole = use_all_for(&files, key).expect("it is whole");
+        (files, whole)
+    });
+    let mut files = files.clone();
+    for edit in bytes.as_chunks::<EDIT_BYTES>().0.iter().take(EDITS_MAX) {
+        apply(&mut files, edit);
+    }
+    match use_all_for(&files, key) {
+        Ok(found) => {
+            found.errors().for_each(check);
+            let before =
+                |id| whole.pages.iter().find(|(other, _)| other == id).and_then(|(_, pages)| pages.as_ref().ok());
+            for (id, pages) in found.pages.iter().filter_map(|(id, pages)| Some((id, pages.as_ref().ok()?))) {
+                assert!(before(id) == Some(pages), "checkpoint {id} has pages that were never in it");
+            }
+        }
+        // Without the file of a key it opens the store no more, and with another header it is another store's.
+        Err(StoreError::WrongKey { .. } | StoreError::NotEncrypted { .. }) => {}
         Err(error) => check(&error),
     }
 }

@@ -135,7 +135,7 @@ pub fn store_of_run(codec: u8, stored: &[u8], pages: u16) -> Result<FileMap> {
 type Run<'a> = (Codec, &'a [u8], Vec<PageKey>);
 
 fn sealed_store(run: Run<'_>, nodes: (Vec<PageKey>, Vec<Vec<u8>>), roots: &[PageListRef]) -> Result<FileMap> {
-    let header = Header { store_id: STORE_ID, created_unix_s: 0, digest: Digest::Sha1 };
+    let header = Header { store_id: STORE_ID, created_unix_s: 0, digest: Digest::Sha1, proof: None };
     let memory = Memory::of_files(&[(HEADER.into(), header.encode().to_vec())].into());
     let mut pack =
         PackWriter::create(&Files::new(Arc::new(memory.clone())), &STORE_ID, FIRST_PACK, 1 << 16, Arc::default())?;
@@ -148,7 +148,13 @@ fn sealed_store(run: Run<'_>, nodes: (Vec<PageKey>, Vec<Vec<u8>>), roots: &[Page
     let contents = Contents { packs: vec![OwnPack { sequence: 0, bytes }], roots: roots.to_vec() };
     let mut row = AttemptRow::begun(1, start("small"));
     (row.state, row.memory_bytes) = (AttemptState::Sealed, end().memory_bytes);
-    let manifest = manifest::encode(&STORE_ID, &mut row, &contents, &encode_roots(roots))?;
+    let manifest = manifest::encode(
+        &Files::new(Arc::new(Memory::default())),
+        &STORE_ID,
+        &mut row,
+        &contents,
+        &encode_roots(roots),
+    )?;
     let mut all = memory.files();
     all.insert(Kind::Manifest.name(1), manifest);
     Ok(all)

@@ -15,11 +15,11 @@ mod usage;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-pub use edits::store;
+pub use edits::{encrypted_store, store};
 pub use forged::{Child, Node, page_list, root_of, store_of_nodes, store_of_run};
 pub use mend::mend;
-pub use small_store::small_store;
-pub use usage::{Found, use_all, use_all_but_reclaim};
+pub use small_store::{small_store, small_store_for};
+pub use usage::{Found, use_all, use_all_but_reclaim, use_all_for};
 
 use crate::{
     Compression, PAGE_BYTES, Result,
@@ -149,6 +149,8 @@ pub fn seeds() -> Result<Vec<(&'static str, String, Vec<u8>)>> {
         seeds.push((target, name.replace('/', "-"), bytes));
     }
     seeds.extend(forged::SEEDS.iter().map(|(name, bytes)| ("page_list", (*name).to_owned(), bytes.to_vec())));
+    // Without the byte that says whether checksums are mended.
+    seeds.extend(edits::SEEDS.iter().map(|(name, bytes)| ("encrypted_store", (*name).to_owned(), bytes[1..].to_vec())));
     seeds.extend(edits::SEEDS.iter().map(|(name, bytes)| ("store", (*name).to_owned(), bytes.to_vec())));
     Ok(seeds)
 }

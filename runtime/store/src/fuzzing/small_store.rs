@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{FileMap, STORE_ID};
 use crate::{
-    AttemptEnd, AttemptStart, Compression, PAGE_BYTES, PageList, PageListRef, Result, Store, StoreOptions,
+    AttemptEnd, AttemptStart, Compression, Key, PAGE_BYTES, PageList, PageListRef, Result, Store, StoreOptions,
     backend::{Backend, Memory},
     files::HEADER,
     format::{header::Header, node::LEAF_PAGES},
@@ -29,11 +29,26 @@ const FAR_PAGE: u64 = 3 * LEAF_PAGES + 5;
 ///
 /// Those of a store in memory: none.
 pub fn small_store() -> Result<FileMap> {
-    let header = Header { store_id: STORE_ID, created_unix_s: 0, digest: crate::Digest::Sha1 };
-    let memory = Memory::of_files(&[(HEADER.into(), header.encode().to_vec())].into());
+    small_store_for(None)
+}
+
+/// [`small_store`], encrypted where there is a key.
+///
+/// # Errors
+///
+/// Those of a store in memory: none.
+pub fn small_store_for(key: Option<Key>) -> Result<FileMap> {
+    let header = Header { store_id: STORE_ID, created_unix_s: 0, digest: crate::Digest::Sha1, proof: None };
+    let memory = match key {
+        None => Memory::of_files(&[(HEADER.into(), header.encode().to_vec())].into()),
+        Some(_) => Memory::default(),
+    };
+    if key.is_some() {
+        Store::create_or_open_on(Arc::new(memory.clone()), &StoreOptions { key, ..StoreOptions::default() })?;
+    }
     let open = |compression| {
         let pack_bytes = if compression == Compression::None { 1 } else { 1 << 20 };
-        let options = StoreOptions { compression, pack_bytes, ..StoreOptions::default() };
+        let options = StoreOptions { compression, pack_bytes, key, ..StoreOptions::default() };
         Store::open_on(Arc::new(memory.clone()) as Arc<dyn Backend>, &options)
     };
     open(Compression::None)?.begin(start("failed"))?.fail("it was to fail", 1.0)?;

@@ -7,7 +7,8 @@ use super::{
     small_store::{end, start},
 };
 use crate::{
-    AttemptRow, PAGE_BYTES, PageKey, PageList, PageListRef, Result, Store, StoreError, StoreOptions, backend::Memory,
+    AttemptRow, Key, PAGE_BYTES, PageKey, PageList, PageListRef, Result, Store, StoreError, StoreOptions,
+    backend::Memory,
 };
 
 /// Pages of a list that are read, at most: a sound list may have any number.
@@ -57,7 +58,16 @@ impl Found {
 ///
 /// Those of opening it. What fails later is in [`Found`].
 pub fn use_all(files: &FileMap) -> Result<Found> {
-    use_store(files, true)
+    use_store(files, None, true)
+}
+
+/// [`use_all`], of a store that is encrypted where there is a key.
+///
+/// # Errors
+///
+/// Those of opening it.
+pub fn use_all_for(files: &FileMap, key: Option<Key>) -> Result<Found> {
+    use_store(files, key, true)
 }
 
 /// [`use_all`], but nothing is given back.
@@ -65,13 +75,14 @@ pub fn use_all(files: &FileMap) -> Result<Found> {
 /// # Errors
 ///
 /// Those of opening it.
-pub fn use_all_but_reclaim(files: &FileMap) -> Result<Found> {
-    use_store(files, false)
+pub fn use_all_but_reclaim(files: &FileMap, key: Option<Key>) -> Result<Found> {
+    use_store(files, key, false)
 }
 
-fn use_store(files: &FileMap, reclaims: bool) -> Result<Found> {
+fn use_store(files: &FileMap, key: Option<Key>, reclaims: bool) -> Result<Found> {
     let memory = Arc::new(Memory::of_files(files));
-    let store = Store::open_on(memory, &StoreOptions { memory_bytes: MEMORY_BYTES, ..StoreOptions::default() })?;
+    let options = StoreOptions { memory_bytes: MEMORY_BYTES, key, ..StoreOptions::default() };
+    let store = Store::open_on(memory, &options)?;
     let sealed = store.sealed()?;
     let (rows, newest) = (store.attempts(), [store.newest_sealed(None), store.newest_sealed(Some("small"))]);
     let pages = sealed.iter().map(|id| (*id, read(&store, *id))).collect();

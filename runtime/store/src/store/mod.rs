@@ -2,6 +2,7 @@
 
 pub(crate) mod condemned;
 mod copy;
+mod keys;
 mod marks;
 mod open;
 mod read;
@@ -17,6 +18,7 @@ use std::{
 
 use crate::{
     Attempt, AttemptRow, AttemptStart, Digest, Result, StoreOptions,
+    encryption::store_key::StoreKey,
     files::Files,
     format::header::Header,
     index::{Index, SharedIndex},
@@ -25,6 +27,7 @@ use crate::{
 };
 
 pub use copy::Copied;
+pub use keys::AddedKey;
 pub use reclaim::Reclaimed;
 pub use verify::Verifier;
 
@@ -50,6 +53,8 @@ pub(crate) struct Shared {
     pub files: Files,
     pub options: StoreOptions,
     pub header: Header,
+    /// Of an encrypted store.
+    pub store_key: Option<StoreKey>,
     pub open_packs: OpenPacks,
     /// How fast it is written to.
     pub pace: Arc<Pace>,

@@ -2,16 +2,18 @@
 //!
 //! A store is there when its header is: the header is written last, under the store's lock, so that two processes may
 //! create one at once and a crash in between leaves a directory that still counts as empty. A directory with anything
-//! else in it does not become a store. Opening reads 512 bytes; the index is loaded by the first who needs it.
+//! else in it does not become a store. Opening reads 512 bytes, and of an encrypted store its own key; the index is loaded
+//! by the first who needs it.
 
 use std::{path::Path, sync::Arc, time::SystemTime};
 
-use super::{Shared, Store};
+use super::{Shared, Store, keys};
 use crate::{
-    Digest, Result, StoreError, StoreOptions,
+    Result, StoreError, StoreOptions,
     backend::{Backend, Local},
+    encryption::store_key::StoreKey,
     fault,
-    files::{DIRECTORIES, Files, HEADER, HEADER_NEW, LOCK},
+    files::{DIRECTORIES, Files, HEADER, HEADER_NEW, KEYS, LOCK},
     format::header::Header,
     index::SharedIndex,
     pack::opened::OpenPacks,
@@ -32,7 +34,7 @@ impl Store {
     pub fn create_or_open_on(backend: Arc<dyn Backend>, options: &StoreOptions) -> Result<Store> {
         let files = Files::new(backend);
         if read_header(&files)?.is_none() {
-            initialise(&files, options.digest)?;
+            initialise(&files, options)?;
         }
         Self::open_files(files, options)
     }
@@ -56,8 +58,11 @@ impl Store {
         let Some(header) = read_header(&files)? else {
             return Err(StoreError::NotAStore { path: files.path(""), found: "it has no file named header".into() });
         };
-        let (options, index, open_packs) = (*options, SharedIndex::default(), OpenPacks::default());
-        Ok(Store { shared: Arc::new(Shared { files, options, header, open_packs, pace: Default::default(), index }) })
+        let store_key = store_key(&files, &header, options)?;
+        let files = store_key.iter().fold(files, |files, key| files.encrypted(key.clone()));
+        let (options, index, open_packs, pace) =
+            (*options, SharedIndex::default(), OpenPacks::default(), Default::default());
+        Ok(Store { shared: Arc::new(Shared { files, options, header, store_key, open_packs, pace, index }) })
     }
 }
 
@@ -65,7 +70,23 @@ fn read_header(files: &Files) -> Result<Option<Header>> {
     files.open_if_there(HEADER)?.as_ref().map(Header::read).transpose()
 }
 
-fn initialise(files: &Files, digest: Digest) -> Result<()> {
+/// The key of an encrypted store, by the key that was given; `None` for a store that is not.
+fn store_key(files: &Files, header: &Header, options: &StoreOptions) -> Result<Option<StoreKey>> {
+    let path = || files.path("");
+    match (header.proof, options.key) {
+        (None, None) => Ok(None),
+        (None, Some(_)) if options.accept_plain => Ok(None),
+        (None, Some(_)) => Err(StoreError::NotEncrypted { path: path() }),
+        (Some(_), None) => Err(StoreError::KeyNeeded { path: path() }),
+        (Some(_), Some(key)) => {
+            let store_key = keys::open(files, &header.store_id, &key)?;
+            header.check_proof(&store_key, &files.open(HEADER)?)?;
+            Ok(Some(store_key))
+        }
+    }
+}
+
+fn initialise(files: &Files, options: &StoreOptions) -> Result<()> {
     refuse_other_files(files)?;
     let _lock = files.lock()?;
     if read_header(files)?.is_some() {
@@ -79,8 +100,10 @@ fn initialise(files: &Files, digest: Digest) -> Result<()> {
         }
     }
     files.remove(HEADER_NEW, fault::LEFTOVER_REMOVE)?;
+    keys::remove_leftovers(files)?;
+    let header = new_header(files, options)?;
     let mut output = files.create(HEADER_NEW, fault::HEADER_CREATE)?;
-    output.append(&new_header(files, digest)?.encode(), fault::HEADER_WRITE)?;
+    output.append(&header.encode(), fault::HEADER_WRITE)?;
     output.sync(fault::HEADER_SYNC)?;
     files.rename(HEADER_NEW, HEADER, fault::HEADER_RENAME)?;
     files.sync_dir("", fault::ROOT_SYNC)
@@ -91,7 +114,7 @@ const LOG: &str = "log";
 
 fn refuse_other_files(files: &Files) -> Result<()> {
     let ours = [HEADER, HEADER_NEW, LOCK, LOG];
-    let is_ours = |name: &String| DIRECTORIES.contains(&name.as_str()) || ours.contains(&name.as_str());
+    let is_ours = |name: &String| DIRECTORIES.contains(&name.as_str()) || name == KEYS || ours.contains(&name.as_str());
     match files.list("")?.into_iter().find(|name| !is_ours(name)) {
         None => Ok(()),
         Some(name) => {
@@ -101,7 +124,8 @@ fn refuse_other_files(files: &Files) -> Result<()> {
     }
 }
 
-fn new_header(files: &Files, digest: Digest) -> Result<Header> {
+/// The header of a store that is about to be made; the file of its first key is written where it is to be encrypted.
+fn new_header(files: &Files, options: &StoreOptions) -> Result<Header> {
     let mut store_id = [0; 16];
     rustix::rand::getrandom(&mut store_id, rustix::rand::GetRandomFlags::empty()).map_err(|error| StoreError::Io {
         path: files.path(HEADER),
@@ -109,5 +133,7 @@ fn new_header(files: &Files, digest: Digest) -> Result<Header> {
         source: error.into(),
     })?;
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Ok(Header { store_id, created_unix_s: since_1970.as_secs(), digest })
+    let header = Header { store_id, created_unix_s: since_1970.as_secs(), digest: options.digest, proof: None };
+    let Some(key) = options.key else { return Ok(header) };
+    Ok(header.proved_by(&keys::begin(files, &store_id, &key)?))
 }

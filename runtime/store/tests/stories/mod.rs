@@ -2,12 +2,12 @@
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
 use ckpt_store::{
-    AttemptState, Store, StoreError, StoreOptions,
+    AttemptState, Store, StoreError,
     backend::{Backend, Memory},
 };
 use std::sync::Arc;
 
-use crate::{
+use super::{
     checks::Place,
     story::{checkpoint, end, pages, read_back, start},
 };
@@ -38,16 +38,16 @@ pub fn run_all(place: &dyn Fn(&str) -> Place) {
 }
 
 fn open(backend: &Arc<dyn Backend>) -> Store {
-    Store::create_or_open_on(backend.clone(), &StoreOptions::default()).unwrap()
+    Store::create_or_open_on(backend.clone(), &super::story::options()).unwrap()
 }
 
 fn reopened(backend: &Arc<dyn Backend>) -> Store {
-    Store::open_on(backend.clone(), &StoreOptions::default()).unwrap()
+    Store::open_on(backend.clone(), &super::story::options()).unwrap()
 }
 
 fn what_is_written_is_read_by_another_process_and_after_reopening(place: &Place) {
     assert!(matches!(
-        Store::open_on(place.second.clone(), &StoreOptions::default()).unwrap_err(),
+        Store::open_on(place.second.clone(), &super::story::options()).unwrap_err(),
         StoreError::NotAStore { .. }
     ));
     let (first, second) = (open(&place.first), open(&place.second));
@@ -143,7 +143,7 @@ fn an_attempt_beside_another_that_lives_leaves_its_pack_alone(place: &Place) {
 }
 
 fn a_copy_writes_what_is_missing_and_is_not_made_twice(place: &Place) {
-    let from = Store::create_or_open_on(Arc::new(Memory::default()), &StoreOptions::default()).unwrap();
+    let from = Store::create_or_open_on(Arc::new(Memory::default()), &super::story::options()).unwrap();
     checkpoint(&from, "a", &[1, 2, 3]).unwrap();
     checkpoint(&from, "a", &[1, 2, 4]).unwrap();
     let to = open(&place.first);
@@ -155,7 +155,7 @@ fn a_copy_writes_what_is_missing_and_is_not_made_twice(place: &Place) {
     let other = reopened(&place.second);
     assert!(read_back(&other, 2, 3).unwrap() == pages(&[1, 2, 4]));
     // And back, into a store that has nothing.
-    let back = Store::create_or_open_on(Arc::new(Memory::default()), &StoreOptions::default()).unwrap();
+    let back = Store::create_or_open_on(Arc::new(Memory::default()), &super::story::options()).unwrap();
     other.copy_checkpoint(2, &back, &mut |_| {}).unwrap();
     assert!(read_back(&back, 1, 3).unwrap() == pages(&[1, 2, 4]));
 }

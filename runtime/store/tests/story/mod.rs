@@ -1,7 +1,42 @@
 //! What the store's tests share: pages made from numbers, and checkpoints that know what they must read back as.
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
-use ckpt_store::{AttemptEnd, AttemptRow, AttemptStart, PAGE_BYTES, PageList, PageListRef, Result, Store};
+use std::path::Path;
+
+use ckpt_store::{
+    AttemptEnd, AttemptRow, AttemptStart, Key, PAGE_BYTES, PageList, PageListRef, Result, Store, StoreOptions,
+};
+
+/// Whether every store is encrypted: tests/encrypted.rs has the tests of other files run over such stores.
+pub fn is_encrypted() -> bool {
+    env!("CARGO_CRATE_NAME") == "encrypted"
+}
+
+/// The key of every store that is encrypted here.
+pub fn key() -> Option<Key> {
+    is_encrypted().then(|| Key::from_bytes([7; 32]))
+}
+
+/// How stores are opened and made.
+pub fn options() -> StoreOptions {
+    StoreOptions { key: key(), ..StoreOptions::default() }
+}
+
+/// [`Store::create_or_open`], with a key where there is to be one.
+pub fn create_or_open(dir: &Path) -> Result<Store> {
+    Store::create_or_open_with(dir, &options())
+}
+
+/// [`Store::open`], with a key where there is to be one.
+pub fn open(dir: &Path) -> Result<Store> {
+    Store::open_with(dir, &options())
+}
+
+/// What the test harness calls test `name` of a module: the path without the crate.
+pub fn test(module: &str, name: &str) -> String {
+    let path = format!("{module}::{name}");
+    path.split_once("::").map_or(name, |(_, test)| test).into()
+}
 
 pub fn start(job: &str) -> AttemptStart {
     AttemptStart {

@@ -14,6 +14,7 @@ use crate::{
     FILES_MAX_BYTES_DEFAULT, FILES_NONE, MEMORY_BYTES_MIN, METHOD_FULL_DUMP, METHOD_INC_TRACKING, METHOD_LOCAL_DEDUP,
     METHOD_PAGES, METHOD_TREE, PATH_BYTES, TEXT_BYTES, TREE_MIN_BYTES_DEFAULT, is_chunk_length,
 };
+use crate::{VERIFY_ALL, VERIFY_HOST, VERIFY_NOTHING};
 
 /// Why checkpoints are refused, for [`Control::reason`].
 pub type Reason = Text<TEXT_BYTES>;
@@ -182,8 +183,9 @@ fn apply_method(settings: &Settings<'_>, control: &mut Control) -> Result<(), Re
         Some(text) => parse_bytes(text).ok_or_else(|| unreadable(b"CKPT_TREE_MIN", text, b"16M, 1G or bytes"))?,
     };
     control.verify_matches = match settings.verify_matches {
-        None | Some(b"no") => 0,
-        Some(b"yes") => 1,
+        None => VERIFY_HOST,
+        Some(b"no") => VERIFY_NOTHING,
+        Some(b"yes") => VERIFY_ALL,
         Some(text) => return Err(unreadable(b"CKPT_VERIFY_MATCHES", text, b"yes or no")),
     };
     Ok(())

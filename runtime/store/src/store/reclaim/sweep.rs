@@ -99,6 +99,7 @@ impl Sweep<'_> {
 
 /// The length of packs; one that is gone has none.
 fn bytes_of(files: &Files, packs: &BTreeSet<PackName>) -> Result<u64> {
-    let length = |name: &PackName| Ok(files.open_if_there(&name.name())?.map_or(0, |input| input.length()));
+    let length =
+        |name: &PackName| Ok(files.open_if_there(&name.name())?.map_or(0, |input| files.stored_bytes(input.length())));
     packs.iter().map(length).sum()
 }
