@@ -61,8 +61,9 @@ pub fn make_missing(job: &JobImage) -> Result<MadeFifos> {
 
 /// Each, with the rights of those that had it open.
 fn named(job: &JobImage) -> impl Iterator<Item = (&Fifo, Vec<Rights>)> {
+    let holders = Holders::of(job);
     let pipes = job.objects.pipes.iter().enumerate();
-    pipes.filter_map(|(index, pipe)| Some((pipe.fifo.as_ref()?, Holders::of(job).of_pipe(index))))
+    pipes.filter_map(move |(index, pipe)| Some((pipe.fifo.as_ref()?, holders.of_pipe(index))))
 }
 
 fn is_there(spot: &Spot, fifo: &Fifo, holders: &[Rights]) -> Result<bool> {

@@ -82,9 +82,9 @@ impl MappingPlan {
         compared: &mut dyn FnMut(u64),
     ) -> Result<MappingPlan> {
         let mut plan = MappingPlan { objects: vec![None; job.objects.memory.len()], ..MappingPlan::default() };
+        let holders = Holders::of(job);
         for (index, unlinked) in job.objects.unlinked_files.iter().enumerate() {
-            let holders = Holders::of(job).of_unlinked(index);
-            let file = unlinked_files::make(unlinked, &holders, store, spare_directory)?;
+            let file = unlinked_files::make(unlinked, &holders.of_unlinked(index), store, spare_directory)?;
             let file = plan.keep(file);
             plan.unlinked.push(file);
         }
@@ -97,7 +97,7 @@ impl MappingPlan {
         for process in &job.processes {
             let mut sources = Vec::with_capacity(process.regions.len());
             for region in &process.regions {
-                sources.push(plan.decide(job, process, region, store)?);
+                sources.push(plan.decide((job, &holders), process, region, store)?);
                 compared(region.bytes);
             }
             plan.sources.push(sources);
@@ -112,20 +112,26 @@ impl MappingPlan {
         self.files.iter().map(AsRawFd::as_raw_fd).collect()
     }
 
-    fn decide(&mut self, job: &JobImage, image: &ProcessImage, region: &Region, store: &Store) -> Result<Source> {
+    fn decide(
+        &mut self,
+        (job, holders): (&JobImage, &Holders<'_>),
+        image: &ProcessImage,
+        region: &Region,
+        store: &Store,
+    ) -> Result<Source> {
         match &region.backing {
             Backing::Anonymous => Ok(Source::Memory),
             Backing::PrivateFile(identity) => {
-                let mapped = self.unchanged(job, region, identity, store)?;
+                let mapped = self.unchanged(holders, region, identity, store)?;
                 Ok(mapped.map_or(Source::Memory, |file| Source::PrivateFile { file, offset: identity.offset }))
             }
             Backing::SharedFile { file: identity, may_write: false } => {
-                let mapped = self.unchanged(job, region, identity, store)?;
+                let mapped = self.unchanged(holders, region, identity, store)?;
                 let offset = identity.offset;
                 Ok(mapped.map_or(Source::Memory, |file| Source::SharedFile { file, offset, may_write: false }))
             }
             Backing::SharedFile { file: identity, may_write: true } => {
-                let file = self.open_to_write(job, image, identity)?;
+                let file = self.open_to_write(holders, image, identity)?;
                 Ok(Source::SharedFile { file, offset: identity.offset, may_write: true })
             }
             &Backing::SharedObject { object, offset } => self.object(job, region, object as usize, offset),
@@ -135,7 +141,7 @@ impl MappingPlan {
     /// The file, if the region's pages that are not the program's own are still what it shows.
     fn unchanged(
         &mut self,
-        job: &JobImage,
+        holders: &Holders<'_>,
         region: &Region,
         identity: &FileIdentity,
         store: &Store,
@@ -144,7 +150,7 @@ impl MappingPlan {
         if identity.deleted {
             return Ok(None); // its path leads to another file, if to any
         }
-        let file = match self.open(job, &identity.path, Some(identity), false) {
+        let file = match self.open(holders, &identity.path, Some(identity), false) {
             Ok(file) => file,
             Err(error) => {
                 log::warn!("{} cannot be mapped ({error}): its pages come from the checkpoint", path.display());
@@ -169,9 +175,14 @@ impl MappingPlan {
     }
 
     /// With the rights of one that had it open or mapped.
-    fn open(&mut self, job: &JobImage, path: &[u8], known: Option<&FileIdentity>, write: bool) -> io::Result<usize> {
-        let rights = Holders::of(job).of_path(path);
-        self.open_as(path, known, write, rights)
+    fn open(
+        &mut self,
+        holders: &Holders<'_>,
+        path: &[u8],
+        known: Option<&FileIdentity>,
+        write: bool,
+    ) -> io::Result<usize> {
+        self.open_as(path, known, write, holders.of_path(path))
     }
 
     fn open_as(
@@ -197,11 +208,11 @@ impl MappingPlan {
         self.files.len() - 1
     }
 
-    fn open_to_write(&mut self, job: &JobImage, image: &ProcessImage, identity: &FileIdentity) -> Result<usize> {
+    fn open_to_write(&mut self, holders: &Holders<'_>, image: &ProcessImage, identity: &FileIdentity) -> Result<usize> {
         let path = path_of(&identity.path);
-        match self.open(job, &identity.path, Some(identity), true) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => recreate(job, image, identity)
-                .and_then(|()| self.open(job, &identity.path, None, true))
+        match self.open(holders, &identity.path, Some(identity), true) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => recreate(holders, image, identity)
+                .and_then(|()| self.open(holders, &identity.path, None, true))
                 .map_err(|source| reach::failed("make again for its mapping", path, source)),
             opened => opened.map_err(|source| reach::failed("open for its mapping", path, source)),
         }
@@ -250,9 +261,9 @@ impl MappingPlan {
 }
 
 /// Makes the missing file of a shared mapping again, with its owner, mode and size.
-fn recreate(job: &JobImage, image: &ProcessImage, identity: &FileIdentity) -> io::Result<()> {
+fn recreate(holders: &Holders<'_>, image: &ProcessImage, identity: &FileIdentity) -> io::Result<()> {
     let path = path_of(&identity.path);
-    let spot = Spot::reach(path, &Holders::of(job).of_path(&identity.path))?;
+    let spot = Spot::reach(path, &holders.of_path(&identity.path))?;
     let file = spot.make(libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, 0o600, None)?;
     file.set_len(identity.size)?;
     reach::give(&file, path, (image.uids[1], image.gids[1]), identity.mode, &Rights::of(image))

@@ -32,8 +32,9 @@ impl Handed {
     /// # Errors
     /// When one cannot be made, by name.
     pub fn make(job: &JobImage, queues: &Queues) -> Result<Handed> {
+        let holders = Holders::of(job);
         let files = job.objects.files.iter().enumerate().filter(|(_, file)| file.is_handed_over());
-        let made = files.map(|(index, file)| Ok((index, make(job, (index, file), queues)?)));
+        let made = files.map(|(index, file)| Ok((index, make((job, &holders), (index, file), queues)?)));
         Ok(Handed(made.collect::<Result<_>>()?))
     }
 
@@ -68,8 +69,12 @@ impl Handed {
     }
 }
 
-fn make(job: &JobImage, (index, file): (usize, &OpenFile), queues: &Queues) -> Result<OwnedFd> {
-    let holders = Holders::of(job).of_file(index);
+fn make(
+    (job, holders): (&JobImage, &Holders<'_>),
+    (index, file): (usize, &OpenFile),
+    queues: &Queues,
+) -> Result<OwnedFd> {
+    let holders = holders.of_file(index);
     match &file.kind {
         FileKind::OfProcess { .. } => of_processes::open(job, file, &holders),
         FileKind::Inotify { watches } => inotify(watches, file.flags, &holders),

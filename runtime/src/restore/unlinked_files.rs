@@ -62,10 +62,11 @@ fn seal(file: &File, unlinked: &UnlinkedFile, which: SealFlag) -> Result<()> {
 
 /// Gives the files their owners, modes and last seals, when all have been opened and mapped.
 pub fn complete(job: &JobImage, plan: &MappingPlan) -> Result<()> {
+    let holders = Holders::of(job);
     for (index, (unlinked, &file)) in job.objects.unlinked_files.iter().zip(&plan.unlinked).enumerate() {
         let (file, path) = (&plan.files[file], path_of(&unlinked.path));
         // A process that has it can give it a name: it must not run as the user of this command.
-        let holder = &Holders::of(job).of_unlinked(index)[0];
+        let holder = &holders.of_unlinked(index)[0];
         reach::give(file, path, (holder.user, holder.group), unlinked.mode, holder)
             .map_err(|source| Error::io("set the mode of", path, source))?;
         seal(file, unlinked, LATE_SEALS)?;

@@ -41,6 +41,7 @@ impl CapturedFiles {
     /// # Errors
     /// When one cannot be made. Then none is left.
     pub fn prepare(&self, job: &JobImage) -> Result<Prepared> {
+        let holders = Holders::of(job);
         let mut prepared = Prepared::default();
         let differing = || self.differences.iter().map(|(index, how)| (&job.objects.captured_files[*index], how));
         let is_replaced = |file: &CapturedFile| matches!(file.kind, CapturedKind::Directory);
@@ -56,7 +57,7 @@ impl CapturedFiles {
             {
                 continue;
             }
-            let holders = Holders::of(job).of_path(&file.path);
+            let holders = holders.of_path(&file.path);
             match &file.kind {
                 CapturedKind::Directory => prepared.make_directory(path, &holders)?,
                 CapturedKind::Regular { .. } => prepared.make_file(path, &holders)?,

@@ -1,70 +1,103 @@
 //! Which processes had an object, and so whose rights it is reached with.
 
+use std::collections::HashMap;
+
 use super::Rights;
 use crate::image::{Backing, FileKind, JobImage, OpenFile, ProcessImage};
 use crate::restore::paths::reopened_path;
 
 /// The processes of a job, asked for what they had.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Holders<'a> {
     job: &'a JobImage,
+    /// By the index of a file of the job, the places of the processes that had it open, or a socket in which it was on its way.
+    files: Vec<Vec<usize>>,
+    /// By path, those of the processes that had what it leads to open or mapped.
+    paths: HashMap<&'a [u8], Vec<usize>>,
 }
 
 impl<'a> Holders<'a> {
     /// Those of `job`.
     pub fn of(job: &'a JobImage) -> Holders<'a> {
-        Holders { job }
+        let mut holders = Holders { job, files: vec![Vec::new(); job.objects.files.len()], paths: HashMap::new() };
+        for (place, process) in job.processes.iter().enumerate() {
+            for descriptor in &process.descriptors {
+                holders.add_file(descriptor.file as usize, place);
+            }
+            for region in &process.regions {
+                if let Backing::PrivateFile(file) | Backing::SharedFile { file, .. } = &region.backing {
+                    add(holders.paths.entry(&file.path).or_default(), place);
+                }
+            }
+        }
+        holders
+    }
+
+    fn add_file(&mut self, index: usize, place: usize) {
+        let Some(file) = self.job.objects.files.get(index) else { return };
+        if self.files[index].contains(&place) {
+            return;
+        }
+        self.files[index].push(place);
+        if let Some(path) = reopened_path(file) {
+            add(self.paths.entry(path).or_default(), place);
+        }
+        if let FileKind::Socket(socket) = &file.kind {
+            for &carried in socket.unread.iter().flat_map(|message| &message.files) {
+                self.add_file(carried as usize, place);
+            }
+        }
     }
 
     /// The rights of those that had file `index` of the job open. What was on its way in a socket is as that.
     pub fn of_file(&self, index: usize) -> Vec<Rights> {
-        let carriers = self.job.objects.files.iter().enumerate().filter(|(_, file)| carries(file, index));
-        let wanted: Vec<usize> = carriers.map(|(carrier, _)| carrier).chain([index]).collect();
-        self.of_those(|process| process.descriptors.iter().any(|it| wanted.contains(&(it.file as usize))))
+        self.rights(self.files.get(index).map_or(&[], Vec::as_slice))
     }
 
     /// The rights of those that had what `path` led to open or mapped; of the first process if there are none.
     pub fn of_path(&self, path: &[u8]) -> Vec<Rights> {
-        let files = &self.job.objects.files;
-        let is_open = |process: &ProcessImage| {
-            let opened = process.descriptors.iter().filter_map(|descriptor| files.get(descriptor.file as usize));
-            opened.filter_map(reopened_path).any(|opened| opened == path)
-        };
-        let is_mapped = |process: &ProcessImage| {
-            process.regions.iter().any(|region| match &region.backing {
-                Backing::PrivateFile(file) | Backing::SharedFile { file, .. } => file.path == path,
-                Backing::Anonymous | Backing::SharedObject { .. } => false,
-            })
-        };
-        self.of_those(|process| is_open(process) || is_mapped(process))
+        self.rights(self.paths.get(path).map_or(&[], Vec::as_slice))
     }
 
     /// The rights of those that had an end of pipe `index`.
     pub fn of_pipe(&self, index: usize) -> Vec<Rights> {
-        let is_end = |file: &OpenFile| matches!(file.kind, FileKind::Pipe { pipe } if pipe as usize == index);
-        let ends: Vec<usize> =
-            self.job.objects.files.iter().enumerate().filter(|(_, file)| is_end(file)).map(|(end, _)| end).collect();
-        self.of_those(|process| process.descriptors.iter().any(|it| ends.contains(&(it.file as usize))))
+        self.of_files_that(|file| matches!(file.kind, FileKind::Pipe { pipe } if pipe as usize == index))
     }
 
     /// The rights of those that had unlinked file `index` of the job open, or mapped.
     pub fn of_unlinked(&self, index: usize) -> Vec<Rights> {
         let is_it = |file: &OpenFile| matches!(file.kind, FileKind::Unlinked { file, .. } if file as usize == index);
+        let mut places = self.places_of_files_that(is_it);
         let object = self.job.objects.unlinked_files.get(index).and_then(|file| file.object);
-        self.of_those(|process| {
-            let files = process.descriptors.iter().filter_map(|it| self.job.objects.files.get(it.file as usize));
-            let is_mapped = |backing: &Backing| match backing {
+        let is_mapped = |process: &ProcessImage| {
+            let mapped = |backing: &Backing| match backing {
                 Backing::SharedObject { object: mapped, .. } => Some(*mapped) == object,
                 _ => false,
             };
-            files.into_iter().any(is_it) || process.regions.iter().any(|region| is_mapped(&region.backing))
-        })
+            process.regions.iter().any(|region| mapped(&region.backing))
+        };
+        if object.is_some() {
+            let mapped = self.job.processes.iter().enumerate().filter(|(_, process)| is_mapped(process));
+            mapped.for_each(|(place, _)| add(&mut places, place));
+        }
+        self.rights(&places)
     }
 
-    /// Those of processes that `had` it, those of ordinary users first; of the first process if there are none.
-    fn of_those(&self, had: impl Fn(&ProcessImage) -> bool) -> Vec<Rights> {
+    fn of_files_that(&self, is_it: impl Fn(&OpenFile) -> bool) -> Vec<Rights> {
+        self.rights(&self.places_of_files_that(is_it))
+    }
+
+    fn places_of_files_that(&self, is_it: impl Fn(&OpenFile) -> bool) -> Vec<usize> {
+        let mut places = Vec::new();
+        let files = self.job.objects.files.iter().zip(&self.files).filter(|(file, _)| is_it(file));
+        files.flat_map(|(_, holders)| holders).for_each(|&place| add(&mut places, place));
+        places
+    }
+
+    /// Those of the processes at these places, those of ordinary users first; of the first process if there are none.
+    fn rights(&self, places: &[usize]) -> Vec<Rights> {
         let mut all: Vec<Rights> = Vec::new();
-        for rights in self.job.processes.iter().filter(|process| had(process)).map(Rights::of) {
+        for rights in places.iter().filter_map(|&place| self.job.processes.get(place)).map(Rights::of) {
             if !all.contains(&rights) {
                 all.push(rights);
             }
@@ -77,11 +110,10 @@ impl<'a> Holders<'a> {
     }
 }
 
-/// Whether `file` is a socket in which file `index` is on its way.
-fn carries(file: &OpenFile, index: usize) -> bool {
-    match &file.kind {
-        FileKind::Socket(socket) => socket.unread.iter().any(|message| message.files.contains(&(index as u32))),
-        _ => false,
+/// Places come in ascending order, so one that is there already is the last one.
+fn add(places: &mut Vec<usize>, place: usize) {
+    if places.last() != Some(&place) {
+        places.push(place);
     }
 }
 

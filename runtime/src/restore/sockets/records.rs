@@ -10,11 +10,12 @@ use crate::restore::reach::{Holders, Rights};
 /// The records of all sockets of a job, by index of their file.
 pub struct Records<'a> {
     job: &'a JobImage,
+    holders: Holders<'a>,
 }
 
 impl<'a> Records<'a> {
     pub fn of(job: &'a JobImage) -> Records<'a> {
-        Records { job }
+        Records { job, holders: Holders::of(job) }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (u32, &'a Socket)> + use<'a> {
@@ -60,7 +61,7 @@ impl<'a> Records<'a> {
 
     /// The rights of those that had the socket that is file `file`.
     pub fn rights(&self, file: u32) -> Vec<Rights> {
-        Holders::of(self.job).of_file(file as usize)
+        self.holders.of_file(file as usize)
     }
 
     /// What a message calls the socket that is file `file`.
