@@ -18,12 +18,25 @@ pub fn this() -> Host {
 }
 
 fn user_map() -> Vec<[u32; 3]> {
-    let text = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    rows(&std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default())
+}
+
+fn rows(text: &str) -> Vec<[u32; 3]> {
     let row = |line: &str| {
         let mut numbers = line.split_ascii_whitespace().map_while(|word| word.parse().ok());
         Some([numbers.next()?, numbers.next()?, numbers.next()?])
     };
     text.lines().filter_map(row).collect()
+}
+
+/// Whether `user` stands for all users outside of our user namespace, root among them: they have one number in there.
+pub fn is_user_from_outside(user: u32) -> bool {
+    let overflow = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
+    overflow.trim().parse() == Ok(user) && !is_in_map(&user_map(), user)
+}
+
+fn is_in_map(map: &[[u32; 3]], user: u32) -> bool {
+    map.iter().any(|&[first, _, count]| user.checked_sub(first).is_some_and(|place| place < count))
 }
 
 fn kernel_release() -> String {
@@ -59,6 +72,14 @@ pub fn xcr0() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn users_in_a_map_are_told_from_those_outside() {
+        let map = rows("         0       1000          1\n       500        500        100\n");
+        assert!(is_in_map(&map, 0) && is_in_map(&map, 599));
+        assert!(!is_in_map(&map, 1) && !is_in_map(&map, 600) && !is_in_map(&[], 0));
+        assert!(is_in_map(&rows("         0          0 4294967295\n"), 65534));
+    }
 
     #[test]
     fn this_host_has_pages_of_4_kib_and_at_least_sse() {

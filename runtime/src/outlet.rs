@@ -16,6 +16,8 @@ use nix::fcntl::{AT_FDCWD, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
+use crate::host;
+
 /// As many as the kernel follows.
 const LINKS_MAX: usize = 40;
 
@@ -174,21 +176,7 @@ fn link_at(place: &OwnedFd, name: &OsStr) -> io::Result<Option<PathBuf>> {
 /// Whether links of this user are followed: root's, our own, and in a user namespace those of users outside, root among them, who
 /// cannot be told from each other there.
 fn is_trusted(user: u32) -> bool {
-    user == 0 || user == geteuid().as_raw() || is_from_outside(user)
-}
-
-fn is_from_outside(user: u32) -> bool {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let stands_for_others = read("/proc/sys/kernel/overflowuid").trim().parse() == Ok(user);
-    stands_for_others && !is_in_map(&read("/proc/self/uid_map"), user)
-}
-
-/// `/proc/PID/uid_map`: lines of first id inside, first id outside, count.
-fn is_in_map(map: &str, user: u32) -> bool {
-    map.lines().any(|line| {
-        let numbers: Vec<u64> = line.split_whitespace().filter_map(|number| number.parse().ok()).collect();
-        matches!(numbers[..], [first, _, count] if (first..first + count).contains(&u64::from(user)))
-    })
+    user == 0 || user == geteuid().as_raw() || host::is_user_from_outside(user)
 }
 
 #[cfg(test)]
@@ -290,13 +278,5 @@ mod tests {
         }
         assert!(append(dir.path()).is_err());
         append(&path("log")).unwrap();
-    }
-
-    #[test]
-    fn a_map_of_ids_has_those_from_its_first_on() {
-        let map = "         0       1000          1\n       100     100000        500\n";
-        assert!(is_in_map(map, 0) && is_in_map(map, 599));
-        assert!(!is_in_map(map, 1) && !is_in_map(map, 600) && !is_in_map("", 0));
-        assert!(is_in_map("         0          0 4294967295\n", OTHER));
     }
 }

@@ -26,6 +26,7 @@ use nix::unistd::geteuid;
 
 use crate::capture::Program;
 use crate::error::{Error, Result};
+use crate::host;
 use crate::proc::task::{self, Users};
 
 /// What names are derived for.
@@ -235,10 +236,11 @@ fn stranger(user: u32) -> Error {
     )
 }
 
-/// Refuses a client that is neither the same user nor root.
+/// Refuses a client that is neither the same user nor root. In a user namespace root is one of those outside, who cannot be told from each
+/// other in there: that it could open the directory of the socket, which is ours alone, has to do.
 pub fn refuse_strangers(stream: &UnixStream) -> Result<()> {
     let peer = peer_of(stream)?;
-    if peer != geteuid().as_raw() && peer != 0 {
+    if peer != geteuid().as_raw() && peer != 0 && !host::is_user_from_outside(peer) {
         return Err(stranger(peer));
     }
     Ok(())

@@ -114,7 +114,9 @@ impl Host {
 
     /// Whether user `id` is the same one outside.
     pub fn is_same_outside(&self, id: u32) -> bool {
-        let has = |&[inside, outside, count]: &[u32; 3]| inside == outside && id.wrapping_sub(inside) < count;
+        let has = |&[inside, outside, count]: &[u32; 3]| {
+            inside == outside && id.checked_sub(inside).is_some_and(|place| place < count)
+        };
         self.user_map.iter().any(has)
     }
 }
