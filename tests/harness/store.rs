@@ -93,8 +93,8 @@ impl Store {
 
     /// Bytes of all files in the directory but the log, in which agents write when they like.
     pub fn bytes(&self) -> u64 {
-        let log = self.path.join("log");
-        bytes_below(&self.path, &|path| path != log)
+        let is_agents = |path: &Path| path == self.path.join("log") || path.starts_with(self.path.join("agents"));
+        bytes_below(&self.path, &|path| !is_agents(path))
     }
 
     /// Copies the store to another directory.
