@@ -47,7 +47,7 @@ impl Rights {
             let ids = task::status_value(&status, name).unwrap_or("").split_whitespace();
             ids.flat_map(str::parse).collect::<Vec<u32>>()
         };
-        // A process that ends while we read has none: nobody's.
+        // A process that ends while we read has no ids, and gets no rights.
         let last = |ids: Vec<u32>| ids.get(3).copied().unwrap_or(NOBODY);
         let mut groups = ids("Groups");
         groups.sort_unstable();

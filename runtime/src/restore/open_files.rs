@@ -123,7 +123,7 @@ fn allow_descriptors(job: &JobImage) -> Result<()> {
     if soft >= needed {
         return Ok(());
     }
-    // Who may not have more finds out when there are no more to be had.
+    // With a lower hard limit, open(2) says when there are no more.
     setrlimit(Resource::RLIMIT_NOFILE, needed, hard.max(needed))
         .or_else(|_| setrlimit(Resource::RLIMIT_NOFILE, hard, hard))
         .map_err(failed)

@@ -70,7 +70,7 @@ fn refuse_terminal(arguments: &Arguments) -> Result<()> {
     ))
 }
 
-/// Who owns a store.
+/// The owner of a store.
 struct Owner {
     user: Uid,
     group: Gid,

@@ -6,8 +6,8 @@
 //! 1. No symbolic link on a path is followed ([`crate::without_links`]).
 //! 2. A path is used with the rights of a process that had the object ([`Rights`], [`Holders`]): its user, group, supplementary groups and
 //!    capabilities. If a process gave up rights after it had opened something, these do not suffice; then the restarter's own are
-//!    used, on paths alone that nobody but root and the restarter's user can change ([`trust`]), or for a file that is proven to be
-//!    the one that the process had.
+//!    used, on paths alone that root alone can change ([`trust`]), or for a file that is proven to be the one that the process
+//!    had.
 //! 3. Where others can change a directory on the way, a file that has several names (hard links) has to be the one of the
 //!    checkpoint, by device and inode.
 //!
@@ -41,7 +41,7 @@ pub fn open(path: &Path, flags: i32, holders: &[Rights], identity: Option<Identi
     Spot::reach(path, holders)?.make(flags, NEW_FILE_MODE, identity)
 }
 
-/// Whether this command is root's, and nobody else can change where `path` leads to.
+/// Whether this command is root's, and root alone can change where `path` leads to.
 pub fn is_out_of_others_reach(path: &Path) -> bool {
     let directory = path.parent().unwrap_or(path);
     geteuid().is_root() && trust::directory(directory, 0).is_ok_and(|directory| directory.is_some())

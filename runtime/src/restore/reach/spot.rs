@@ -169,7 +169,7 @@ impl Spot {
     /// Whether none but root and the user of this command can put something else there.
     fn is_trusted(&self) -> bool {
         let directory = self.path.parent().unwrap_or(&self.path);
-        trust::has_trusted_entries(directory, geteuid().as_raw()).unwrap_or(false)
+        trust::directory(directory, geteuid().as_raw()).is_ok_and(|directory| directory.is_some())
     }
 
     /// A descriptor of what is there, only as a path; of a symbolic link itself.
@@ -267,7 +267,8 @@ impl Spot {
         Ok(Some(owner).filter(|owner| !owner.is_root()))
     }
 
-    /// Tries all ways until one is not denied; at last the rights of this command, where others cannot change the path.
+    /// Tries all ways until one is not denied; at last the rights of this command, where others cannot change the path or the
+    /// directory's entries.
     fn attempt<T>(&self, work: impl Fn(&Way) -> io::Result<T>) -> io::Result<T> {
         let mut denied = io::Error::from(io::ErrorKind::PermissionDenied);
         for way in &self.ways {
@@ -381,6 +382,11 @@ mod tests {
             let opened = Spot::reach(&path, &[rights(USER)]).unwrap().open_regular(true, None);
             assert_eq!(opened.is_ok(), is_opened, "{}: {opened:?}", path.display());
         }
+        // Where everybody can make files, one of root's with the name is none that the process had.
+        mode(&top, 0o1777);
+        let opened = Spot::reach(&top.join("log"), &[rights(USER)]).unwrap().open_regular(true, None);
+        assert!(is_denied(&opened.unwrap_err()));
+        mode(&top, 0o755);
         // The very file of the checkpoint may lie anywhere, as long as it has no other name.
         let path = theirs.join("log");
         let identity = Some(Identity::of(&fs::metadata(&path).unwrap()));

@@ -8,9 +8,10 @@ use std::path::{Component, Path};
 
 use crate::without_links;
 
-/// The directory at `path`, if nobody but root and `user` can make the path lead elsewhere: each directory on it belongs to one of the
-/// two, and others cannot write to it, or it is sticky and what the path takes in it belongs to one of the two. (Groups and access
-/// lists count as others; the kernel shows the rights that a list gives among those of the group.)
+/// The directory at `path`, if root and `user` alone can make the path lead elsewhere, and make or exchange entries of the directory:
+/// each directory on it belongs to one of the two, and others cannot write to it. On the way it may also be sticky, if what the path
+/// takes in it belongs to one of the two. (Groups and access lists count as others; the kernel shows the rights that a list gives
+/// among those of the group.)
 ///
 /// # Errors
 /// When a directory cannot be opened.
@@ -33,19 +34,8 @@ pub fn directory(path: &Path, user: u32) -> io::Result<Option<File>> {
         }
         here = next;
     }
-    let is_trusted = is_own(&here.metadata()?);
-    Ok(is_trusted.then_some(here))
-}
-
-/// Whether nobody but root and `user` can make or exchange entries of the directory at `path`.
-///
-/// # Errors
-/// When a directory cannot be opened.
-pub fn has_trusted_entries(path: &Path, user: u32) -> io::Result<bool> {
-    match directory(path, user)? {
-        Some(directory) => Ok(!others_may_write(&directory.metadata()?)),
-        None => Ok(false),
-    }
+    let metadata = here.metadata()?;
+    Ok((is_own(&metadata) && !others_may_write(&metadata)).then_some(here))
 }
 
 fn others_may_write(metadata: &Metadata) -> bool {
@@ -83,14 +73,14 @@ mod tests {
         let mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
         let is_trusted = |path: &Path, user| directory(path, user).unwrap().is_some();
 
-        assert!(is_trusted(&inner, 0) && has_trusted_entries(&inner, 0).unwrap());
+        assert!(is_trusted(&inner, 0));
         mode(&top.join("open"), 0o777);
         assert!(!is_trusted(&inner, 0));
         mode(&top.join("open"), 0o775);
         assert!(!is_trusted(&inner, 0), "a group is others");
         mode(&top.join("open"), 0o1777);
         assert!(is_trusted(&inner, 0));
-        assert!(!has_trusted_entries(&top.join("open"), 0).unwrap());
+        assert!(!is_trusted(&top.join("open"), 0), "others can make entries of it");
         chown(&inner, Some(65534), None).unwrap();
         assert!(!is_trusted(&inner, 0), "of another user in a sticky directory");
         assert!(is_trusted(&inner, 65534));
