@@ -20,6 +20,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, geteuid};
 
 use crate::error::{Error, Result};
+use crate::proc::task::{self, Users};
 
 /// What a value that is a command begins with.
 const COMMAND: &[u8] = b"command:";
@@ -118,16 +119,23 @@ fn key_of(text: &str, place: &str) -> Result<Key> {
     })
 }
 
-/// The key of the program `pid`: that of our own environment, or else of the one that the program was started with.
+/// The key of the program `pid`: that of our own environment, or else of the one that the program was started with. The environment
+/// of another user's process is not asked: it may name a command.
 pub fn of_program(pid: i32) -> Result<Option<Key>> {
     let ours = std::env::var_os(ENV_KEY).filter(|value| !value.is_empty());
     let value = match ours {
         Some(value) => Some(value.into_encoded_bytes()),
-        None => in_environment(&crate::proc::task::bytes(pid, "environ").unwrap_or_default()),
+        None if is_of_ours(task::users(pid)?) => in_environment(&task::bytes(pid, "environ").unwrap_or_default()),
+        None => None,
     };
     let directory = PathBuf::from(format!("/proc/{pid}/cwd"));
     let directory = std::fs::read_link(&directory).unwrap_or(directory);
     value.map(|value| read(OsStr::from_bytes(&value), &directory)).transpose()
+}
+
+/// Whether a process of these users may say what we execute: it could do so itself.
+fn is_of_ours(users: Users) -> bool {
+    users == [geteuid().as_raw(); 4]
 }
 
 fn in_environment(entries: &[u8]) -> Option<Vec<u8>> {
@@ -196,6 +204,28 @@ mod tests {
             assert!(refused.contains(expected) && refused.contains(&line[8..]), "{refused}");
             assert!(begun.elapsed() < Duration::from_secs(30));
         }
+    }
+
+    #[test]
+    fn a_command_in_another_users_environment_is_not_executed() {
+        if !geteuid().is_root() {
+            println!("SKIPPED: being several users needs root");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let made = dir.path().join("made");
+        let line = format!("command:touch {}; echo {}", made.display(), Key::random().unwrap().to_text());
+        let key_of = |user: u32| {
+            let mut command = Command::new("sleep");
+            let mut child = command.arg("60").uid(user).env(ENV_KEY, &line).spawn().unwrap();
+            let key = of_program(child.id() as i32);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            key.unwrap()
+        };
+        assert_eq!(key_of(65_534), None);
+        assert!(!made.exists(), "it was executed");
+        assert!(key_of(0).is_some() && made.exists(), "one of our own may say what we execute");
     }
 
     #[test]
