@@ -44,14 +44,19 @@ pub fn open(path: &Path, flags: i32, mode: u32) -> io::Result<File> {
     open_from(AT_FDCWD, path.as_os_str(), flags, mode).map(File::from).map_err(|errno| explained(errno, path))
 }
 
-/// Opens `name` in `directory`, if it is no symbolic link; the rest is as above.
+/// Opens `name` in `directory`, if it is no symbolic link (`ELOOP`); the rest is as above.
 pub fn open_at(directory: &impl AsFd, name: &OsStr, flags: i32, mode: u32) -> io::Result<File> {
     // With O_NOFOLLOW, O_PATH would open the link.
     let opened = open_from(directory, name, flags & !libc::O_NOFOLLOW, mode);
-    opened.map(File::from).map_err(|errno| match errno {
-        Errno::ELOOP => Diverted::error("it is a symbolic link now, and was none at the checkpoint", "remove the link"),
-        errno => errno.into(),
-    })
+    Ok(File::from(opened?))
+}
+
+/// `error`, which opening `path` has given, in words if a symbolic link is in the way.
+pub fn explain(error: io::Error, path: &Path) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::ELOOP) => explained(Errno::ELOOP, path),
+        _ => error,
+    }
 }
 
 fn open_from(directory: impl AsFd, path: &OsStr, flags: i32, mode: u32) -> nix::Result<OwnedFd> {
@@ -77,9 +82,10 @@ fn explained(errno: Errno, path: &Path) -> io::Error {
     match errno {
         Errno::ELOOP => match link_on(path) {
             Some((link, target)) => {
+                let place = link.parent().unwrap_or(&link).join(&target);
                 let (link, target) = (link.display(), target.display());
                 let why = format!("{link} is a symbolic link to {target} now, and was none at the checkpoint");
-                Diverted::error(why, format!("remove the link, or give --map {link}={target}"))
+                Diverted::error(why, format!("remove the link, or give --map {link}={}", place.display()))
             }
             None => errno.into(),
         },
@@ -119,8 +125,10 @@ mod tests {
         }
         let directory = open(&top.join("directory"), libc::O_PATH | libc::O_DIRECTORY, 0).unwrap();
         for flags in [libc::O_RDONLY, libc::O_PATH, libc::O_PATH | libc::O_NOFOLLOW] {
-            let said = open_at(&directory, OsStr::new("alias"), flags, 0).unwrap_err().to_string();
-            assert!(said.contains("it is a symbolic link"), "{said}");
+            let error = open_at(&directory, OsStr::new("alias"), flags, 0).unwrap_err();
+            let said = explain(error, &top.join("directory/alias")).to_string();
+            assert!(said.contains("alias is a symbolic link to file"), "{said}");
+            assert!(said.contains(&format!("{0}/alias={0}/file", top.join("directory").display())), "{said}");
         }
         assert_eq!(open(&top.join("none"), libc::O_RDONLY, 0).unwrap_err().kind(), io::ErrorKind::NotFound);
     }

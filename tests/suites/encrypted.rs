@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ckpt_tests::exact::{Reference, assert_same, reference};
-use ckpt_tests::{Answer, Ckpt, Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of};
+use ckpt_tests::{Answer, Ckpt, Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 const KEY: &str = "CKPT_KEY";
@@ -144,8 +145,30 @@ fn a_plain_store_is_not_written_to_where_a_key_is_set_and_the_program_runs_on() 
     let pid = second.pid.to_string();
     let refused = with(&scene, &key, &["checkpoint", &pid]).failed_with(5);
     assert!(refused.stderr.contains("shared is not encrypted"), "{refused:?}");
+    processes::send(second.pid, Signal::SIGUSR1);
+    processes::wait_until("the log says why there is no checkpoint", Duration::from_secs(30), || {
+        let said = std::fs::read_to_string(shared.join("log")).unwrap_or_default();
+        said.lines().filter(|line| line.contains("can have no checkpoint") && line.contains("is not encrypted")).count()
+            >= 2
+    });
     assert_eq!(code_of(second.wait()), code, "it runs on");
     assert_eq!(json(Ckpt::new(&scene, ["list", text(&shared), "--json"]).call()).as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn run_starts_no_program_whose_key_does_not_open_its_store() {
+    let scene = Scene::of_at_most(Duration::from_secs(60));
+    let (key, other) = (new_key(&scene, "key"), new_key(&scene, "other"));
+    let store = checkpointed(&scene, &key, &Launch::Preload, 1).store();
+    let ran = scene.path().join("ran");
+    let run = ["run", "--dir", text(store.path()), "--", "touch", text(&ran)];
+    let without = Ckpt::new(&scene, run).call().failed_with(125);
+    assert!(without.stderr.contains("is encrypted and no key was given"), "{without:?}");
+    let wrong = with(&scene, &other, &run).failed_with(125);
+    assert!(wrong.stderr.contains("not opened by the key given"), "{wrong:?}");
+    assert!(!ran.exists(), "it ran");
+    with(&scene, &key, &run).succeeded();
+    assert!(ran.exists());
 }
 
 #[test]

@@ -98,7 +98,12 @@ fn serve_one(options: AgentOptions) -> Result<()> {
         store_options.memory_bytes /= 2;
     }
     store_options.key = store_key::of_program(pid)?;
-    let store = Store::create_or_open_with(&directory, &store_options)?;
+    // What was started by libckpt.so has only the log to say it in, if there is one.
+    if directory.join("log").exists() {
+        start_log(&directory, ckpt_wire::text(&control.log));
+    }
+    let store = Store::create_or_open_with(&directory, &store_options)
+        .inspect_err(|error| log::error!("process {pid} can have no checkpoint: {error}"))?;
     start_log(&directory, ckpt_wire::text(&control.log));
 
     let address = Address::new(&directory, &program.identity_by(&control)?);

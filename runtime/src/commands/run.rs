@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use ckpt_store::{Digest, Store};
+use ckpt_store::{Digest, Store, StoreError, StoreOptions};
 use ckpt_wire::settings::numbers::parse_hex;
 use ckpt_wire::{
     ENV_AGENT_PID, ENV_CHUNK, ENV_DIGEST, ENV_DIR, ENV_FILES, ENV_INTERVAL, ENV_JOB, ENV_KEEP, ENV_MARK, ENV_MEMORY,
@@ -81,7 +81,7 @@ pub struct Arguments {
     /// [default: $CKPT_WITH_DIR]
     #[arg(long, value_name = "DIR")]
     with_dir: Vec<PathBuf>,
-    /// Write the program's pid to this file, before its first instruction
+    /// Write the program's pid to this file, before its first instruction; a second line has its start time and the boot
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
     /// The program and its arguments
@@ -105,11 +105,10 @@ fn check_digest(name: &str) -> Result<Digest, String> {
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     let program = &arguments.command[0];
-    // The agent reads it again; a key that cannot be read is told before the program runs.
-    store_key::of_environment()?;
     let pid_file = arguments.pid_file.as_deref().map(PidFile::prepare).transpose()?;
     let is_static = executable::check(program)? == Some(Linkage::Static);
     let dir = store_dir(arguments.dir.as_deref())?;
+    refuse_other_key(&dir)?;
     let dirs = (!arguments.with_dir.is_empty()).then(|| with_dir::joined(&arguments.with_dir)).transpose()?;
     let mut command = Command::new(program);
     command.args(&arguments.command[1..]);
@@ -206,6 +205,19 @@ fn into_io(error: Error) -> io::Error {
     match error {
         Error::Io { source, .. } => source,
         _ => io::ErrorKind::Other.into(),
+    }
+}
+
+/// Refuses a key that cannot be read or does not open the store that is there, before the program runs: its agent reads the key
+/// again, and has a log at most to say so in.
+fn refuse_other_key(dir: &Path) -> Result<()> {
+    let options = StoreOptions { key: store_key::of_environment()?, ..StoreOptions::default() };
+    match Store::open_with(dir, &options) {
+        Err(error @ (StoreError::KeyNeeded { .. } | StoreError::WrongKey { .. } | StoreError::NotEncrypted { .. })) => {
+            Err(error.into())
+        }
+        // What else is wrong with it may be mended while the program runs.
+        _ => Ok(()),
     }
 }
 

@@ -97,7 +97,7 @@ pub enum StoreError {
     },
     /// The store belongs to another user.
     #[error(
-        "{path} belongs to user {owner}, not to user {user}; a store can hold any program, so trust its owner explicitly (`ckpt restart --trust-owner`) or copy it"
+        "{path} belongs to user {owner}, not to user {user}; a store can hold any program, so work on it as that user, or trust its owner explicitly (`ckpt restart --trust-owner`)"
     )]
     ForeignOwner {
         /// The directory or file.

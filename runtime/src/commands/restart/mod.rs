@@ -109,7 +109,7 @@ pub struct Arguments {
     /// Let the program run before its memory is there: what it touches comes at once, all else meanwhile
     #[arg(long)]
     lazy: bool,
-    /// Write the program's pid to this file, before it runs on
+    /// Write the program's pid to this file, before it runs on; a second line has its start time and the boot
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
 }

@@ -7,10 +7,11 @@
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, absolute};
 
+use ckpt_wire::ENV_KEY;
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid, User, fexecve, geteuid, getgrouplist, getgroups, setgroups, setresgid, setresuid};
 
@@ -25,7 +26,7 @@ const TRUST_OPTION: &str = "--trust-owner";
 /// `CAP_CHECKPOINT_RESTORE`.
 const CHOOSE_IDS: u32 = 40;
 const LINUX_CAPABILITY_VERSION_3: u32 = 0x2008_0522;
-/// Variables that say how to write on the user's terminal, and no more.
+/// Variables that say how to write on the user's terminal.
 const KEPT_VARIABLES: [&str; 4] = ["TERM", "LANG", "LC_ALL", "TZ"];
 const PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin";
 
@@ -98,6 +99,12 @@ impl Owner {
             if let Some(value) = std::env::var_os(name) {
                 environment.push(CString::new([name.as_bytes(), b"=", &value.into_vec()].concat())?);
             }
+        }
+        // The name of a file gives nothing away; a command may.
+        if let Some(file) = std::env::var_os(ENV_KEY).filter(|value| !value.as_bytes().starts_with(b"command:")) {
+            environment.push(CString::new(
+                [ENV_KEY.as_bytes(), b"=", &absolute(Path::new(&file))?.into_os_string().into_vec()].concat(),
+            )?);
         }
         if let Some((name, home)) = &self.account {
             for (variable, value) in [("USER=", name), ("LOGNAME=", name), ("HOME=", home)] {

@@ -134,7 +134,7 @@ impl Spot {
         };
         match self.attempt(open) {
             Err(error) if is_denied(&error) => self.open_proven(flags, identity).ok_or(error),
-            outcome => outcome,
+            outcome => outcome.map_err(|error| without_links::explain(error, &self.path)),
         }
     }
 

@@ -27,7 +27,10 @@ pub fn directory(path: &Path, user: u32) -> io::Result<Option<File>> {
             Component::ParentDir | Component::Prefix(_) => return Ok(None),
         };
         let metadata = here.metadata()?;
-        let next = without_links::open_at(&here, name, flags, 0)?;
+        let next = match without_links::open_at(&here, name, flags, 0) {
+            Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Ok(None),
+            opened => opened?,
+        };
         let may_be_exchanged = others_may_write(&metadata) && (!is_sticky(&metadata) || !is_own(&next.metadata()?));
         if !is_own(&metadata) || may_be_exchanged {
             return Ok(None);
