@@ -11,7 +11,7 @@ use std::{
 };
 
 use ckpt_store::{
-    AttemptState, Store,
+    AttemptState, Key, Store, StoreError, StoreOptions,
     backend::{Backend, object::Object},
 };
 
@@ -39,6 +39,26 @@ fn an_s3_server_keeps_every_promise() {
 fn every_story_comes_true_on_an_s3_server() {
     let Some(server) = Server::start() else { return };
     stories::run_all(&|story| Place::of(server.open(story, LEASE), server.open(story, LEASE)));
+}
+
+#[test]
+fn an_encrypted_store_in_a_bucket_is_opened_by_its_key_alone() {
+    let Some(server) = Server::start() else { return };
+    let (key, other) = (Key::random().unwrap(), Key::random().unwrap());
+    let options = |key: Option<&Key>| StoreOptions { key: key.cloned(), ..story::options() };
+    let bucket = || Arc::new(server.open("encrypted", LEASE));
+    let store = Store::create_or_open_on(bucket(), &options(Some(&key))).unwrap();
+    let written = checkpoint(&store, "job", &numbers(0)).unwrap();
+    store.add_key(&other).unwrap();
+    drop(store);
+    for key in [&key, &other] {
+        let store = Store::open_on(bucket(), &options(Some(key))).unwrap();
+        assert_eq!(read_back(&store, written.id, numbers(0).len()).unwrap(), pages(&numbers(0)));
+    }
+    let wrong = Store::open_on(bucket(), &options(Some(&Key::random().unwrap()))).unwrap_err();
+    assert!(matches!(wrong, StoreError::WrongKey { keys: 2, .. }), "{wrong}");
+    let without = Store::open_on(bucket(), &options(None)).unwrap_err();
+    assert!(matches!(without, StoreError::KeyNeeded { .. }), "{without}");
 }
 
 fn process(server: &Server, url: &str, role: &str) -> Command {
