@@ -384,10 +384,11 @@ mod tests {
 
     impl Drop for Child {
         fn drop(&mut self) {
-            // SAFETY: they take numbers; the child is ours and has not been waited for.
+            // SAFETY: they take numbers; the child is ours and has not been waited for. A thread that did not stop is still traced by
+            // this thread, and the child has not ended before that has been waited for, too.
             unsafe {
                 libc::kill(self.pid, libc::SIGKILL);
-                libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WALL);
+                while libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL | libc::__WNOTHREAD) > 0 {}
             }
         }
     }
