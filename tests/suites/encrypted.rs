@@ -34,9 +34,18 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
+/// The same, which does not end before there is the file of [`over`].
+fn waiting(scene: &Scene) -> Program {
+    program().waiting(30, &over(scene))
+}
+
+fn over(scene: &Scene) -> PathBuf {
+    scene.path().join("over")
+}
+
 /// A dead life with as many checkpoints in an encrypted store.
 fn checkpointed<'scene>(scene: &'scene Scene, key: &Path, launch: &Launch, count: usize) -> Life<'scene> {
-    let program = program().variable(KEY, key);
+    let program = waiting(scene).variable(KEY, key);
     let mut life = Life::start(scene, "life", &program, launch, Stdout::File);
     for _ in 0..count {
         life.output.wait_for_more_lines(2);
@@ -48,6 +57,7 @@ fn checkpointed<'scene>(scene: &'scene Scene, key: &Path, launch: &Launch, count
 
 #[track_caller]
 fn goes_on_exactly(scene: &Scene, restart: &Restart, life: &Life<'_>, reference: &Reference) {
+    std::fs::write(over(scene), "").expect("a file in the scene");
     let mut second = restart.begin(scene, &life.directory, life.pid);
     assert_eq!(code_of(second.wait()), reference.code, "{}", second.errors());
     assert_same(&second.output.bytes(), &reference.stdout, "the output of the restarted program");
@@ -135,7 +145,7 @@ fn a_plain_store_is_not_written_to_where_a_key_is_set_and_the_program_runs_on() 
     let key = new_key(&scene, "key");
     let code = reference(&scene, &program()).code;
     let shared = scene.path().join("shared");
-    let plain = program().variable("CKPT_DIR", &shared);
+    let plain = waiting(&scene).variable("CKPT_DIR", &shared);
     let mut first = Life::preloaded(&scene, "first", &plain);
     first.output.wait_for_more_lines(2);
     checkpoint(&scene, first.pid);
@@ -151,6 +161,7 @@ fn a_plain_store_is_not_written_to_where_a_key_is_set_and_the_program_runs_on() 
         said.lines().filter(|line| line.contains("can have no checkpoint") && line.contains("is not encrypted")).count()
             >= 2
     });
+    std::fs::write(over(&scene), "").expect("a file in the scene");
     assert_eq!(code_of(second.wait()), code, "it runs on");
     assert_eq!(json(Ckpt::new(&scene, ["list", text(&shared), "--json"]).call()).as_array().map(Vec::len), Some(1));
 }

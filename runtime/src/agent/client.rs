@@ -31,8 +31,11 @@ const TRIES: u32 = 3;
 const DYING_AGENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an agent may take from its start until it listens: it may have to wait for the program, and for others.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long an agent may say nothing: one at work says so every second.
-const SILENCE: Duration = Duration::from_secs(60);
+/// How long an agent of ours, or of root's, may say nothing. One at work says so every second, but it works after all programs: on a machine
+/// with many for each processor it may not be heard of for minutes. When it ends, that is known at once.
+const SILENCE: Duration = Duration::from_secs(900);
+/// The same for another user's agent.
+const SILENCE_OF_OTHERS: Duration = Duration::from_secs(60);
 /// How long another user's agent may be at work without any progress.
 const STANDSTILL: Duration = Duration::from_secs(3600);
 /// Longest message of an agent that does not start, bytes.
@@ -107,7 +110,10 @@ pub(super) struct Patience {
 impl Patience {
     /// That with an agent of this user. Another user's may say for ever that it is at work.
     pub(super) fn with(user: u32) -> Patience {
-        Patience { silence: SILENCE, standstill: is_other(user).then_some(STANDSTILL) }
+        match is_other(user) {
+            true => Patience { silence: SILENCE_OF_OTHERS, standstill: Some(STANDSTILL) },
+            false => Patience { silence: SILENCE, standstill: None },
+        }
     }
 }
 
