@@ -90,6 +90,21 @@ impl Rights {
         work()
     }
 
+    /// Does `work` with the rights of one of the `holders` after the other, until it is not denied.
+    ///
+    /// # Errors
+    /// What `work` fails with for another reason, or that it is denied to all.
+    pub fn act_as_any<T>(holders: &[Rights], work: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        let mut denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        for rights in holders {
+            match rights.act(&work) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => denied = error,
+                outcome => return outcome,
+            }
+        }
+        Err(denied)
+    }
+
     /// Takes them on: capabilities last, because the change of the user changes them, too.
     fn take_on(&self, own: &Rights) -> io::Result<()> {
         if self.groups != own.groups {

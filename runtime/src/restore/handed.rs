@@ -147,16 +147,10 @@ fn add_watch(
     holders: &[Rights],
 ) -> io::Result<WatchDescriptor> {
     let link = format!("/proc/self/fd/{}", watched.as_raw_fd());
-    let mut denied = io::Error::from(io::ErrorKind::PermissionDenied);
-    for rights in holders {
-        match rights.act(|| Ok(inotify.add_watch(link.as_str(), mask)?)) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => denied = error,
-            outcome => return outcome,
-        }
-    }
-    match reach::is_out_of_others_reach(path) {
-        true => Ok(inotify.add_watch(link.as_str(), mask)?),
-        false => Err(denied),
+    let add = || Ok(inotify.add_watch(link.as_str(), mask)?);
+    match Rights::act_as_any(holders, add) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && reach::is_out_of_others_reach(path) => add(),
+        outcome => outcome,
     }
 }
 

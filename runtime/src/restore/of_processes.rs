@@ -46,14 +46,7 @@ pub fn go_to_offset(file: &OpenFile, opened: &OwnedFd) -> Result<()> {
 
 /// With the rights of one that had it: what /proc has of a process is not for everybody.
 fn reopen(file: &OpenFile, path: &Path, holders: &[Rights]) -> io::Result<File> {
-    let mut denied = io::Error::from(io::ErrorKind::PermissionDenied);
-    for rights in holders {
-        match rights.act(|| without_links::open(path, reopening_flags(file), 0)) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => denied = error,
-            outcome => return outcome,
-        }
-    }
-    Err(denied)
+    Rights::act_as_any(holders, || without_links::open(path, reopening_flags(file), 0))
 }
 
 /// A file, or directory, of a process that has ended.

@@ -116,14 +116,8 @@ impl Drop for Names {
 
 /// Connects `socket` with `name`, with the rights of one of its `holders`.
 pub fn connect(socket: BorrowedFd<'_>, name: &[u8], directory: &[u8], holders: &[Rights]) -> Result<()> {
-    let mut denied = Errno::EACCES;
-    for rights in holders {
-        match act(rights, || in_directory(directory, || net::connect(socket, name))) {
-            Err(errno @ (Errno::EACCES | Errno::EPERM)) => denied = errno,
-            outcome => return outcome,
-        }
-    }
-    Err(denied)
+    let connect = || in_directory(directory, || net::connect(socket, name)).map_err(io::Error::from);
+    Rights::act_as_any(holders, connect).map_err(errno)
 }
 
 /// The address `name`, whose path may begin in `directory`, for who is elsewhere.
