@@ -64,6 +64,7 @@ fault_points! {
     PAGEMAP_PROTECT = "pagemap.protect",
     DEVICES_EVACUATED = "devices.evacuated",
     DEVICES_KEPT = "devices.kept",
+    DEVICES_RENEWED = "devices.renewed",
     DEVICES_ASKED = "devices.asked",
     DEVICES_SUSPENDED = "devices.suspended",
     DEVICES_RESUMED = "devices.resumed",

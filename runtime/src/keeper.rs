@@ -232,6 +232,23 @@ impl Line<'_> {
         Ok(if answer.error == 0 { Ok(()) } else { Err((answer.error, answer.values[0])) })
     }
 
+    /// Has imported memory of pieces renewed. The answer is [`Line::renewed`].
+    ///
+    /// # Errors
+    /// When the keeper is gone.
+    pub fn begin_to_renew(&self) -> Result<()> {
+        self.send(command(wire::COMMAND_RENEW))
+    }
+
+    /// Waits until that is done. How many pieces there was no room for.
+    ///
+    /// # Errors
+    /// The driver's, and when the keeper is gone.
+    pub fn renewed(&self) -> Result<u64> {
+        let answer = self.receive(MOVING_WITHIN)?;
+        self.good("renewing device memory", answer).map(|answer| answer.values[0])
+    }
+
     /// Lets the devices go on.
     ///
     /// # Errors

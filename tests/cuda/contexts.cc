@@ -180,7 +180,9 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
 
 static CUresult synchronise_whole(CUcontext context) {
     if (!exists(context)) return CUDA_ERROR_INVALID_CONTEXT;
-    if (is_any_capturing(context)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    // Of any stream, also of one that does not wait for the default one.
+    for (CUstream stream : streams_of(context))
+        if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     synchronise(context);
     after_synchronising();
     return CUDA_SUCCESS;

@@ -89,7 +89,9 @@ std::shared_ptr<Physical> Physical::of_descriptor(int descriptor) {
     int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 3), device = atoi(target + prefix.size());
     if (own < 0) return nullptr;
     if (!is_device(device)) return close(own), nullptr;
-    return std::shared_ptr<Physical>(new Physical(size_t(file.st_size), device, own));
+    std::shared_ptr<Physical> imported(new Physical(size_t(file.st_size), device, own));
+    imported->is_imported = true;
+    return imported;
 }
 
 Physical::~Physical() {

@@ -37,6 +37,8 @@ class Physical : public std::enable_shared_from_this<Physical> {
         int descriptor;
     // Whether another process may have all of it.
     bool is_shared = false;
+    // Made by a process that has it no more: it cannot be exported.
+    bool is_imported = false;
 
     // For a checkpoint: everything that exists goes to the host, and comes back, or not: then false.
     static void evict_all();

@@ -181,7 +181,7 @@ CUresult cuMemExportToShareableHandle(void *shared, CUmemGenericAllocationHandle
     auto found = handles().find(handle);
     if (shared == nullptr || flags != 0 || found == handles().end()) return CUDA_ERROR_INVALID_VALUE;
     bool may = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && (found->second.handle_types & type) != 0;
-    if (!may) return CUDA_ERROR_INVALID_VALUE;
+    if (!may || found->second.physical->is_imported) return CUDA_ERROR_INVALID_VALUE;
     int copy = fcntl(found->second.physical->descriptor, F_DUPFD_CLOEXEC, 3);
     if (copy < 0) return CUDA_ERROR_OPERATING_SYSTEM;
     found->second.physical->is_shared = true;

@@ -219,7 +219,15 @@ impl<'a> Hold<'a> {
     /// # Errors
     /// When it cannot be had by another process.
     pub fn export(&self, address: u64) -> Result<OwnedFd> {
-        let answer = self.command("exporting device memory", Command { address, ..command(COMMAND_EXPORT) })?;
+        let answer = self.line.exchange(Command { address, ..command(COMMAND_EXPORT) })?;
+        if answer.error == OUT_OF_MEMORY {
+            return Err(Error::environment(
+                format!("exporting device memory in process {}", self.program.pid),
+                "its device has no room for a copy of the allocation, which since the last checkpoint needs one",
+                "free memory on the device, and try again; with CKPT_DEVICE_BACKING=native the driver moves it to the host",
+            ));
+        }
+        let answer = self.line.good("exporting device memory", answer)?;
         let fetched = pidfd_getfd(self.program.pidfd.as_fd(), answer.values[0] as i32);
         self.command("closing a descriptor", command(COMMAND_CLOSE))?;
         fetched

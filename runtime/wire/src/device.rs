@@ -284,6 +284,9 @@ pub const COMMAND_EVACUATE: u32 = 13;
 /// Makes it managed memory again; pins it where it is if `bytes` is 0, or where the driver gives another address. If `bytes` is 1,
 /// all other threads stand still. How many bytes are pinned then. The error's `values[0]` is [`STEP_MANAGED`].
 pub const COMMAND_BRING_BACK: u32 = 14;
+/// Copies the memory of pieces that was kept, and is imported since it came back, to memory that can be exported. How many there
+/// was no room for: they are tried again when they are to be exported.
+pub const COMMAND_RENEW: u32 = 15;
 
 /// [`Command::to`] of [`COMMAND_RESUME`]: there will be a [`COMMAND_BRING_BACK`].
 pub const BRINGS_BACK: u64 = 1;

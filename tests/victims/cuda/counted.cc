@@ -68,9 +68,18 @@ void launch(const Device &device, CUfunction function, CUstream stream, std::vec
     ok(cuLaunchKernel(function, 4, 1, 1, 32, 1, 1, 0, stream, parameters.data(), nullptr));
 }
 
+// Waits until what the default stream was given is there: the other streams do not, and a copy may return before its bytes are.
+void wait_for_default() { ok(cuStreamSynchronize(nullptr)); }
+
+void put(CUdeviceptr memory, const void *content, size_t bytes) {
+    ok(cuMemcpyHtoD(memory, content, bytes));
+    wait_for_default();
+}
+
 // A part that moves on with the steps is filled in one stream; then all is added to in the other.
 Counter of_memory(Device device, CUdeviceptr memory, size_t words) {
     ok(cuMemsetD32(memory, 7, words));
+    wait_for_default();
     return [=](uint32_t step) {
         ok(cuCtxSetCurrent(device.context));
         size_t part = words / 16, from = step % 16 * part;
@@ -103,7 +112,7 @@ Counter large(Device device) {
     std::vector<uint32_t> words(MANY);
     uint32_t state = 1;
     for (uint32_t &word : words) word = state = state * 1664525 + 1013904223;
-    ok(cuMemcpyHtoD(memory, words.data(), MANY * 4));
+    put(memory, words.data(), MANY * 4);
     return [=](uint32_t step) {
         ok(cuCtxSetCurrent(device.context));
         CUdeviceptr place = memory + size_t(step % 64) * PART * 16;
@@ -168,7 +177,7 @@ Counter fleeting(Device device) {
         CUdeviceptr memory;
         size_t words = WORDS / 8 + step % 5 * 1000;
         ok(cuMemAlloc(&memory, words * 4));
-        ok(cuMemcpyHtoD(memory, carried, words * 4));
+        put(memory, carried, words * 4);
         CUdeviceptr start = memory;
         uint64_t count = words;
         launch(device, device.add_one, device.first, {&start, &count});
@@ -229,13 +238,13 @@ Counter array(Device device) {
     };
 }
 
-// Recorded once, run in each step.
-// A graph that was recorded, and has memory of its own while it runs.
+// A graph that was recorded once and runs in each step, and has memory of its own while it runs.
 Counter graph(Device device) {
     CUdeviceptr memory, out, own;
     ok(cuMemAlloc(&memory, BYTES));
     ok(cuMemAlloc(&out, BYTES));
     ok(cuMemsetD32(memory, 1, WORDS));
+    wait_for_default();
     CUgraph graph;
     CUgraphExec runnable;
     ok(cuStreamBeginCapture(device.first, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -268,6 +277,7 @@ Counter peer(Device device) {
     CUdeviceptr memory;
     ok(cuMemAlloc(&memory, BYTES));
     ok(cuMemsetD32(memory, 5, WORDS));
+    wait_for_default();
     return [=](uint32_t) {
         ok(cuCtxSetCurrent(other.context));
         CUdeviceptr start = memory;
@@ -454,6 +464,7 @@ Counter many(Device device) {
     return [=](uint32_t step) {
         ok(cuCtxSetCurrent(device.context));
         for (size_t at = step; at < COUNT; at += COUNT / 100) ok(cuMemsetD32((*all)[at] + 64, step, 8));
+        wait_for_default();
         uint64_t sum = 0;
         for (CUdeviceptr one : *all) sum = mixed(sum, reinterpret_cast<uint32_t *>(one + 60), 4);
         return sum;
@@ -468,6 +479,7 @@ Counter few(Device device) {
         ok(cuMemAllocManaged(&one, WORDS_OF_EACH * 4, CU_MEM_ATTACH_GLOBAL));
         ok(cuMemsetD32(one, uint32_t(&one - all->data()), WORDS_OF_EACH));
     }
+    wait_for_default();
     return [=](uint32_t step) {
         ok(cuCtxSetCurrent(device.context));
         uint64_t sum = 0;

@@ -320,30 +320,51 @@ impl<'a> Devices<'a> {
         std::mem::take(&mut self.room).wait(|| suspended.iter().all(|one| descriptor::has_ended(&one.program.pidfd)));
         // Each takes its own time, and none waits for another.
         let asked: Vec<_> = suspended.iter_mut().map(Suspended::ask).collect();
+        let memories: Vec<_> = suspended.iter_mut().map(|one| one.memory.take()).collect();
         let begun: Vec<_> =
             suspended.iter().zip(asked).map(|(one, asked)| asked.and_then(|comes| one.begin(comes))).collect();
         let back: Vec<_> =
             suspended.iter().zip(begun).map(|(one, begun)| begun.and_then(|line| one.end(line))).collect();
         hit(point::DEVICES_RESUMED);
-        let opened: Vec<bool> = back.into_iter().map(open).collect();
-        for (one, is_open) in suspended.into_iter().zip(opened) {
+        for (memory, line) in memories.into_iter().zip(&back) {
             // Whoever has no memory yet fetches it by himself.
-            if let Some(memory) = one.memory.filter(|_| is_open) {
+            if let Some(memory) = memory.filter(|_| is_back(line)) {
                 memory.end();
             }
         }
+        renew(&back);
+        hit(point::DEVICES_RENEWED);
+        back.into_iter().for_each(open);
         began.elapsed().as_secs_f64() * 1e3
     }
 }
 
-/// Lets the devices go on that are back; whether they are, or not needed any more.
-fn open(line: Result<Option<Line<'_>>>) -> bool {
-    match line.and_then(|line| line.map_or(Ok(()), Line::open)) {
-        Ok(()) | Err(Error::ProgramGone { .. } | Error::ThreadGone { .. }) => true,
-        Err(error) => {
-            log::error!("{error}");
-            false
+/// Whether a process has its devices back, or needs them no more.
+fn is_back(line: &Result<Option<Line<'_>>>) -> bool {
+    matches!(line, Ok(_) | Err(Error::ProgramGone { .. } | Error::ThreadGone { .. }))
+}
+
+/// Has the pieces renewed whose memory was kept, of each process in its own time. What is not, is tried again when it is to be
+/// exported.
+fn renew(back: &[Result<Option<Line<'_>>>]) {
+    let lines = || back.iter().filter_map(|line| line.as_ref().ok()?.as_ref());
+    let asked: Vec<_> = lines().map(Line::begin_to_renew).collect();
+    for (line, asked) in lines().zip(asked) {
+        match asked.and_then(|()| line.renewed()) {
+            Ok(0) | Err(Error::ProgramGone { .. } | Error::ThreadGone { .. }) => {}
+            Ok(left) => {
+                log::warn!("there is no room on the device to copy {left} allocations: the next checkpoint tries again")
+            }
+            Err(error) => log::warn!("{error}"),
         }
+    }
+}
+
+/// Lets the devices go on that are back.
+fn open(line: Result<Option<Line<'_>>>) {
+    match line.and_then(|line| line.map_or(Ok(()), Line::open)) {
+        Ok(()) | Err(Error::ProgramGone { .. } | Error::ThreadGone { .. }) => {}
+        Err(error) => log::error!("{error}"),
     }
 }
 

@@ -12,6 +12,8 @@ pub const OUT_OF_MEMORY: CuResult = 2;
 pub const INVALID_CONTEXT: CuResult = 201;
 /// `CUDA_ERROR_PEER_ACCESS_UNSUPPORTED`.
 pub const PEER_ACCESS_UNSUPPORTED: CuResult = 217;
+/// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED`.
+const CAPTURE_UNSUPPORTED: CuResult = 900;
 
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
 pub const DESCRIPTOR: c_int = 1;
@@ -117,7 +119,9 @@ calls! {
     mem_export = c"cuMemExportToShareableHandle" (to: *mut c_int, memory: u64, kind: c_int, flags: u64);
     mem_import = c"cuMemImportFromShareableHandle" (memory: *mut u64, from: *mut c_void, kind: c_int);
     pitched_native = c"cuMemAllocPitch_v2" (address: *mut u64, pitch: *mut usize, width: usize, rows: usize, of: c_uint);
+    allocate_native = c"cuMemAlloc_v2" (address: *mut u64, bytes: usize);
     free_native = c"cuMemFree_v2" (address: u64);
+    copy_on_device = c"cuMemcpyDtoD_v2" (to: u64, from: u64, bytes: usize);
 }
 
 /// The calling thread's context; null where it has none.
@@ -139,18 +143,50 @@ pub fn current_device() -> Result<c_int, CuResult> {
 /// Waits for all that was begun in a context. An error if the calling thread has none.
 pub fn synchronise(context: Handle) -> Result<(), CuResult> {
     current_device()?;
-    if current_context()? == context {
+    in_context(context, || {
         // SAFETY: it waits.
-        return unsafe { synchronise_context() };
+        match unsafe { synchronise_context() } {
+            Err(CAPTURE_UNSUPPORTED) => wait_as_a_free_does(),
+            result => result,
+        }
+    })
+}
+
+/// Does something in a context with memory in it, which is the calling thread's own then.
+fn in_context(context: Handle, act: impl FnOnce() -> Result<(), CuResult>) -> Result<(), CuResult> {
+    if current_context()? == context {
+        return act();
     }
-    // SAFETY: a context with memory in it is there; the one that was current is so again behind this.
+    // SAFETY: such a context is there; the one that was current is so again behind this.
     unsafe {
         push_context(context)?;
-        let result = synchronise_context();
+        let result = act();
         let mut pushed = core::ptr::null_mut();
         pop_context(&raw mut pushed)?;
         result
     }
+}
+
+/// While a stream of the context is captured, nobody may wait for the context. The driver's own free waits all the same, and says
+/// whether the calling thread may free anything.
+fn wait_as_a_free_does() -> Result<(), CuResult> {
+    let mut address = 0;
+    // SAFETY: a place for one; what is allocated is given back at once.
+    unsafe {
+        allocate_native(&raw mut address, 1)?;
+        free_native(address)
+    }
+}
+
+/// Copies memory of a context's device to other memory of it, and waits for that.
+pub fn copy(context: Handle, to: u64, from: u64, bytes: usize) -> Result<(), CuResult> {
+    in_context(context, || {
+        // SAFETY: both are mapped, for the caller alone.
+        unsafe {
+            copy_on_device(to, from, bytes)?;
+            synchronise_context()
+        }
+    })
 }
 
 /// Waits for what is in a stream. If it is null or one of the default ones, `per_thread` says which that is.
@@ -236,16 +272,22 @@ pub fn set_access(address: u64, bytes: usize, device: c_int, flags: c_int) -> Re
     unsafe { mem_set_access(address, bytes, &raw const access, 1) }
 }
 
+/// A handle of the physical memory that is mapped at an address. It must be given back.
+pub fn retain(address: u64) -> Result<u64, CuResult> {
+    let mut memory = 0;
+    // SAFETY: a place for one; the driver says whether something is mapped there.
+    unsafe { mem_retain(&raw mut memory, address as *mut c_void) }?;
+    Ok(memory)
+}
+
 /// A descriptor, in the program's table, of the physical memory that is mapped at an address.
 pub fn export(address: u64) -> Result<c_int, CuResult> {
-    let (mut memory, mut descriptor) = (0, -1);
-    // SAFETY: a place for each; the driver says whether something is mapped there.
-    unsafe {
-        mem_retain(&raw mut memory, address as *mut c_void)?;
-        let result = mem_export((&raw mut descriptor).cast(), memory, DESCRIPTOR, 0);
-        release(memory);
-        result.map(|()| descriptor)
-    }
+    let memory = retain(address)?;
+    let mut descriptor = -1;
+    // SAFETY: a place for one.
+    let result = unsafe { mem_export((&raw mut descriptor).cast(), memory, DESCRIPTOR, 0) };
+    release(memory);
+    result.map(|()| descriptor)
 }
 
 /// A handle of the physical memory that a descriptor is of.

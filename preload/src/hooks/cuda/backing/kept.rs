@@ -24,7 +24,7 @@ pub fn let_go(keeper: c_int) -> Result<(), CuResult> {
     for_each(is_kept, |piece| import(piece, keeper).map(calls::release))?;
     for_each(is_kept, |piece| {
         calls::unmap(piece.address, piece.bytes)?;
-        set_away(piece.address, true);
+        set(piece.address, |piece| piece.is_away = true);
         Ok(())
     })
 }
@@ -56,7 +56,7 @@ pub fn take_back(keeper: c_int) -> Result<u64, CuResult> {
                 let _ = calls::unmap(piece.address, piece.bytes);
                 return Err(error);
             }
-            set_away(piece.address, false);
+            set(piece.address, |piece| (piece.is_away, piece.is_imported) = (false, keeper != 0));
             new += u64::from(keeper == 0);
             Ok(())
         },
@@ -81,12 +81,9 @@ fn import(piece: &Piece, keeper: c_int) -> Result<u64, CuResult> {
     memory
 }
 
-fn set_away(address: u64, is_away: bool) {
-    with(|table| {
-        if let Some(piece) = table.piece_at(address) {
-            piece.is_away = is_away;
-        }
-    });
+/// Changes what is known of a piece.
+pub fn set(address: u64, change: impl FnOnce(&mut Piece)) {
+    with(|table| table.piece_at(address).map(change));
 }
 
 /// The first piece from an address on of which `is_meant` says so.
@@ -100,7 +97,8 @@ fn next(mut from: u64, is_meant: impl Fn(&Piece) -> bool) -> Option<Piece> {
     }
 }
 
-fn for_each(
+/// Does something to all pieces of which `is_meant` says so, until it fails.
+pub fn for_each(
     is_meant: impl Fn(&Piece) -> bool,
     mut act: impl FnMut(&Piece) -> Result<(), CuResult>,
 ) -> Result<(), CuResult> {

@@ -19,6 +19,7 @@ mod nodes;
 pub mod peers;
 pub mod pieces;
 mod places;
+pub mod renewal;
 mod shown;
 mod support;
 mod table;

@@ -25,6 +25,8 @@ pub struct Piece {
     pub is_ending: bool,
     /// Its memory has been taken from behind its addresses, while the devices are suspended (`kept`).
     pub is_away: bool,
+    /// Its memory is imported: what kept it has given it back, and it is not renewed yet (`renewal`).
+    pub is_imported: bool,
     /// Of a slab, what is taken of it; otherwise null.
     pub places: *mut Places,
     /// The next slab.
@@ -42,6 +44,7 @@ impl Piece {
             descriptor: -1,
             is_ending: false,
             is_away: false,
+            is_imported: false,
             places: core::ptr::null_mut(),
             next: core::ptr::null_mut(),
         }

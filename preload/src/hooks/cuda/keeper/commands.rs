@@ -4,11 +4,11 @@ use core::ffi::c_int;
 
 use ckpt_wire::allocations::CUDA_MAPPED;
 use ckpt_wire::device::{
-    Answer, COMMAND_BUFFER, COMMAND_CLOSE, COMMAND_COPY, COMMAND_EXPORT, COMMAND_IDENTIFY, COMMAND_STAGE,
-    COMMAND_UNSTAGE, COMMAND_VARIABLE, Command,
+    Answer, COMMAND_BUFFER, COMMAND_CLOSE, COMMAND_COPY, COMMAND_EXPORT, COMMAND_IDENTIFY, COMMAND_RENEW,
+    COMMAND_STAGE, COMMAND_UNSTAGE, COMMAND_VARIABLE, Command,
 };
 
-use super::super::backing::calls;
+use super::super::backing::{calls, renewal};
 use super::super::contexts;
 use super::super::driver::{CuResult, Handle, SUCCESS};
 use super::super::records;
@@ -66,6 +66,7 @@ impl Session {
                 let address = self.make_buffer(command.bytes as usize)?;
                 Ok(Answer { values: [address as u64, 0], ..NO_ANSWER })
             }
+            COMMAND_RENEW => renewal::renew_all().map(|left| Answer { values: [left, 0], ..NO_ANSWER }),
             COMMAND_VARIABLE => {
                 // SAFETY: the agent has written a zero-terminated name there.
                 let (found, new) = unsafe { variables::record(command.to, command.address as *const _) }?;
@@ -77,6 +78,7 @@ impl Session {
 
     fn export(&mut self, address: u64) -> Result<Answer, i32> {
         self.close();
+        renewal::renew_at(address)?;
         let descriptor = calls::export(address)?;
         if let Some(mapped) = records::at(address).filter(|found| found.what() == CUDA_MAPPED) {
             // The program's own, which stays the driver's when the devices are suspended.
