@@ -331,6 +331,8 @@ void virtual_memory(Phases &phases, CUdevice device) {
         }
         must(cu.cuMemSetAccess(address, 2 * bytes, &access, 1));
         must(cu.cuMemsetD8(address, 1, 2 * bytes));
+        // To unmap does not wait for it.
+        must(cu.cuStreamSynchronize(nullptr));
         return 2 * bytes;
     };
     auto release_handles = [&] {

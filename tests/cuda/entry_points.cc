@@ -274,19 +274,19 @@ const Entry ENTRIES[] = {
     PER_THREAD_ENTRY(cuStreamWaitEvent, 7000, cuStreamWaitEvent_ptsz, _ptsz),
 };
 
-// The newest of this name that such a program knows. Where there is none with a default stream for each thread, the other one.
+// The newest of this name that such a program knows. Where there is none at all with a default stream for each thread, the other one.
 const Entry *find(const char *name, int version, bool per_thread, bool &is_known) {
-    const Entry *best = nullptr;
+    const Entry *best[2] = {};
+    bool is_for_threads = false;
     is_known = false;
     for (const Entry &entry : ENTRIES) {
         if (strcmp(entry.name, name) != 0) continue;
         is_known = true;
-        if (entry.version > version || (entry.is_per_thread && !per_thread)) continue;
-        bool is_better = best == nullptr || entry.is_per_thread > best->is_per_thread ||
-                         (entry.is_per_thread == best->is_per_thread && entry.version > best->version);
-        if (is_better) best = &entry;
+        is_for_threads |= entry.is_per_thread;
+        const Entry *&found = best[entry.is_per_thread];
+        if (entry.version <= version && (found == nullptr || entry.version > found->version)) found = &entry;
     }
-    return best;
+    return best[per_thread && is_for_threads];
 }
 
 CUresult look_up(const char *name, void **function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status) {

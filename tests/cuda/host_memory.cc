@@ -83,6 +83,7 @@ CUresult cuMemHostGetFlags(unsigned *flags, void *place) {
     Locked locked;
     Allocation *found = find_allocation(reinterpret_cast<uint64_t>(place));
     if (found == nullptr || found->kind != Kind::HOST) return CUDA_ERROR_INVALID_VALUE;
-    *flags = found->flags;
+    // With one address space for all, memory is portable without saying so.
+    *flags = found->flags & ~unsigned(CU_MEMHOSTALLOC_PORTABLE);
     return CUDA_SUCCESS;
 }

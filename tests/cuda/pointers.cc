@@ -75,7 +75,7 @@ CUresult cuPointerGetAttribute(void *to, CUpointer_attribute attribute, CUdevice
     return found == nullptr ? CUDA_ERROR_INVALID_VALUE : answer(to, attribute, *found, address);
 }
 
-// What there is no answer for is zero, or for a device's number the one that there is none of.
+// What there is no answer for is zero; for a device's number the one that there is none of, and for where it begins something else.
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **to, CUdeviceptr address) {
     ENTER(A_CONTEXT);
     if (count == 0 || attributes == nullptr || to == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -89,6 +89,8 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
             answer(to[number], attributes[number], *found, address);
         else if (attributes[number] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
             say(to[number], int(CU_DEVICE_INVALID));
+        else if (attributes[number] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
+            say(to[number], address);
     }
     return CUDA_SUCCESS;
 }
@@ -99,6 +101,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     Locked locked;
     Allocation *found = find_allocation(address);
     if (found == nullptr || found->is_host() || found->is_managed()) return CUDA_ERROR_INVALID_VALUE;
+    if (found->kind == Kind::VIRTUAL) return CUDA_ERROR_NOT_SUPPORTED;
     found->sync_memops = *static_cast<const unsigned *>(value) != 0;
     return CUDA_SUCCESS;
 }

@@ -34,6 +34,8 @@ static void *find(const char *symbol, const char *base, int version, void *linke
     expect(get && get("cuGetProcAddress", &found, 12000, 0, &status) == CUDA_SUCCESS && found);
     get = reinterpret_cast<Second>(found);
     cuuint64_t flags = is("per thread") ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0;
+    // Streams of one thread came with CUDA 7.
+    if (is("per thread") && version < 7000) version = 7000;
     expect(get(base, &found, is("newer") ? 13020 : version, flags, &status) == CUDA_SUCCESS);
     return found;
 }

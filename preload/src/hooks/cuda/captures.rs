@@ -22,6 +22,14 @@ struct Capture {
 
 const NONE: Capture = Capture { stream: 0, thread: 0, context: 0 };
 
+/// How many calls are about to begin a capture.
+static BEGINNING: AtomicU32 = AtomicU32::new(0);
+/// How many calls are about to wait for a context.
+static WAITING: AtomicU32 = AtomicU32::new(0);
+/// How often, and for how long each time, the begin of a capture lets them come to wait.
+const LETS_WAIT: u32 = 20;
+const LETS_WAIT_MS: u32 = 1;
+
 /// Used by whoever holds the lock.
 static CAPTURES: Shared<[Capture; 64]> = Shared::new([NONE; 64]);
 /// How many found no room. They are taken for unfinished for ever.
@@ -41,6 +49,18 @@ pub fn are_there() -> bool {
     // SAFETY: the lock is ours.
     let listed = unsafe { &*CAPTURES.get() }.iter().any(|capture| capture.stream != 0);
     listed || UNLISTED.load(Ordering::Relaxed) != 0
+}
+
+/// Begins to wait for a context, unless there is a capture or one begins: then `None`.
+///
+/// A capture that begins meanwhile lets it come to wait in the driver, which then does not mind. It does not let it end: the
+/// program may need that graph for it.
+pub fn unless_there<T>(wait: impl FnOnce() -> T) -> Option<T> {
+    WAITING.fetch_add(1, Ordering::SeqCst);
+    let is_none = BEGINNING.load(Ordering::SeqCst) == 0 && !are_there();
+    let waited = is_none.then(wait);
+    WAITING.fetch_sub(1, Ordering::SeqCst);
+    waited
 }
 
 /// The captures in a context end with it.
@@ -67,7 +87,16 @@ fn meant(stream: Handle, per_thread: bool) -> (u64, i32) {
     }
 }
 
-fn begun(stream: Handle, per_thread: bool, result: CuResult) -> CuResult {
+fn begin(stream: Handle, per_thread: bool, real: impl FnOnce() -> CuResult) -> CuResult {
+    BEGINNING.fetch_add(1, Ordering::SeqCst);
+    for _ in 0..LETS_WAIT {
+        let waiting = WAITING.load(Ordering::SeqCst);
+        if waiting == 0 {
+            break;
+        }
+        sys::futex_wait(&WAITING, waiting, Some(LETS_WAIT_MS));
+    }
+    let result = real();
     if result == SUCCESS {
         let (stream, thread) = meant(stream, per_thread);
         let mut context = core::ptr::null_mut();
@@ -77,6 +106,7 @@ fn begun(stream: Handle, per_thread: bool, result: CuResult) -> CuResult {
         }
         list(Capture { stream, thread, context: context as u64 });
     }
+    BEGINNING.fetch_sub(1, Ordering::SeqCst);
     result
 }
 
@@ -110,29 +140,29 @@ fn ended(stream: Handle, per_thread: bool, result: CuResult) -> CuResult {
 
 driver_hooks! {
     "cuStreamBeginCapture" 10000 =>
-    cuStreamBeginCapture(stream: Handle) |real| { begun(stream, false, real(stream)) }
+    cuStreamBeginCapture(stream: Handle) |real| { begin(stream, false, || real(stream)) }
 
     "cuStreamBeginCapture" 10000 per_thread =>
-    cuStreamBeginCapture_ptsz(stream: Handle) |real| { begun(stream, true, real(stream)) }
+    cuStreamBeginCapture_ptsz(stream: Handle) |real| { begin(stream, true, || real(stream)) }
 
     "cuStreamBeginCapture" 10010 =>
-    cuStreamBeginCapture_v2(stream: Handle, mode: c_uint) |real| { begun(stream, false, real(stream, mode)) }
+    cuStreamBeginCapture_v2(stream: Handle, mode: c_uint) |real| { begin(stream, false, || real(stream, mode)) }
 
     "cuStreamBeginCapture" 10010 per_thread =>
-    cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: c_uint) |real| { begun(stream, true, real(stream, mode)) }
+    cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: c_uint) |real| { begin(stream, true, || real(stream, mode)) }
 
     "cuStreamBeginCaptureToGraph" 12030 =>
     cuStreamBeginCaptureToGraph(
         stream: Handle, graph: Handle, before: Handle, edges: Handle, count: usize, mode: c_uint
     ) |real| {
-        begun(stream, false, real(stream, graph, before, edges, count, mode))
+        begin(stream, false, || real(stream, graph, before, edges, count, mode))
     }
 
     "cuStreamBeginCaptureToGraph" 12030 per_thread =>
     cuStreamBeginCaptureToGraph_ptsz(
         stream: Handle, graph: Handle, before: Handle, edges: Handle, count: usize, mode: c_uint
     ) |real| {
-        begun(stream, true, real(stream, graph, before, edges, count, mode))
+        begin(stream, true, || real(stream, graph, before, edges, count, mode))
     }
 
     "cuStreamEndCapture" 10000 =>

@@ -302,12 +302,16 @@ pub(super) use passes_gate;
 macro_rules! passes {
     ($base:literal $since:literal per_thread $name:ident ($($argument:ident: $type:ty),* $(,)?)) => {
         $crate::hooks::cuda::driver::driver_hooks! {
-            $base $since per_thread => $name($($argument: $type),*) |real| { real($($argument),*) }
+            $base $since per_thread => $name($($argument: $type),*) |real| {
+                $crate::hooks::cuda::backing::synchrony::behind($base, true, real($($argument),*))
+            }
         }
     };
     ($base:literal $since:literal $name:ident ($($argument:ident: $type:ty),* $(,)?)) => {
         $crate::hooks::cuda::driver::driver_hooks! {
-            $base $since => $name($($argument: $type),*) |real| { real($($argument),*) }
+            $base $since => $name($($argument: $type),*) |real| {
+                $crate::hooks::cuda::backing::synchrony::behind($base, false, real($($argument),*))
+            }
         }
     };
 }

@@ -10,7 +10,11 @@ use super::records;
 /// `CUDA_MEM_ALLOC_NODE_PARAMS`.
 #[repr(C)]
 pub struct AllocationNode {
-    pool_properties: [u64; 11],
+    allocation_kind: c_int,
+    handle_kinds: c_int,
+    location_kind: c_int,
+    location: c_int,
+    other_properties: [u64; 9],
     access: *const c_void,
     access_count: usize,
     bytes: usize,
@@ -27,6 +31,8 @@ pub struct Node {
 
 /// `CU_GRAPH_NODE_TYPE_MEM_ALLOC`.
 const ALLOCATION_NODE: c_int = 10;
+/// `CU_MEM_LOCATION_TYPE_DEVICE`.
+const ON_DEVICE: c_int = 1;
 
 const _: () = {
     assert!(core::mem::offset_of!(AllocationNode, address) == 112);
@@ -34,7 +40,10 @@ const _: () = {
 };
 
 fn add(graph: Handle, node: &AllocationNode) {
-    records::add_as(CUDA_GRAPH, node.address, node.bytes as u64, graph as u64);
+    // The driver does not say where memory is that no graph has yet.
+    let device = if node.location_kind == ON_DEVICE { node.location } else { -1 };
+    let owner = graph as u64;
+    records::add(CudaAllocation { owner, device, ..CudaAllocation::new(CUDA_GRAPH, node.address, node.bytes as u64) });
 }
 
 /// # Safety

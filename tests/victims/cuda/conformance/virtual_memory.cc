@@ -49,6 +49,8 @@ void virtual_memory() {
     MUST(cuMemMap(space + 2 * unit, unit, 0, first, 0));
     MUST(cuMemSetAccess(space + 2 * unit, unit, &access, 1));
     MUST(cuMemsetD32(space + 2 * unit, 5, unit / 4));
+    // To unmap does not wait for it.
+    MUST(cuStreamSynchronize(nullptr));
     SAY(cuMemUnmap(space + 2 * unit, unit));
     SAY(cuMemMap(space, unit, 0, first, 0));
     MUST(cuMemSetAccess(space, unit, &access, 1));

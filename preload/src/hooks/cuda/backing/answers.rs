@@ -4,12 +4,15 @@
 use core::ffi::{c_int, c_uint, c_void};
 
 use super::pieces::Piece;
+use super::synchrony;
 use super::table::{Backed, Found, find, with};
-use crate::hooks::cuda::driver::Handle;
+use crate::hooks::cuda::driver::{CuResult, Handle};
 
 // `CUpointer_attribute`. All others are the same for both kinds of memory.
 const CONTEXT: c_int = 1;
 const SYNC_MEMOPS: c_int = 6;
+/// `CUDA_ERROR_NOT_SUPPORTED`.
+const NOT_SUPPORTED: CuResult = 801;
 const BUFFER_ID: c_int = 7;
 const DEVICE_ORDINAL: c_int = 9;
 const IS_LEGACY_IPC_CAPABLE: c_int = 10;
@@ -54,7 +57,12 @@ unsafe fn correct_as(answer: *mut c_void, attribute: c_int, backed: &Backed, pie
     }
 }
 
-/// The program has set an attribute, and the driver has taken it.
+/// Whether the driver refuses an attribute of memory of ours that it would take of its own, and we keep it in its place.
+pub fn is_kept_by_us(result: CuResult, attribute: c_int, address: u64) -> bool {
+    result == NOT_SUPPORTED && attribute == SYNC_MEMOPS && matches!(find(address), Found::Allocation(..))
+}
+
+/// The program has set an attribute, and the driver or we have taken it.
 ///
 /// # Safety
 /// `value` must be what the driver has read the new value from.
@@ -65,5 +73,6 @@ pub unsafe fn note(value: *const c_void, attribute: c_int, address: u64) {
         // SAFETY: the caller's word.
         let is_on = unsafe { value.cast::<c_uint>().read_unaligned() } != 0;
         with(|table| table.change(backed.address, |backed| backed.sync_memops = is_on));
+        synchrony::is_wanted(is_on);
     }
 }

@@ -1,8 +1,11 @@
 //! The functions of the driver that backing is made of, the real ones: what they do is not recorded as the program's.
 
 use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::AtomicU32;
 
+use crate::hooks::cuda::captures;
 use crate::hooks::cuda::driver::{CuResult, Handle, NO_FUNCTION, Real, SUCCESS};
+use crate::sys;
 
 /// `CUDA_ERROR_INVALID_VALUE`.
 pub const INVALID_VALUE: CuResult = 1;
@@ -12,8 +15,6 @@ pub const OUT_OF_MEMORY: CuResult = 2;
 pub const INVALID_CONTEXT: CuResult = 201;
 /// `CUDA_ERROR_PEER_ACCESS_UNSUPPORTED`.
 pub const PEER_ACCESS_UNSUPPORTED: CuResult = 217;
-/// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED`.
-const CAPTURE_UNSUPPORTED: CuResult = 900;
 
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
 pub const DESCRIPTOR: c_int = 1;
@@ -144,10 +145,15 @@ pub fn current_device() -> Result<c_int, CuResult> {
 pub fn synchronise(context: Handle) -> Result<(), CuResult> {
     current_device()?;
     in_context(context, || {
-        // SAFETY: it waits.
-        match unsafe { synchronise_context() } {
-            Err(CAPTURE_UNSUPPORTED) => wait_as_a_free_does(),
-            result => result,
+        loop {
+            // SAFETY: it waits.
+            if let Some(result) = captures::unless_there(|| unsafe { synchronise_context() }) {
+                return result;
+            }
+            match wait_as_a_free_does() {
+                Err(OUT_OF_MEMORY) => sys::futex_wait(&AtomicU32::new(0), 0, Some(1)),
+                result => return result,
+            }
         }
     })
 }
@@ -167,8 +173,8 @@ fn in_context(context: Handle, act: impl FnOnce() -> Result<(), CuResult>) -> Re
     }
 }
 
-/// While a stream of the context is captured, nobody may wait for the context. The driver's own free waits all the same, and says
-/// whether the calling thread may free anything.
+/// Whoever waits for a context ends the captures in it. The driver's own free waits and does not, and it says whether the calling
+/// thread may free anything.
 fn wait_as_a_free_does() -> Result<(), CuResult> {
     let mut address = 0;
     // SAFETY: a place for one; what is allocated is given back at once.

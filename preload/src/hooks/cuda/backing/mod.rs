@@ -22,6 +22,7 @@ mod places;
 pub mod renewal;
 mod shown;
 mod support;
+pub mod synchrony;
 mod table;
 
 use core::ffi::c_uint;
