@@ -20,6 +20,7 @@
 mod fill;
 mod guard;
 mod link;
+mod needed;
 mod pages;
 mod plan;
 mod processes;

@@ -5,6 +5,7 @@ use std::ops::Range as Span;
 
 use ckpt_store::{PAGE_BYTES, PageKey, PageList, Store};
 
+use super::needed::needed;
 use crate::error::Result;
 use crate::image::{Backing, JobImage, Region};
 
@@ -64,12 +65,16 @@ impl Plan {
         let mut plan = Plan::default();
         let mut found: Vec<Range> = Vec::new();
         for (process, image) in job.processes.iter().enumerate() {
+            let needed = needed(image, store)?;
             for (number, region) in image.regions.iter().enumerate().filter(|(_, region)| may_come_later(region)) {
                 let list = store.page_list(&region.pages)?;
-                let pages: Vec<u64> =
-                    list.iter().map(|(page, _)| page).take_while(|page| *page < region.bytes / PAGE).collect();
-                let mut rest = Rest::new();
-                for run in pages.chunk_by(|page, next| next - page <= GAP_PAGES_MAX) {
+                let first = region.address / PAGE;
+                let is_needed =
+                    |pages: Span<u64>| needed.range(first + pages.start..first + pages.end).next().is_some();
+                let all = list.iter().map(|(page, _)| page).take_while(|page| *page < region.bytes / PAGE);
+                let (at_once, pages): (Vec<u64>, Vec<u64>) = all.partition(|page| is_needed(*page..page + 1));
+                let mut rest: Rest = at_once.into_iter().flat_map(|page| not_zero(&list, page..page + 1)).collect();
+                for run in pages.chunk_by(|page, next| next - page <= GAP_PAGES_MAX && !is_needed(*page..*next)) {
                     let span = run[0]..run[run.len() - 1] + 1;
                     if run.len() < RANGE_PAGES_MIN {
                         rest.extend(not_zero(&list, span));
