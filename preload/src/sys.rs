@@ -332,6 +332,16 @@ pub mod of_driver {
         fetched.map(|fd| fd as i32)
     }
 
+    /// A copy of a descriptor, which must be of this file still (see [`adopt`]).
+    pub fn copy(descriptor: i32, file: [u64; 2]) -> Result<i32, Errno> {
+        if file_of(descriptor)? != file {
+            return Err(Errno(libc::EBADF));
+        }
+        // SAFETY: three plain numbers.
+        unsafe { call(libc::SYS_fcntl, [descriptor as usize, libc::F_DUPFD_CLOEXEC as usize, 0, 0, 0, 0]) }
+            .map(|fd| fd as i32)
+    }
+
     /// Opens a file to read it, closed by exec.
     pub fn open(path: &CStr) -> Result<i32, Errno> {
         let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;

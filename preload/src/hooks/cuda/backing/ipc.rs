@@ -101,12 +101,11 @@ pub unsafe fn get(handle: *mut [u8; HANDLE_BYTES], address: u64) -> Option<CuRes
 
 /// The descriptor of a piece, which is there from when the first handle is made until the piece ends.
 fn descriptor_of(address: u64) -> Result<c_int, CuResult> {
-    let known = |table: &mut super::table::Table| table.piece_at(address).map_or(-1, |piece| piece.descriptor);
-    let present = with(known);
-    if present >= 0 {
-        return Ok(present);
+    let piece = with(|table| table.piece_at(address).map(|piece| *piece)).ok_or(INVALID_VALUE)?;
+    if piece.descriptor >= 0 {
+        return Ok(piece.descriptor);
     }
-    let new = calls::export(address)?;
+    let new = pieces::export(&piece)?;
     let kept = with(|table| match table.piece_at(address) {
         Some(piece) if piece.descriptor < 0 => {
             piece.descriptor = new;

@@ -14,6 +14,9 @@ use super::table::with;
 use crate::hooks::cuda::driver::CuResult;
 use crate::sys;
 
+/// Above such numbers, no descriptor is kept: programs may usually have 1024.
+const DESCRIPTORS_KEPT: c_int = 512;
+
 /// Takes their memory from behind all pieces that the process `keeper` keeps a descriptor of.
 ///
 /// # Errors
@@ -21,10 +24,17 @@ use crate::sys;
 /// when it cannot be taken. Then [`take_back`] makes all as it was.
 pub fn let_go(keeper: c_int) -> Result<(), CuResult> {
     let is_kept = |piece: &Piece| shown::kept(piece.entry) != 0 && !piece.is_away && piece.descriptor < 0;
-    for_each(is_kept, |piece| import(piece, keeper).map(calls::release))?;
+    for_each(is_kept, |piece| {
+        let (memory, descriptor) = import(piece, keeper)?;
+        calls::release(memory);
+        sys::of_driver::close(descriptor);
+        Ok(())
+    })?;
     for_each(is_kept, |piece| {
         calls::unmap(piece.address, piece.bytes)?;
-        set(piece.address, |piece| piece.is_away = true);
+        // The driver is to find no descriptor of a device that it does not know.
+        pieces::close_source(piece);
+        set(piece.address, |piece| (piece.is_away, piece.source) = (true, None));
         Ok(())
     })
 }
@@ -44,19 +54,27 @@ pub fn take_back(keeper: c_int) -> Result<u64, CuResult> {
     for_each(
         |piece| piece.is_away,
         |piece| {
-            let memory = match keeper {
-                0 => calls::create(piece.bytes, &support::properties(piece.device)),
-                _ => import(piece, keeper),
-            }?;
+            let (memory, descriptor) = match keeper {
+                0 => (calls::create(piece.bytes, &support::properties(piece.device))?, -1),
+                _ => import(piece, keeper)?,
+            };
+            // Until it is renewed.
+            let source = keep(descriptor);
             let mapped = pieces::map_at(piece.address, memory, piece.bytes, piece.device);
             // Mapped memory stays.
             calls::release(memory);
-            mapped?;
-            if let Err(error) = peers::let_in(piece) {
-                let _ = calls::unmap(piece.address, piece.bytes);
+            let usable = mapped.and_then(|()| {
+                peers::let_in(piece).inspect_err(|_| {
+                    let _ = calls::unmap(piece.address, piece.bytes);
+                })
+            });
+            if let Err(error) = usable {
+                pieces::close_source(&Piece { source, ..*piece });
                 return Err(error);
             }
-            set(piece.address, |piece| (piece.is_away, piece.is_imported) = (false, keeper != 0));
+            set(piece.address, |piece| {
+                (piece.is_away, piece.is_imported, piece.source) = (false, keeper != 0, source);
+            });
             new += u64::from(keeper == 0);
             Ok(())
         },
@@ -72,13 +90,29 @@ pub fn take_back(keeper: c_int) -> Result<u64, CuResult> {
     Ok(new)
 }
 
-/// A handle of the memory that is kept of a piece.
-fn import(piece: &Piece, keeper: c_int) -> Result<u64, CuResult> {
+/// A handle of the memory that is kept of a piece, and the descriptor that it is from.
+fn import(piece: &Piece, keeper: c_int) -> Result<(u64, c_int), CuResult> {
     let number = shown::kept(piece.entry) as c_int;
     let descriptor = sys::of_driver::fetch(keeper, number).map_err(|error| -error.0)?;
-    let memory = calls::import(descriptor);
-    sys::of_driver::close(descriptor);
-    memory
+    match calls::import(descriptor) {
+        Ok(memory) => Ok((memory, descriptor)),
+        Err(error) => {
+            sys::of_driver::close(descriptor);
+            Err(error)
+        }
+    }
+}
+
+/// Keeps a descriptor, unless the program has so many that they may run out: then its piece cannot be exported until it is renewed.
+fn keep(descriptor: c_int) -> Option<(c_int, [u64; 2])> {
+    if descriptor < 0 {
+        return None;
+    }
+    let file = if descriptor < DESCRIPTORS_KEPT { sys::adopt(descriptor).ok() } else { None };
+    if file.is_none() {
+        sys::of_driver::close(descriptor);
+    }
+    file.map(|file| (descriptor, file))
 }
 
 /// Changes what is known of a piece.

@@ -27,6 +27,8 @@ pub struct Piece {
     pub is_away: bool,
     /// Its memory is imported: what kept it has given it back, and it is not renewed yet (`renewal`).
     pub is_imported: bool,
+    /// What it was imported from, in the program's table, and which file that is. While it is imported nothing else leads to it.
+    pub source: Option<(c_int, [u64; 2])>,
     /// Of a slab, what is taken of it; otherwise null.
     pub places: *mut Places,
     /// The next slab.
@@ -45,6 +47,7 @@ impl Piece {
             is_ending: false,
             is_away: false,
             is_imported: false,
+            source: None,
             places: core::ptr::null_mut(),
             next: core::ptr::null_mut(),
         }
@@ -111,5 +114,23 @@ pub fn end(piece: &Piece) -> Result<(), CuResult> {
     if piece.descriptor >= 0 {
         sys::of_driver::close(piece.descriptor);
     }
+    close_source(piece);
     Ok(())
+}
+
+/// Closes what its memory was imported from.
+pub fn close_source(piece: &Piece) {
+    if let Some((descriptor, file)) = piece.source {
+        sys::close_adopted(descriptor, file);
+    }
+}
+
+/// A descriptor of a piece's memory. The driver makes none of memory that is imported: then it is one of what it was imported from.
+pub fn export(piece: &Piece) -> Result<c_int, CuResult> {
+    match piece.source {
+        Some((descriptor, file)) if piece.is_imported => {
+            sys::of_driver::copy(descriptor, file).map_err(|error| -error.0)
+        }
+        _ => calls::export(piece.address),
+    }
 }

@@ -6,6 +6,8 @@
 //!
 //! The keeper alone does this, while the gate is closed: nobody uses pieces meanwhile.
 
+use core::ffi::c_int;
+
 use super::kept::{for_each, set};
 use super::pieces::{self, Piece};
 use super::table::with;
@@ -31,13 +33,19 @@ pub fn renew_all() -> Result<u64, CuResult> {
     Ok(left)
 }
 
-/// Renews the piece that begins at an address, if its memory is imported.
+/// A descriptor of the piece that begins at an address, which is renewed before if its memory is imported and there is room. `None` if
+/// none begins there.
 ///
 /// # Errors
-/// The driver's. The piece is as before.
-pub fn renew_at(address: u64) -> Result<(), CuResult> {
-    let piece = with(|table| table.piece_at(address).map(|piece| *piece));
-    piece.filter(|piece| piece.is_imported).map_or(Ok(()), |piece| renew(&piece))
+/// The driver's, or a negative number of the kernel's. The piece is as before.
+pub fn export(address: u64) -> Option<Result<c_int, CuResult>> {
+    let find = || with(|table| table.piece_at(address).map(|piece| *piece)).filter(|piece| piece.address == address);
+    let piece = find()?;
+    let renewed = if piece.is_imported { renew(&piece) } else { Ok(()) };
+    Some(match renewed {
+        Err(error) if error != calls::OUT_OF_MEMORY || piece.source.is_none() => Err(error),
+        _ => find().map_or(Err(calls::INVALID_VALUE), |piece| pieces::export(&piece)),
+    })
 }
 
 fn renew(piece: &Piece) -> Result<(), CuResult> {
@@ -48,7 +56,10 @@ fn renew(piece: &Piece) -> Result<(), CuResult> {
         result
     });
     calls::release(old);
-    result.map(|()| set(piece.address, |piece| piece.is_imported = false))
+    result?;
+    pieces::close_source(piece);
+    set(piece.address, |piece| (piece.is_imported, piece.source) = (false, None));
+    Ok(())
 }
 
 /// Copies what is in a piece to memory that is mapped nowhere.

@@ -78,8 +78,7 @@ impl Session {
 
     fn export(&mut self, address: u64) -> Result<Answer, i32> {
         self.close();
-        renewal::renew_at(address)?;
-        let descriptor = calls::export(address)?;
+        let descriptor = renewal::export(address).unwrap_or_else(|| calls::export(address))?;
         if let Some(mapped) = records::at(address).filter(|found| found.what() == CUDA_MAPPED) {
             // The program's own, which stays the driver's when the devices are suspended.
             records::mark_exported(mapped.owner);
