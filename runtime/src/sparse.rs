@@ -8,10 +8,15 @@ use std::os::fd::AsFd;
 use nix::errno::Errno;
 use nix::unistd::{Whence, lseek};
 
-/// Where a file has data, in bytes, ascending; all of it where the file system does not tell.
+/// Where the first `bytes` of a file have data, ascending; all of it where the file system does not tell.
 pub fn data(file: &File, bytes: u64) -> io::Result<Vec<Range<u64>>> {
+    data_within(file, 0..bytes)
+}
+
+/// The same for a part of a file.
+pub fn data_within(file: &File, part: Range<u64>) -> io::Result<Vec<Range<u64>>> {
     let mut ranges = Vec::new();
-    let mut at = 0;
+    let (mut at, bytes) = (part.start, part.end);
     while at < bytes {
         let start = match seek(file, at, Whence::SeekData) {
             Ok(start) => start,
@@ -76,6 +81,8 @@ mod tests {
         at(bytes - 4, b"\0end");
         let ranges = data(&file, 3).unwrap();
         assert_eq!((ranges.len(), ranges[0].clone()), (1, 0..3), "no more than is asked for");
+        assert_eq!(data_within(&file, 1..3).unwrap(), [1..3]);
+        assert_eq!(data_within(&file, 32 << 20..33 << 20).unwrap(), []);
         file.set_len(0).unwrap();
         assert!(data(&file, bytes).unwrap().is_empty(), "a file that has become shorter meanwhile");
     }

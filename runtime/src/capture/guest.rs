@@ -111,6 +111,11 @@ impl<'a> Guest<'a> {
         Ok(bytes)
     }
 
+    /// Address of the scratch area, of [`ckpt_wire::SCRATCH_BYTES`].
+    pub fn scratch(&self) -> u64 {
+        self.scratch
+    }
+
     /// The process that it belongs to.
     pub fn pid(&self) -> i32 {
         self.pid

@@ -9,6 +9,7 @@
 mod adoption;
 mod agent_note;
 mod ahead;
+mod allocated;
 mod allocations;
 mod clocks;
 mod data;

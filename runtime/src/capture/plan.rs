@@ -110,13 +110,15 @@ fn whole(read: PageSet) -> Plan {
     Plan { keep: PageSet::default(), read }
 }
 
-/// The pages of a mapping of a file that lie within the file; reading behind its end is a bus error.
+/// The pages of a mapping of a file that lie within the file, and of these those that hold anything, where that is known; reading
+/// behind its end is a bus error.
 fn readable(draft: &Draft) -> PageSet {
     let pages = draft.mapping.bytes() / PAGE;
-    match draft.file {
+    let all = match draft.file {
         Some(stamp) => PageSet::of(0..stamp.size.saturating_sub(draft.mapping.offset).div_ceil(PAGE).min(pages)),
         None => PageSet::of(0..pages),
-    }
+    };
+    draft.data.as_ref().map_or(all.clone(), |data| all.intersection(data))
 }
 
 #[cfg(test)]
@@ -135,7 +137,7 @@ mod tests {
 
     fn draft(backing: Backing, file: Option<FileStamp>) -> Draft {
         let mapping = Mapping { start: 0x1000, end: 0x1000 + 10 * PAGE, ..Mapping::default() };
-        Draft { mapping, backing, advice: Advice::default(), file }
+        Draft { mapping, backing, advice: Advice::default(), file, is_sparse: false, data: None }
     }
 
     fn key(fill: u8) -> PageKey {

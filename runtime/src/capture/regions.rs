@@ -13,6 +13,7 @@ use nix::unistd::geteuid;
 use serde_bytes::ByteBuf;
 
 use super::linked_names::other_name;
+use super::page_set::PageSet;
 use super::sysv::MAPPED_NAME;
 use crate::error::{Error, Result};
 use crate::image::{Advice, Backing, FileIdentity, SharedObject, SpecialMapping, SysvAttachment};
@@ -22,6 +23,8 @@ use crate::proc::{DELETED, task};
 use crate::ptrace::read_memory;
 
 const MEMFD: &[u8] = b"/memfd:";
+/// Of `st_blocks`.
+const BLOCK_BYTES: u64 = 512;
 
 /// A mapping whose place in the image is known.
 #[derive(Clone, Debug)]
@@ -34,6 +37,10 @@ pub struct Draft {
     pub advice: Advice,
     /// The file as of now, if a path leads to it: what makes "nothing changed" a safe conclusion.
     pub file: Option<FileStamp>,
+    /// Whether that file has less than its length on its disk.
+    pub is_sparse: bool,
+    /// Pages that hold anything, where that is known (`allocated`).
+    pub data: Option<PageSet>,
 }
 
 /// Which content a file had.
@@ -135,9 +142,11 @@ pub fn sort(pid: i32, mappings: Vec<Mapping>, memory: &mut SharedMemory) -> Resu
         if let Some(name) = other_name(&mapping) {
             mapping.name = name;
         }
-        let stat = stat(&mapping).filter(|(stamp, _)| is_ours || is_mapped_file(pid, &mapping, stamp));
+        let stat = stat(&mapping).filter(|stat| is_ours || is_mapped_file(pid, &mapping, &stat.stamp));
         let backing = backing(pid, &mapping, stat.as_ref(), memory);
-        space.drafts.push(Draft { advice: advice(&mapping), backing, file: stat.map(|(stamp, _)| stamp), mapping });
+        let is_sparse = stat.as_ref().is_some_and(|stat| stat.is_sparse);
+        let file = stat.map(|stat| stat.stamp);
+        space.drafts.push(Draft { advice: advice(&mapping), backing, file, is_sparse, data: None, mapping });
     }
     Ok(space)
 }
@@ -188,7 +197,14 @@ fn refuse_unsupported(mapping: &Mapping) -> Result<()> {
     Ok(())
 }
 
-fn stat(mapping: &Mapping) -> Option<(FileStamp, u32)> {
+/// What the path of a mapping says of its file.
+struct Stat {
+    stamp: FileStamp,
+    mode: u32,
+    is_sparse: bool,
+}
+
+fn stat(mapping: &Mapping) -> Option<Stat> {
     if !mapping.name.starts_with(b"/") || mapping.name.ends_with(DELETED) {
         return None;
     }
@@ -202,7 +218,8 @@ fn stat(mapping: &Mapping) -> Option<(FileStamp, u32)> {
             size: metadata.size(),
             modified_ns: metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec(),
         };
-        (stamp, metadata.mode() & 0o7777)
+        let is_sparse = metadata.blocks().saturating_mul(BLOCK_BYTES) < metadata.size();
+        Stat { stamp, mode: metadata.mode() & 0o7777, is_sparse }
     })
 }
 
@@ -220,7 +237,7 @@ pub fn mapped_file(pid: i32, mapping: &Mapping) -> String {
     format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end)
 }
 
-fn backing(pid: i32, mapping: &Mapping, stat: Option<&(FileStamp, u32)>, memory: &mut SharedMemory) -> Backing {
+fn backing(pid: i32, mapping: &Mapping, stat: Option<&Stat>, memory: &mut SharedMemory) -> Backing {
     let is_file = mapping.name.starts_with(b"/") && mapping.inode != 0 && mapping.name != b"/dev/zero";
     if !mapping.shared && !is_file {
         return Backing::Anonymous;
@@ -233,8 +250,8 @@ fn backing(pid: i32, mapping: &Mapping, stat: Option<&(FileStamp, u32)>, memory:
         deleted: stat.is_none(),
         device: mapping.device,
         inode: mapping.inode,
-        size: stat.map_or(0, |(stamp, _)| stamp.size),
-        mode: stat.map_or(0, |&(_, mode)| mode),
+        size: stat.map_or(0, |stat| stat.stamp.size),
+        mode: stat.map_or(0, |stat| stat.mode),
         offset: mapping.offset,
     };
     if mapping.shared {
@@ -323,7 +340,14 @@ mod tests {
             let file =
                 FileIdentity { path: path.to_vec(), deleted: false, device, inode, size: 0x2000, mode: 0o600, offset };
             let backing = Backing::SharedFile { file, may_write: true };
-            drafts.push(Draft { mapping, backing, advice: Advice::default(), file: None });
+            drafts.push(Draft {
+                mapping,
+                backing,
+                advice: Advice::default(),
+                file: None,
+                is_sparse: false,
+                data: None,
+            });
         }
         let parts: Vec<_> = drafts.iter().map(SharedPart::of).collect();
         assert_eq!(parts[1], parts[2]);

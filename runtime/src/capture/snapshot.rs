@@ -14,6 +14,7 @@ use ckpt_store::{Attempt, Depth};
 use ckpt_wire::Control;
 
 use super::ahead::{self, Ahead, Copies, Costs, Flags};
+use super::allocated;
 use super::descent::{self, Member};
 use super::descriptors::{Owner, Table, Tables};
 use super::devices::Devices;
@@ -399,7 +400,8 @@ fn freeze(
         Some(flags) => flags.mappings().to_vec(),
         None => maps::mappings(pid)?,
     };
-    let space = regions::sort(pid, mappings, memory)?;
+    let mut space = regions::sort(pid, mappings, memory)?;
+    allocated::find(&mut guest, &mut space.drafts)?;
     let mapping_defaults = mapping_defaults::capture(&mut guest, &space.drafts)?;
     phases.end("mappings");
     let tracker = known.tracker.as_ref().map(|tracker| (tracker, &mut known.unseen));
@@ -689,7 +691,8 @@ mod tests {
         for backing in [shared, Backing::PrivateFile(file), Backing::Anonymous] {
             let (mapping, copies) = copied(&content);
             let pages = PageSet::of(mapping.pages());
-            let drafts = vec![Draft { mapping, backing, advice: Advice::default(), file: None }];
+            let drafts =
+                vec![Draft { mapping, backing, advice: Advice::default(), file: None, is_sparse: false, data: None }];
             let (own, mut copies, mut memory) = (std::process::id() as i32, Some(copies), SharedMemory::default());
             let parts = take_census(own, drafts, None, &mut copies, &Base::new(), None, &mut memory).unwrap();
             assert_eq!(copies.unwrap().missing(&pages), pages, "{:?}", parts[0].draft.backing);

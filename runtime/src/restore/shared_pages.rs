@@ -4,12 +4,13 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use ckpt_store::{PAGE_BYTES, PageKey, Store};
+use ckpt_store::{PAGE_BYTES, PageKey, PageList, Store};
 
 use super::file_comparison::read_padded;
 use super::file_mappings::{MappingPlan, Source};
 use crate::error::{Error, Result};
 use crate::image::{Backing, FileIdentity, JobImage, Region, path_of};
+use crate::sparse;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -27,7 +28,7 @@ impl SharedPages {
         for (index, region, identity, file) in writable_mappings(job, plan) {
             let list = store.page_list(&region.pages)?;
             let mut content = [0; PAGE_BYTES];
-            for page in 0..pages_within(region, identity) {
+            for page in pages_to_compare(region, identity, file, &list) {
                 read_padded(file, identity.offset + page * PAGE, &mut content)
                     .map_err(|source| Error::io("read", path_of(&identity.path), source))?;
                 let key = list.get(page);
@@ -67,6 +68,21 @@ pub fn read_page(store: &Store, key: PageKey, into: &mut [u8; PAGE_BYTES]) -> Re
         return Ok(());
     }
     Ok(store.read_pages(&[key], into)?)
+}
+
+/// Pages of the region that may differ: those that lie within the file as it was, but for holes that were holes.
+fn pages_to_compare(region: &Region, identity: &FileIdentity, file: &File, list: &PageList) -> Vec<u64> {
+    let end = pages_within(region, identity);
+    let Ok(data) = sparse::data_within(file, identity.offset..identity.offset + end * PAGE) else {
+        return (0..end).collect();
+    };
+    let page = |offset: u64| offset - identity.offset;
+    let there = data.iter().flat_map(|part| page(part.start) / PAGE..page(part.end).div_ceil(PAGE));
+    let was_there = list.iter().map(|(page, _)| page).take_while(|page| *page < end);
+    let mut all: Vec<u64> = there.chain(was_there).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// Pages of the region that lie within the file as it was.
