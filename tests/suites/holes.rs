@@ -15,6 +15,12 @@ fn nothing_becomes_allocated_by_a_checkpoint_and_a_restart() {
     exact::survives_once(&program(), 10);
 }
 
+/// Memory files are memory, whatever the bound for files.
+#[test]
+fn memory_files_have_no_bound() {
+    exact::survives_once(&program().variable("CKPT_FILES", "4K"), 10);
+}
+
 /// Who may not open shared memory without a name asks the program.
 #[test]
 fn nothing_becomes_allocated_by_an_ordinary_users_checkpoint() {

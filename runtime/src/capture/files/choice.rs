@@ -7,6 +7,7 @@ use std::path::Path;
 
 use ckpt_store::PageListRef;
 use nix::sys::stat::{major, minor};
+use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 
 use super::hold::{Holder, bytes_there};
 use super::{Held, HeldFiles, Known, Wishes, trees};
@@ -39,7 +40,9 @@ pub fn hold(
         let shown = || format!("descriptor {} ({})", unlinked.opened.1, path_of(&unlinked.file.path).display());
         let mut hold = || {
             let file = open(descriptor(unlinked.opened))?;
-            within(&file, wishes.max_bytes)?;
+            if !is_in_memory(&file)? {
+                within(&file, wishes.max_bytes)?;
+            }
             holder.hold(file, unlinked.file.object.is_some())
         };
         held.unlinked.push(hold().map_err(|error| {
@@ -122,6 +125,11 @@ fn open_written(written: &Written<'_>) -> io::Result<(File, Metadata)> {
         return Err(io::Error::other("its path leads to another file by now"));
     }
     Ok((file, metadata))
+}
+
+/// Whether a file that no path leads to is memory, of which a program may have as much as it likes.
+fn is_in_memory(file: &File) -> io::Result<bool> {
+    Ok(fstatfs(file)?.filesystem_type() == TMPFS_MAGIC)
 }
 
 fn within(file: &File, max_bytes: Option<u64>) -> io::Result<()> {
