@@ -43,6 +43,7 @@ pub mod ptrace;
 pub mod restore;
 pub mod rights;
 pub mod saved_name;
+pub mod signal_mask;
 pub mod sparse;
 pub mod stillness;
 pub mod store_key;

@@ -179,6 +179,8 @@ rows! {
     signals: "signals" [.argument("150")];
     signals_all_the_time: "signal_storm" [.argument("200")];
     signal_handlers: "handlers";
+    cancelled_threads: "cancelled";
+    setuid_under_way: "cancelled" [.argument("60").argument("setuid")];
     posix_timers: "posix_timers";
     overruns_of_timers: "overruns";
     descriptors_of_timers_and_signals: "timerfds";

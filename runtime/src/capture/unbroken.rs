@@ -3,7 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
+
+use crate::signal_mask;
 
 /// Bytes of the stack of whoever does the work.
 const STACK_BYTES: usize = 256 << 10;
@@ -16,9 +17,8 @@ const STACK_BYTES: usize = 256 << 10;
 pub fn to_the_end(work: &mut (dyn FnMut() + Send)) -> Result<(), Errno> {
     let mut stack = vec![0u8; STACK_BYTES];
     let mut work: &mut (dyn FnMut() + Send) = work;
-    let mut before = SigSet::empty();
     // A signal for our process group is none for the work.
-    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
+    let before = signal_mask::block_all()?;
     let top = stack.as_mut_ptr_range().end as usize & !15;
     // SAFETY: the stack is only the child's, and this thread stands still until the child has ended, so that it may use what is
     // ours as this thread would. It has no signal handler to run, and ends by `_exit` behind `run`.
@@ -26,7 +26,7 @@ pub fn to_the_end(work: &mut (dyn FnMut() + Send)) -> Result<(), Errno> {
         libc::clone(run, top as *mut c_void, libc::CLONE_VM | libc::CLONE_VFORK, (&raw mut work).cast::<c_void>())
     };
     let made = Errno::result(child);
-    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
+    before.restore()?;
     let child = made?;
     // SAFETY: takes numbers, and a null pointer where no status is wanted.
     while unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WALL) } == -1 && Errno::last() == Errno::EINTR {}

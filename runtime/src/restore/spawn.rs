@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 
 use super::child::{self, CHANNEL, FILES, Plan, REPORT_BYTES, Report, Verdict};
@@ -28,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::image::{ClockOffsets, JobImage};
 use crate::namespace;
 use crate::ptrace::{Options, Running, wait_until_gone};
+use crate::signal_mask;
 
 /// Longest time for the child's own part. Opening a file of a hanging network file system is the slow case.
 const PREPARATION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -154,14 +154,12 @@ fn stop(running: Running, process: &mut HalfBuilt, syscall: u64) -> Result<()> {
 
 /// Makes the ancestor; in the child it does not return. Gives its id, and why the program's clocks do not go on, if they should.
 fn fork(plan: &mut Plan, job: &JobImage, clocks: &ClockPlan) -> Result<(i32, Option<Error>)> {
-    let mut mask = SigSet::empty();
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask))
-        .map_err(|source| Error::io("block signals for", "the rebuild", source))?;
+    let before = signal_mask::block_all().map_err(|source| Error::io("block signals for", "the rebuild", source))?;
     let forked = match clocks.ahead {
         None => fork_beside(plan, job).map(|pid| (pid, None)),
         Some(ahead) => fork_ahead(plan, job, clocks, ahead),
     };
-    let unblocked = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None);
+    let unblocked = before.restore();
     let (pid, without_clocks) = forked?;
     unblocked.map_err(|source| {
         drop(Expendable(pid));

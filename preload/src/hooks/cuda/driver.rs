@@ -303,16 +303,28 @@ macro_rules! passes {
     ($base:literal $since:literal per_thread $name:ident ($($argument:ident: $type:ty),* $(,)?)) => {
         $crate::hooks::cuda::driver::driver_hooks! {
             $base $since per_thread => $name($($argument: $type),*) |real| {
-                $crate::hooks::cuda::backing::synchrony::behind($base, true, real($($argument),*))
+                $crate::hooks::cuda::driver::ended!($base, true, real($($argument),*))
             }
         }
     };
     ($base:literal $since:literal $name:ident ($($argument:ident: $type:ty),* $(,)?)) => {
         $crate::hooks::cuda::driver::driver_hooks! {
             $base $since => $name($($argument: $type),*) |real| {
-                $crate::hooks::cuda::backing::synchrony::behind($base, false, real($($argument),*))
+                $crate::hooks::cuda::driver::ended!($base, false, real($($argument),*))
             }
         }
     };
 }
 pub(super) use passes;
+
+/// What has come of a call, which has ended if it has to have ended then.
+macro_rules! ended {
+    ($base:literal, $per_thread:literal, $result:expr) => {
+        if const { $crate::hooks::cuda::backing::synchrony::is_meant($base) } {
+            $crate::hooks::cuda::backing::synchrony::behind($per_thread, $result)
+        } else {
+            $result
+        }
+    };
+}
+pub(super) use ended;
