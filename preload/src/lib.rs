@@ -31,6 +31,7 @@ mod mark;
 mod objects;
 mod real;
 mod section;
+mod sender;
 mod shared;
 mod spawn;
 mod start;

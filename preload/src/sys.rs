@@ -292,6 +292,26 @@ fn status_of(fd: i32) -> Result<libc::stat, Errno> {
     Ok(status)
 }
 
+/// Reads what a file has from `offset` on, as much as there is room for. It is open for a moment, closed by exec.
+pub fn read_file(path: &CStr, offset: usize, into: &mut [u8]) -> Result<usize, Errno> {
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    // SAFETY: zero-terminated.
+    let file = unsafe { call(libc::SYS_open, [path.as_ptr() as usize, flags, 0, 0, 0, 0]) }?;
+    // SAFETY: the kernel writes at most the length given.
+    let read = unsafe { call(libc::SYS_pread64, [file, into.as_mut_ptr() as usize, into.len(), offset, 0, 0]) };
+    // SAFETY: ours.
+    let _ = unsafe { call(libc::SYS_close, [file, 0, 0, 0, 0, 0]) };
+    read
+}
+
+/// Has the calling thread receive a signal once more, with the same details, as soon as it does not block it.
+pub fn receive_again(details: &libc::siginfo_t) {
+    let whose =
+        [getpid() as usize, gettid() as usize, details.si_signo as usize, core::ptr::from_ref(details) as usize];
+    // SAFETY: live details; a process may send any to itself.
+    let _ = unsafe { call(libc::SYS_rt_tgsigqueueinfo, [whose[0], whose[1], whose[2], whose[3], 0, 0]) };
+}
+
 /// Seconds since 1970.
 pub fn seconds_since_1970() -> u64 {
     let mut now = [0_u64; 2];

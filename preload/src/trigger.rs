@@ -13,6 +13,7 @@ use crate::control;
 use crate::errno::Errno;
 use crate::log;
 use crate::section::Section;
+use crate::sender;
 use crate::spawn::{self, Failure};
 use crate::sys::{self, KernelAction, MASK_ALL};
 
@@ -86,7 +87,16 @@ pub fn request(cause: Cause) -> Result<(), Errno> {
 
 /// The handler of the trigger signal. Everything it calls is ours, made of system calls and atomics, and leaves
 /// `errno` alone.
-unsafe extern "C" fn handle(_signal: c_int, _details: *mut libc::siginfo_t, _context: *mut c_void) {
+unsafe extern "C" fn handle(signal: c_int, details: *mut libc::siginfo_t, _context: *mut c_void) {
+    // SAFETY: the kernel gives the details of the signal.
+    let details = unsafe { &*details };
+    if sender::is_of_job(details) {
+        // The program has no handler for it: it takes the default action when this one returns.
+        let default = KernelAction { handler: libc::SIG_DFL, flags: 0, restorer: 0, mask: 0 };
+        // SAFETY: no handler.
+        let _ = unsafe { sys::set_action(signal, &default) };
+        return sys::receive_again(details);
+    }
     let _ = request(Cause::Signal);
 }
 

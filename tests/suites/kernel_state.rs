@@ -182,6 +182,23 @@ fn a_program_that_uses_sigusr1_itself_is_checkpointed_by_command() {
     survives_once(&Program::victim("self_usr1"), 20);
 }
 
+/// What one process of a job sends to another is the program's; from outside it asks for a checkpoint.
+#[test]
+fn a_program_that_ends_its_children_by_sigusr1_goes_on() {
+    let scene = Scene::new();
+    let program = Program::victim("sent_inside");
+    let reference = reference(&scene, &program);
+    survives(&scene, &program, How { trigger: Trigger::Signal, ..How::usual() }, 20, &reference);
+}
+
+#[test]
+fn a_signal_inside_the_job_takes_no_checkpoint() {
+    let scene = Scene::new();
+    let mut life = Life::preloaded(&scene, "life", &Program::victim("sent_inside").argument("20"));
+    assert_eq!(code_of(life.wait()), 7, "{}", life.output.text());
+    assert!(!life.store().path().exists() || life.store().sealed(&scene).is_empty());
+}
+
 #[test]
 fn a_program_without_descriptors_survives() {
     let scene = Scene::new();
