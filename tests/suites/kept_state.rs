@@ -186,6 +186,7 @@ rows! {
     descriptors_of_timers_and_signals: "timerfds";
     waiting_calls: "blocked_calls" [.argument("120").argument("own")];
     interrupted_sleep: "unwound";
+    memory_barriers: "memory_barriers";
     mappings: "mappings";
     guards: "guards";
     new_mappings_locked_at_once: "mapping_defaults" [.argument("60").argument("at_once")];
@@ -196,6 +197,7 @@ rows! {
     mutexes_between_processes: "shared_mutexes";
     unix_sockets: "unix_sockets";
     internet_sockets: "internet_sockets";
+    sockets_of_both_families: "dual_stack";
     named_pipes_and_packets: "fifos";
     pidfds_and_inotify: "watchers";
     files_of_processes: "of_processes";

@@ -11,6 +11,8 @@ use crate::proc::limits;
 use crate::proc::task::{self, stat_number};
 use crate::ptrace::read_memory;
 
+/// `MEMBARRIER_CMD_GET_REGISTRATIONS`, of Linux 6.3. An older one does not tell.
+const GET_REGISTRATIONS: u64 = 512;
 const TIMERS: [i32; 3] = [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF];
 const SIGNALS: i32 = 64;
 const PR_GET_PDEATHSIG: u64 = 2;
@@ -113,6 +115,8 @@ pub struct OwnFacts {
     pub dumpable: bool,
     /// State components that it has been given permission for.
     pub permitted_components: u64,
+    /// Commands of `membarrier(2)` that it has registered for.
+    pub memory_barriers: u64,
 }
 
 /// Asks inside the program; refuses a subreaper, whose children our own processes would become, and secure bits.
@@ -141,6 +145,7 @@ pub fn own_facts(pid: i32, guest: &mut Guest<'_>) -> Result<OwnFacts> {
         parent_death_signal: flag(guest, PR_GET_PDEATHSIG, "asking for the parent-death signal")?,
         dumpable: guest.call("prctl", "PR_GET_DUMPABLE", libc::SYS_prctl, [PR_GET_DUMPABLE, 0, 0, 0, 0, 0])? == 1,
         permitted_components: permitted_components(guest)?,
+        memory_barriers: guest.try_call(libc::SYS_membarrier, [GET_REGISTRATIONS, 0, 0, 0, 0, 0])?.unwrap_or(0),
     })
 }
 

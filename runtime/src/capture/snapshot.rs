@@ -444,6 +444,7 @@ fn freeze(
         parent_death_signal: own.parent_death_signal,
         dumpable: own.dumpable,
         permitted_components: own.permitted_components,
+        memory_barriers: own.memory_barriers,
         family,
         limits: process::limits(pid)?,
         signal_actions,

@@ -44,6 +44,9 @@ pub struct ProcessImage {
     /// State components that need a permission and that it has one for (`ARCH_GET_XCOMP_PERM`): bit 18 is AMX tile data.
     #[serde(default)]
     pub permitted_components: u64,
+    /// Commands of `membarrier(2)` that it has registered for (`MEMBARRIER_CMD_REGISTER_*`).
+    #[serde(default)]
+    pub memory_barriers: u64,
     /// Its place among others.
     pub family: Family,
     /// Resource limits.

@@ -39,6 +39,21 @@ impl<'a> Address<'a> {
         Some(SocketAddr::new(host, port))
     }
 
+    /// The same place for a socket of this family, where that has it by another address: IPv4 within IPv6, and the other way round.
+    pub fn for_family(self, family: i32) -> Option<Vec<u8>> {
+        let place = self.internet()?;
+        let IpAddr::V4(host) = place.ip() else { return None };
+        let (family_bytes, port) = ((family as u16).to_ne_bytes(), place.port().to_be_bytes());
+        match (self.family(), family) {
+            (libc::AF_INET6, libc::AF_INET) => Some([&family_bytes[..], &port, &host.octets(), &[0; 8]].concat()),
+            (libc::AF_INET, libc::AF_INET6) => {
+                let mapped = host.to_ipv6_mapped().octets();
+                Some([&family_bytes[..], &port, &[0; 4], &mapped, &[0; 4]].concat())
+            }
+            _ => None,
+        }
+    }
+
     /// Whether a socket bound to it gets what is sent to `other`.
     pub fn covers(self, other: Address<'_>) -> bool {
         match (self.internet(), other.internet()) {
@@ -84,7 +99,11 @@ mod tests {
         let mut six = vec![10, 0, 0, 80];
         six.extend([0; 14]);
         six.extend([0xff, 0xff, 127, 0, 0, 1, 0, 0, 0, 0]);
-        assert_eq!(Address(&six).internet(), Address(&internet(80, [127, 0, 0, 1])).internet());
+        let four = internet(80, [127, 0, 0, 1]);
+        assert_eq!(Address(&six).internet(), Address(&four).internet());
+        assert_eq!(Address(&six).for_family(libc::AF_INET), Some(four.clone()));
+        assert_eq!(Address(&four).for_family(libc::AF_INET6), Some(six.clone()));
+        assert_eq!(Address(&four).for_family(libc::AF_INET), None);
     }
 
     #[test]

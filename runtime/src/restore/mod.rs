@@ -34,6 +34,7 @@ mod lazy;
 mod limits;
 mod locks;
 mod mapping_defaults;
+mod memory_barriers;
 mod message_queues;
 mod of_processes;
 mod open_files;
@@ -301,6 +302,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
         control::update(process, image, options)?;
         address_space::complete(process, image)?;
         guards::install(process, image)?;
+        memory_barriers::register(process, image)?;
         make_threads(process, (&job, index), id, &options.place)?;
     }
     prepared.keep();

@@ -32,6 +32,7 @@ pub fn process(machine: &Machine) -> ProcessImage {
         parent_death_signal: 0,
         dumpable: true,
         permitted_components: 0,
+        memory_barriers: 0,
         family: Family { exit_signal: libc::SIGCHLD, ..Family::default() },
         limits: Vec::new(),
         signal_actions: Vec::new(),

@@ -33,10 +33,13 @@ pub fn sender(
     from: &[u8],
     places: &HashMap<u32, usize>,
 ) -> Option<(usize, Vec<u8>)> {
+    let is_of_internet = |socket: &Socket| Address(&socket.name).internet().is_some();
     let sends = |other: &Socket| {
-        all.is_connectionless(other) && other.family == socket.family && Address(&other.name).covers(Address(from))
+        let may_reach = other.family == socket.family || is_of_internet(other) && is_of_internet(socket);
+        all.is_connectionless(other) && may_reach && Address(&other.name).covers(Address(from))
     };
-    let (file, _) = all.iter().find(|(_, other)| !from.is_empty() && sends(other))?;
+    let senders = all.iter().filter(|(_, other)| !from.is_empty() && sends(other));
+    let (file, sender) = senders.min_by_key(|(_, other)| other.family != socket.family)?;
     let mut to = names::absolute(&socket.name, &socket.directory);
     // What takes datagrams for any address of this machine is reached at the one that they came from.
     if Address(&to).internet().is_some_and(|address| address.ip().is_unspecified()) {
@@ -44,6 +47,7 @@ pub fn sender(
         to = from.to_vec();
         to.get_mut(2..4)?.copy_from_slice(&port);
     }
+    let to = Address(&to).for_family(sender.family).unwrap_or(to);
     Some((*places.get(&file)?, to))
 }
 

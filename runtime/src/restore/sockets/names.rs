@@ -116,6 +116,11 @@ impl Drop for Names {
 
 /// Connects `socket` with `name`, with the rights of one of its `holders`.
 pub fn connect(socket: BorrowedFd<'_>, name: &[u8], directory: &[u8], holders: &[Rights]) -> Result<()> {
+    let family = net::option(socket, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
+    let family = family.first_chunk().map_or(libc::AF_UNSPEC, |&family| i32::from_ne_bytes(family));
+    // A server of both families is reached by either.
+    let other = Address(name).for_family(family);
+    let name = other.as_deref().unwrap_or(name);
     let connect = || in_directory(directory, || net::connect(socket, name)).map_err(io::Error::from);
     Rights::act_as_any(holders, connect).map_err(errno)
 }
