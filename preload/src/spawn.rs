@@ -148,10 +148,21 @@ fn open_null() {
     }
 }
 
-/// Limits that the program has set for itself, up to what its user may have: without them, the agent could not open
-/// its own libraries, or write a checkpoint that is longer than the files the program may write.
+/// Limits that the program or its shell has set, up to what its user may have: with them, the agent could not open its own
+/// libraries, start threads, or write a checkpoint that is longer than the files the program may write.
 fn raise_limits() {
-    for resource in [libc::RLIMIT_NOFILE, libc::RLIMIT_FSIZE, libc::RLIMIT_AS, libc::RLIMIT_DATA, libc::RLIMIT_CPU] {
+    const LIMITS: [u32; 9] = [
+        libc::RLIMIT_NOFILE,
+        libc::RLIMIT_FSIZE,
+        libc::RLIMIT_AS,
+        libc::RLIMIT_DATA,
+        libc::RLIMIT_STACK,
+        libc::RLIMIT_CPU,
+        libc::RLIMIT_NPROC,
+        libc::RLIMIT_MEMLOCK,
+        libc::RLIMIT_RTTIME,
+    ];
+    for resource in LIMITS {
         in_child::raise_limit(resource);
     }
 }

@@ -56,6 +56,13 @@ unsafe extern "C" fn construct(_argc: c_int, _argv: *const *const c_char, envp: 
     }
 }
 
+/// Tells the user that a variable cannot be read, once for a job: there may be no store, and so no log.
+fn say(reason: &Reason, settings: &Settings<'_>) {
+    if settings.mark.is_none() {
+        sys::say(&[b"ckpt: ", reason.as_bytes(), b"; this program cannot be checkpointed\n"]);
+    }
+}
+
 /// Fills in what does not depend on the user.
 fn describe(control: &mut Control) {
     control.version = CONTROL_VERSION;
@@ -77,7 +84,13 @@ fn configure(entries: Entries<'_>, control: &mut Control) -> Result<(), Reason> 
         reason.push(b"the program has more rights than its caller (setuid, setgid or file capabilities)");
         return Err(reason);
     }
-    config::apply(&Settings::read(entries), control)?;
+    let settings = Settings::read(entries);
+    if let Err(reason) = config::apply(&settings, control) {
+        say(&reason, &settings);
+        // By the mark, others of the job see that it has been said.
+        mark::take(entries, control);
+        return Err(reason);
+    }
     mark::take(entries, control);
     // SAFETY: written here only, by the one run of the constructor.
     let environment = unsafe { &mut *AGENT_ENVIRONMENT.get() };

@@ -312,6 +312,17 @@ pub fn receive_again(details: &libc::siginfo_t) {
     let _ = unsafe { call(libc::SYS_rt_tgsigqueueinfo, [whose[0], whose[1], whose[2], whose[3], 0, 0]) };
 }
 
+/// Writes one line to standard error.
+pub fn say(parts: &[&[u8]]) {
+    let mut line = ckpt_wire::settings::text::Text::<1024>::new();
+    for part in parts {
+        line.push(part);
+    }
+    let bytes = line.as_bytes();
+    // SAFETY: the kernel reads the length given.
+    let _ = unsafe { call(libc::SYS_write, [2, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) };
+}
+
 /// Seconds since 1970.
 pub fn seconds_since_1970() -> u64 {
     let mut now = [0_u64; 2];
@@ -440,8 +451,14 @@ pub mod in_child {
         let _ = unsafe { call(libc::SYS_setsid, [0; 6]) };
     }
 
-    /// Raises the calling process's limit for `resource` as far as it may.
+    /// Raises the calling process's limit for `resource` as far as it may: altogether, if its user may do that.
     pub fn raise_limit(resource: u32) {
+        const NO_LIMIT: [u64; 2] = [u64::MAX; 2];
+        // SAFETY: pid 0 is the caller, whose limits are the child's alone; the kernel reads one pair of numbers.
+        let raised = unsafe { call(libc::SYS_prlimit64, [0, resource as usize, NO_LIMIT.as_ptr() as usize, 0, 0, 0]) };
+        if raised.is_ok() {
+            return;
+        }
         // The present limit and the highest allowed one.
         let mut limit = [0_u64; 2];
         let resource = resource as usize;

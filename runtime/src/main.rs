@@ -104,8 +104,9 @@ fn main() -> ExitCode {
         Ok(line) => line,
         Err(error) => return misread(error),
     };
-    if !matches!(line.command, Command::Agent(_)) {
-        end_quietly_when_nobody_reads();
+    match line.command {
+        Command::Agent(_) => say_that_a_file_is_too_large(),
+        _ => end_quietly_when_nobody_reads(),
     }
     logging::start(line.verbose);
     let outcome = line.command.execute();
@@ -114,6 +115,12 @@ fn main() -> ExitCode {
         ckpt_runtime::say!("{error}");
         if line.command.is_beside_program() { status_beside_program(error.exit_code()) } else { error.exit_code() }
     }))
+}
+
+/// An agent that may not write such a file (`ulimit -f`) is told so by an error, and does not end by SIGXFSZ.
+fn say_that_a_file_is_too_large() {
+    // SAFETY: ignoring a signal runs no code of ours.
+    let _ = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };
 }
 
 /// `ckpt list | head` ends like any other program, by SIGPIPE, which the Rust runtime has ignored.

@@ -598,3 +598,33 @@ fn a_store_of_another_user_is_restarted_only_when_its_owner_is_trusted() {
     let answer = ckpt(&scene, &["restart", &dir, "--trust-owner"]).failed_with(125);
     assert!(answer.stderr.contains("has user id 0"), "{answer:?}");
 }
+
+/// Where there is no store, there is no log either.
+#[test]
+fn a_variable_that_cannot_be_read_is_said_once_on_stderr() {
+    let scene = Scene::new();
+    let program = Program::installed("sh").argument("-c").argument("true; sleep 0; exec true");
+    for (name, value) in [("CKPT_INTERVAL", "300xs"), ("CKPT_KEEP", "none"), ("CKPT_MEMORY", "lots")] {
+        let mut life = Life::preloaded(&scene, name, &program.clone().variable(name, value));
+        assert_eq!(code_of(life.wait()), 0);
+        let said = life.errors();
+        assert!(said.contains(&format!("{name}: cannot read '{value}'")), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
+
+/// A job under `ulimit -S -f`. What its shell has forbidden altogether (`ulimit -f`), only root may allow.
+#[test]
+fn a_limit_of_files_is_no_limit_of_checkpoints() {
+    let scene = Scene::new();
+    let inside = Program::installed("sh")
+        .argument("-c")
+        .argument("ulimit -S -f 100 && exec \"$0\" \"$@\"")
+        .argument(Program::victim("large").executable)
+        .argument("60");
+    let mut life = Life::preloaded(&scene, "life", &inside);
+    life.output.wait_for_lines(5);
+    ckpt_tests::processes::send(life.pid, nix::sys::signal::Signal::SIGUSR1);
+    life.store().wait_for_sealed(&scene, 1);
+    assert_eq!(code_of(life.wait()), 7, "{}", life.output.text());
+}

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use ckpt_wire::settings::numbers;
 
-/// Checks `30s`, `10m`, `2h` or a bare number of seconds and gives it back unchanged: libckpt.so reads it again
+/// Checks `500ms`, `30s`, `10m`, `2h` or a bare number of seconds and gives it back unchanged: libckpt.so reads it again
 /// inside the program, where it could not complain.
 pub fn check_interval(text: &str) -> Result<String, String> {
-    let wanted = || "write 30s, 10m, 2h or a number of seconds".to_owned();
+    let wanted = || "write 500ms, 30s, 10m, 2h or a number of seconds".to_owned();
     interval_ms(text).map(|_| text.to_owned()).ok_or_else(wanted)
 }
 
@@ -18,11 +18,8 @@ pub fn interval_ms(text: &str) -> Option<u64> {
 
 /// Reads `10ms`, `30s`, `10m`, `2h` or a bare number of seconds.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
-    let time_ms = match text.strip_suffix("ms") {
-        Some(digits) => numbers::parse_decimal(digits.as_bytes()),
-        None => interval_ms(text),
-    };
-    time_ms.map(Duration::from_millis).ok_or_else(|| "write 10ms, 30s, 10m, 2h or a number of seconds".to_owned())
+    let wanted = || "write 10ms, 30s, 10m, 2h or a number of seconds".to_owned();
+    interval_ms(text).map(Duration::from_millis).ok_or_else(wanted)
 }
 
 #[cfg(test)]
@@ -40,7 +37,7 @@ mod tests {
 
     #[test]
     fn seconds_minutes_hours_and_bare_seconds_are_intervals() {
-        for text in ["30s", "10m", "2h", "45", "0"] {
+        for text in ["500ms", "30s", "10m", "2h", "45", "0"] {
             assert_eq!(check_interval(text).as_deref(), Ok(text));
         }
         assert_eq!(["30s", "10m", "2h", "45", "0"].map(interval_ms), [30, 600, 7200, 45, 0].map(|s| Some(s * 1000)));
@@ -48,7 +45,7 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused_before_the_program_starts() {
-        for text in ["", "s", "-5s", "+5", "1.5h", "10 m", "5d", "10ms", "99999999999999999h", "5S"] {
+        for text in ["", "s", "-5s", "+5", "1.5h", "10 m", "5d", "10us", "99999999999999999h", "5S"] {
             assert!(check_interval(text).is_err(), "{text}");
         }
     }

@@ -49,7 +49,7 @@ pub struct Arguments {
     /// Name of the job, for `ckpt list` and `ckpt restart --job` [default: the program's file name]
     #[arg(long, value_parser = check_name)]
     name: Option<String>,
-    /// Time between automatic checkpoints: 30s, 10m, 2h; a bare number is seconds [default: $CKPT_INTERVAL or none]
+    /// Time between automatic checkpoints: 500ms, 30s, 10m, 2h; a bare number is seconds [default: $CKPT_INTERVAL or none]
     #[arg(long, value_parser = check_interval)]
     interval: Option<String>,
     /// What a new store names its pages by: sha1 (with XXH3-64) or blake3 [default: $CKPT_DIGEST or sha1]

@@ -90,6 +90,13 @@ const OF_IP: &[i32] = &[
     libc::IP_MULTICAST_IF,
     libc::IP_MULTICAST_ALL,
 ];
+/// What streams answer to, and do not let be set.
+const NOT_OF_STREAMS: &[(i32, i32)] = &[
+    (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL),
+    (libc::IPPROTO_IP, libc::IP_MULTICAST_IF),
+    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS),
+    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF),
+];
 const OF_IPV6: &[i32] = &[
     libc::IPV6_V6ONLY,
     libc::IPV6_FREEBIND,
@@ -182,8 +189,9 @@ impl Defaults {
 }
 
 /// Those that this kernel knows.
-fn all(socket: BorrowedFd<'_>, (family, _, protocol): Kind) -> Vec<Value> {
+fn all(socket: BorrowedFd<'_>, (family, kind, protocol): Kind) -> Vec<Value> {
     let names = levels(family, protocol).flat_map(|(level, names)| names.iter().map(move |&name| (level, name)));
+    let names = names.filter(|option| kind != libc::SOCK_STREAM || !NOT_OF_STREAMS.contains(option));
     names.filter_map(|(level, name)| Some((level, name, option(socket, level, name).ok()?))).collect()
 }
 

@@ -103,7 +103,7 @@ pub struct Arguments {
     /// We are the first process of such a namespace (from `ckpt restart` to itself)
     #[arg(long = inside::OPTION, hide = true)]
     first_process: Option<RawFd>,
-    /// Time between automatic checkpoints: 30s, 10m, 2h; a bare number is seconds; 0 is none [default: as before]
+    /// Time between automatic checkpoints: 500ms, 30s, 10m, 2h; a bare number is seconds; 0 is none [default: as before]
     #[arg(long, value_parser = check_interval)]
     interval: Option<String>,
     /// Let the program run before its memory is there: what it touches comes at once, all else meanwhile

@@ -66,7 +66,9 @@ pub fn apply(
     };
     control.interval_ms = match settings.interval {
         None => 0,
-        Some(text) => parse_interval_ms(text).ok_or_else(|| unreadable(b"CKPT_INTERVAL", text, b"30s, 10m or 2h"))?,
+        Some(text) => {
+            parse_interval_ms(text).ok_or_else(|| unreadable(b"CKPT_INTERVAL", text, b"500ms, 30s, 10m or 2h"))?
+        }
     };
     control.memory_bytes = match settings.memory {
         None => 0,

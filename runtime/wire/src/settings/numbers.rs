@@ -1,8 +1,9 @@
-//! Numbers as users write them. An interval is `30s`, `10m`, `2h`, or bare seconds; memory is `256M`, `1G`, or bare bytes.
+//! Numbers as users write them. An interval is `500ms`, `30s`, `10m`, `2h`, or bare seconds; memory is `256M`, `1G`, or bare bytes.
 
 /// Milliseconds in `text`; 0 switches automatic checkpoints off. `None` when it cannot be read.
 pub fn parse_interval_ms(text: &[u8]) -> Option<u64> {
     let (digits, unit_ms) = match text.split_last()? {
+        (b's', [digits @ .., b'm']) => (digits, 1),
         (b's', digits) => (digits, 1_000),
         (b'm', digits) => (digits, 60_000),
         (b'h', digits) => (digits, 3_600_000),
