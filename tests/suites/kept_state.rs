@@ -192,6 +192,7 @@ rows! {
     new_mappings_locked_at_once: "mapping_defaults" [.argument("60").argument("at_once")];
     new_mappings_locked_on_fault: "mapping_defaults" [.argument("60").argument("on_fault")];
     files: "files" [.writes("append").writes("growing").writes("read_write")];
+    files_without_a_name: "unnamed";
     locks: "locks";
     pipes_and_epoll: "pipes_epoll";
     mutexes_between_processes: "shared_mutexes";

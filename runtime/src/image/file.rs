@@ -65,4 +65,7 @@ pub struct UnlinkedFile {
     pub content: FileContent,
     /// Index into `Objects::memory`, if it is mapped shared.
     pub object: Option<u32>,
+    /// When it was read and written last, ns since the epoch; none in an older image.
+    #[serde(default)]
+    pub times_ns: Option<[i64; 2]>,
 }

@@ -8,6 +8,8 @@ use std::path::Path;
 
 use ckpt_store::Store;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::stat::futimens;
+use nix::sys::time::TimeSpec;
 
 use super::captured_files::write_content;
 use super::file_mappings::MappingPlan;
@@ -16,6 +18,8 @@ use super::reach::{self, Holders, Rights};
 use crate::descriptor::made;
 use crate::error::{Error, Result};
 use crate::image::{JobImage, UnlinkedFile, path_of};
+
+const NANOSECONDS: i64 = 1_000_000_000;
 
 /// Makes a file with its content, as its owner can read and write it for now, with the rights of one of its `holders`.
 pub fn make(file: &UnlinkedFile, holders: &[Rights], store: &Store, spare_directory: &Path) -> Result<File> {
@@ -69,7 +73,15 @@ pub fn complete(job: &JobImage, plan: &MappingPlan) -> Result<()> {
         let holder = &holders.of_unlinked(index)[0];
         reach::give(file, path, (holder.user, holder.group), unlinked.mode, holder)
             .map_err(|source| Error::io("set the mode of", path, source))?;
+        if let Some([read, written]) = unlinked.times_ns {
+            futimens(file, &time(read), &time(written))
+                .map_err(|source| Error::io("set the times of", path, source))?;
+        }
         seal(file, unlinked, LATE_SEALS)?;
     }
     Ok(())
+}
+
+fn time(ns: i64) -> TimeSpec {
+    TimeSpec::new(ns.div_euclid(NANOSECONDS), ns.rem_euclid(NANOSECONDS))
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use ckpt_store::PageListRef;
 use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::stat::fstat;
 use nix::sys::stat::{major, minor};
 use nix::sys::statfs::{HUGETLBFS_MAGIC, fstatfs};
 
@@ -17,6 +18,8 @@ use crate::image::{FileContent, FileKind, UnlinkedFile};
 use crate::proc::DELETED;
 use crate::proc::fdinfo::FdInfo;
 
+/// In a second.
+const NANOSECONDS: i64 = 1_000_000_000;
 const MEMFD: &[u8] = b"/memfd:";
 
 /// A file that no path leads to, and where it can be read.
@@ -65,7 +68,13 @@ fn without_path(entry: Entry<'_>, all: &mut Vec<Unlinked>) -> Result<FileKind> {
                 memory_name.map(|_| fcntl(&handle, FcntlArg::F_GET_SEALS)).transpose().map_err(failed)?;
             let content = FileContent { bytes: info.metadata.size, pages: PageListRef::EMPTY };
             let path = memory_name.unwrap_or(name).to_vec();
-            let file = UnlinkedFile { path, memory_seals, mode: info.metadata.mode & 0o7777, content, object: None };
+            let mode = info.metadata.mode & 0o7777;
+            let stat = fstat(&handle).map_err(failed)?;
+            let times_ns = Some([
+                stat.st_atime * NANOSECONDS + stat.st_atime_nsec,
+                stat.st_mtime * NANOSECONDS + stat.st_mtime_nsec,
+            ]);
+            let file = UnlinkedFile { path, memory_seals, mode, content, object: None, times_ns };
             let opened = (entry.owner.pid, info.number);
             all.push(Unlinked { file, target: info.target.clone(), place, opened });
             all.len() - 1
