@@ -81,7 +81,8 @@ mod tests {
         at(bytes - 4, b"\0end");
         let ranges = data(&file, 3).unwrap();
         assert_eq!((ranges.len(), ranges[0].clone()), (1, 0..3), "no more than is asked for");
-        assert_eq!(data_within(&file, 1..3).unwrap(), [1..3]);
+        let ranges = data_within(&file, 1..3).unwrap();
+        assert_eq!((ranges.len(), ranges[0].clone()), (1, 1..3));
         assert_eq!(data_within(&file, 32 << 20..33 << 20).unwrap(), []);
         file.set_len(0).unwrap();
         assert!(data(&file, bytes).unwrap().is_empty(), "a file that has become shorter meanwhile");

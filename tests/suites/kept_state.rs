@@ -199,6 +199,7 @@ rows! {
     unix_sockets: "unix_sockets";
     internet_sockets: "internet_sockets";
     sockets_of_both_families: "dual_stack";
+    sockets_whose_ends_are_gone: "socket_ends";
     named_pipes_and_packets: "fifos";
     pidfds_and_inotify: "watchers";
     files_of_processes: "of_processes";

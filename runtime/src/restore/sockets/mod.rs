@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use nix::errno::Errno;
 
 use crate::error::Result;
-use crate::image::{JobImage, SocketLink};
+use crate::image::{JobImage, Socket, SocketLink};
 use crate::net::Address;
 use made::Made;
 use names::Names;
@@ -114,7 +114,7 @@ impl Sockets {
                 };
                 match found {
                     Some((sender, to)) => self.deliveries.push(Delivery { sender, receiver: file, message, to }),
-                    None if all.is_connectionless(socket) && Address(&socket.name).path().is_some() => {
+                    None if all.is_connectionless(socket) && is_of_unix_with_name(socket) => {
                         self.made.push(all.named(file, datagrams::stranger_to(socket, &all.rights(file)))?);
                         let sender = self.made.len() - 1;
                         self.deliveries.push(Delivery { sender, receiver: file, message, to: Vec::new() });
@@ -130,4 +130,9 @@ impl Sockets {
         }
         Ok(())
     }
+}
+
+/// Whoever sent to it may be gone, or have no name.
+fn is_of_unix_with_name(socket: &Socket) -> bool {
+    socket.family == libc::AF_UNIX && Address(&socket.name).is_named()
 }

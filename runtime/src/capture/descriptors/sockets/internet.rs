@@ -51,7 +51,9 @@ pub fn shut(seen: &Seen) -> u8 {
     let Some(tcp) = seen.tcp else { return 0 };
     let is_open = matches!(tcp.state, TcpState::Established | TcpState::ShutHere);
     let reading = is_open && seen.has(libc::POLLRDHUP);
-    let writing = matches!(tcp.state, TcpState::ShutHere | TcpState::ShutOnBothSides);
+    // One that both ends have shut down is closed, as is one that has never been connected, which has no end.
+    let is_over = tcp.state == TcpState::Closed && seen.has(libc::POLLRDHUP) && !seen.has(libc::POLLERR);
+    let writing = is_over || matches!(tcp.state, TcpState::ShutHere | TcpState::ShutOnBothSides);
     u8::from(reading) * READING + u8::from(writing) * WRITING
 }
 

@@ -187,6 +187,7 @@ impl Sockets {
         match seen.family {
             libc::AF_UNIX => unix::link(self, inode, info),
             libc::AF_INET | libc::AF_INET6 => internet::link(self, inode, info),
+            libc::AF_NETLINK => Ok(Link::Done(netlink(seen))),
             _ => Ok(Link::Done(SocketLink::None)),
         }
     }
@@ -202,6 +203,14 @@ impl Sockets {
             _ => internet::shut(seen),
         }
     }
+}
+
+/// Where a socket of netlink sends: the kernel and no group, unless it was told another.
+fn netlink(seen: &Seen) -> SocketLink {
+    const FAMILY_AND_PADDING: usize = 4;
+    let name = seen.peer_name();
+    let is_told = name.get(FAMILY_AND_PADDING..).is_some_and(|place| place.iter().any(|byte| *byte != 0));
+    if is_told { SocketLink::Address(name) } else { SocketLink::None }
 }
 
 impl Seen {

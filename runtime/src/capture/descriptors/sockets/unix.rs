@@ -57,6 +57,10 @@ pub fn link(sockets: &Sockets, inode: u64, info: &FdInfo) -> Result<Link> {
     }
     let name = seen.peer_name();
     match known.peer {
+        // One end of a pair whose other end was closed: nobody else can have sent what lies in it.
+        None | Some(0) if seen.kind == libc::SOCK_DGRAM && !seen.unread.is_empty() && !is_named(seen) => {
+            Ok(Link::Done(SocketLink::Closed { name, reset: false }))
+        }
         None => Ok(Link::Done(SocketLink::None)),
         Some(0) if seen.kind == libc::SOCK_DGRAM => Ok(Link::Done(SocketLink::None)),
         Some(0) => match listener(sockets, inode) {
@@ -75,6 +79,10 @@ pub fn link(sockets: &Sockets, inode: u64, info: &FdInfo) -> Result<Link> {
             None => Ok(Link::Done(SocketLink::Outside { name })),
         },
     }
+}
+
+fn is_named(seen: &Seen) -> bool {
+    Address(&seen.name).is_named()
 }
 
 /// The socket that `inode` waits to be accepted by: one of the job, or another (`Some(None)`).
