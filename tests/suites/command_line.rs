@@ -311,10 +311,11 @@ fn the_pid_file_is_there_before_the_program_runs_and_never_if_it_does_not_run() 
     let scene = Scene::new();
     let file = scene.path().join("pid");
     let run = |program: &[&str]| ckpt(&scene, &[&["run", "--pid-file", "pid", "--"], program].concat());
-    let answer = run(&["/bin/sh", "-c", "echo $$; cat pid"]).succeeded();
+    let answer = run(&["/bin/sh", "-c", "echo $$; cat pid pid.id"]).succeeded();
     let lines: Vec<&str> = answer.stdout.lines().collect();
-    assert_eq!(lines[0], lines[1], "{answer:?}");
-    assert_eq!(lines.len(), 3, "{answer:?}");
+    assert!(lines[0] == lines[1] && lines[0] == lines[2], "{answer:?}");
+    assert_eq!(lines.len(), 4, "{answer:?}");
+    std::fs::remove_file(scene.path().join("pid.id")).expect("it is there");
 
     let bad = scene.path().join("bad");
     std::fs::write(&bad, "#!/no/such/interpreter\n").expect("a file");
@@ -340,7 +341,7 @@ fn a_restart_writes_the_pid_file_when_the_program_is_complete() {
     let restart = Restart::of(&store).option("--pid-file").option(&file.to_string_lossy());
     let mut second = restart.begin(&scene, &directory, pid);
     let text = std::fs::read_to_string(&file).expect("it runs");
-    assert_eq!(text.lines().next().and_then(|line| line.parse().ok()), Some(second.pid));
+    assert_eq!(text, format!("{}\n", second.pid));
     second.kill();
     assert!(file.exists(), "who comes later learns that the exit status was the program's");
 

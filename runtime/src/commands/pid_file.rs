@@ -4,8 +4,9 @@
 //! finds it when `ckpt run` or `ckpt restart` has ended knows that the exit status is the program's own. It stays after
 //! the program's end, and a start removes the one of an earlier life first.
 //!
-//! Its first line is the pid alone, as in other pid files. The second has the time at which that process was started, in
-//! clock ticks since boot, and the id of the boot: a process that has the pid later has another start time.
+//! It has the pid alone, as other pid files. Beside it, and before it, is `FILE.id`: the pid once more, and in a second line the time at
+//! which that process was started, in clock ticks since boot, and the id of the boot. A process that has the pid later has another
+//! start time.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,8 +16,13 @@ use crate::error::{Error, Result};
 use crate::outlet::Unfinished;
 use crate::proc::{clocks, task};
 
-/// A pid file that is about to be written. Dropping it unwritten leaves nothing.
+/// A pid file that is about to be written, and the one beside it. Dropping them unwritten leaves nothing.
 pub struct PidFile {
+    pid: Part,
+    id: Part,
+}
+
+struct Part {
     path: PathBuf,
     unfinished: Unfinished,
 }
@@ -28,26 +34,41 @@ impl PidFile {
             return Err(Error::Usage("--pid-file needs the path of a file".to_owned()));
         }
         let path = absolute(path)?;
+        let mut id = path.clone().into_os_string();
+        id.push(".id");
+        // The one that says that there is a program goes first, and comes last.
+        let pid = Part::prepare(path)?;
+        Ok(PidFile { pid, id: Part::prepare(id.into())? })
+    }
+
+    /// Says that process `pid` is the program. Each file appears in one step.
+    pub fn write(&self, pid: i32) -> Result<()> {
+        let start_ticks = task::start_time(pid)?;
+        self.id.write(&format!("{pid}\n{start_ticks} {}\n", clocks::boot_id()?))?;
+        self.pid.write(&format!("{pid}\n"))
+    }
+
+    /// Takes them back: the program has not run after all.
+    pub fn remove(&self) {
+        // Nobody is served by hearing that besides why the program has not run.
+        let _ = self.pid.unfinished.remove_published();
+        let _ = self.id.unfinished.remove_published();
+    }
+}
+
+impl Part {
+    fn prepare(path: PathBuf) -> Result<Part> {
         let unfinished = Unfinished::create(&path, &format!(".{}", std::process::id()))
             .map_err(|source| Error::io("write", &path, source))?;
         unfinished.remove_published().map_err(|source| Error::io("remove", &path, source))?;
-        Ok(PidFile { path, unfinished })
+        Ok(Part { path, unfinished })
     }
 
-    /// Says that process `pid` is the program. The file appears in one step.
-    pub fn write(&self, pid: i32) -> Result<()> {
-        let start_ticks = task::start_time(pid)?;
-        let text = format!("{pid}\n{start_ticks} {}\n", clocks::boot_id()?);
+    fn write(&self, text: &str) -> Result<()> {
         (&self.unfinished.file)
             .write_all(text.as_bytes())
             .and_then(|()| self.unfinished.publish())
             .map_err(|source| Error::io("write", &self.path, source))
-    }
-
-    /// Takes it back: the program has not run after all.
-    pub fn remove(&self) {
-        // Nobody is served by hearing that besides why the program has not run.
-        let _ = self.unfinished.remove_published();
     }
 }
 
@@ -68,13 +89,14 @@ mod tests {
         file.write(pid).unwrap();
         drop(file);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
-        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{pid}\n"));
+        let text = fs::read_to_string(dir.path().join("pid.id")).unwrap();
         let (first, second) = text.split_once('\n').unwrap();
         assert_eq!(first, pid.to_string());
         let (start, boot) = second.trim_end().split_once(' ').unwrap();
         assert_eq!(start.parse::<u64>().unwrap(), task::start_time(pid).unwrap());
         assert_eq!(boot.len(), 36, "{text}");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 
     #[test]
