@@ -2,7 +2,8 @@
 //!
 //! What a process has kept of a piece comes back by a descriptor ([`kept`]), and the driver exports nothing that was imported: not for
 //! the next checkpoint, and not for another process (`ipc`). So it is copied, on its device, to new memory. That takes room for
-//! one piece, and the memory itself is free only when nobody has a descriptor of it any more.
+//! one piece, and the memory itself is free only when nobody has a descriptor of it any more. Until then, and where there is no room, the
+//! program has the descriptor that it was imported from, which serves for both.
 //!
 //! The keeper alone does this, while the gate is closed: nobody uses pieces meanwhile.
 
