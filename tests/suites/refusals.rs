@@ -213,7 +213,10 @@ fn a_traced_program_is_refused_with_the_tracers_name() {
 /// process, which the calling thread traces.
 fn start_an_agent_and_keep_its_parent(program: i32) -> Pid {
     let program = Pid::from_raw(program);
-    ptrace::seize(program, Options::PTRACE_O_TRACEVFORK | Options::PTRACE_O_TRACEVFORKDONE).expect("it is our child");
+    let options = Options::PTRACE_O_TRACEVFORK | Options::PTRACE_O_TRACEVFORKDONE;
+    // An agent that has sealed a checkpoint may look once more at what it watches.
+    let limit = Duration::from_secs(10);
+    processes::wait_until("nobody traces it", limit, || ptrace::seize(program, options).is_ok());
     processes::send(program.as_raw(), Signal::SIGUSR1);
     let next = |pid: Pid| waitpid(pid, Some(WaitPidFlag::__WALL)).expect("a process of ours that is traced");
     let child_of = |pid: Pid| Pid::from_raw(ptrace::getevent(pid).expect("it has a child") as i32);
