@@ -82,6 +82,20 @@ pub enum Error {
         source: Errno,
     },
 
+    /// A thread did not make a system call that it was told to make.
+    #[error(
+        "thread {tid} was to make system call {number} for us, but {instead}; the program has written over libckpt.so's \
+         code or data, and cannot be checkpointed"
+    )]
+    Overwritten {
+        /// The thread.
+        tid: i32,
+        /// Number of the system call.
+        number: i64,
+        /// The thing that it did.
+        instead: String,
+    },
+
     /// The program holds state that is not supported.
     #[error("{what} is not supported: {why}; {advice}")]
     Unsupported {
@@ -266,6 +280,7 @@ impl Error {
             ) => exit_code::ENVIRONMENT,
             Error::Unsupported { .. }
             | Error::Unsettled { .. }
+            | Error::Overwritten { .. }
             | Error::DeviceCode { .. }
             | Error::Store(StoreError::NotReclaimable { .. }) => exit_code::UNSUPPORTED,
             Error::Environment { .. }

@@ -5,17 +5,19 @@
  * "job": it says that it belongs to another job, 4711;
  * "tree": it wishes for a directory that it may not read (HOSTILE_TREE);
  * "maps": it has a file mapped that it may write to (HOSTILE_FILE);
+ * "faults", "spins", "other": where libckpt.so keeps a system call for the agent are an instruction that faults, a loop, and another call;
  * "honest": nothing.
  * It begins when "begin" is there. Numbers of the layout are in HOSTILE_LAYOUT: bytes of the block, offsets of its allocations and
- * of its directories, bytes of an area, offsets of its starts and allocations, offset of the block's job. It works as user HOSTILE_USER, if that is said. */
+ * of its directories, bytes of an area, offsets of its starts and allocations, offsets of the block's job
+ * and of the address of its system call. It works as user HOSTILE_USER, if that is said. */
 #include "victim.h"
 #include <dlfcn.h>
 #include <grp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-static unsigned long layout[7];
-enum { BLOCK, ALLOCATIONS, TREES, AREA, STARTS, ENTRIES, JOB };
+static unsigned long layout[8];
+enum { BLOCK, ALLOCATIONS, TREES, AREA, STARTS, ENTRIES, JOB, CALL };
 
 static unsigned char *block;
 
@@ -85,11 +87,19 @@ static void set_up(void)
 		map(getenv("HOSTILE_FILE"));
 }
 
+static void overwrite(const char *code, size_t bytes)
+{
+	uint64_t address, page = sysconf(_SC_PAGESIZE);
+	memcpy(&address, block + layout[CALL], sizeof(address));
+	CHECK(mprotect((void *)(address / page * page), 2 * page, PROT_READ | PROT_WRITE | PROT_EXEC) == 0);
+	memcpy((void *)address, code, bytes);
+}
+
 static void begin(void)
 {
 	char *rest = getenv("HOSTILE_LAYOUT");
 	pthread_t thread;
-	for (int index = 0; index < 7; index++)
+	for (int index = 0; index < 8; index++)
 		layout[index] = strtoul(rest, &rest, 10);
 	block = dlsym(RTLD_DEFAULT, "ckpt_control");
 	CHECK(block != NULL);
@@ -105,6 +115,12 @@ static void begin(void)
 		memcpy(block + layout[JOB], &(uint64_t){ 0x4711 }, 8);
 	else if (strcmp(kind, "tree") == 0)
 		strcpy((char *)block + layout[TREES], getenv("HOSTILE_TREE"));
+	else if (strcmp(kind, "faults") == 0)
+		overwrite("\x0f\x0b", 2); /* ud2 */
+	else if (strcmp(kind, "spins") == 0)
+		overwrite("\xeb\xfe", 2); /* jmp . */
+	else if (strcmp(kind, "other") == 0)
+		overwrite("\xb8\x22\x00\x00\x00\x0f\x05", 7); /* pause() */
 	say("hostile");
 }
 

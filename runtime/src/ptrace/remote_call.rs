@@ -9,7 +9,11 @@ use super::registers::Registers;
 use super::thread::{Running, StopCause, Stopped};
 use crate::error::{Error, Result};
 use nix::errno::Errno;
+use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
+
+/// How long the one instruction may take that is the call; its page may have to be read first.
+const ENTRY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where and from which registers a remote call is made.
 #[derive(Clone, Copy, Debug)]
@@ -57,12 +61,11 @@ fn call(thread: &mut Stopped, site: &CallSite, number: i64, arguments: [u64; 6])
     [registers.0.rdi, registers.0.rsi, registers.0.rdx, registers.0.r10, registers.0.r8, registers.0.r9] = arguments;
     thread.set_registers(&registers)?;
 
+    reach_entry(thread, number)?;
     let mut child = None;
-    let mut entered = false;
     loop {
-        match thread.continue_to_syscall_stop()? {
-            StopCause::Syscall if entered => break,
-            StopCause::Syscall => entered = true,
+        match thread.continue_to_syscall_stop(None)? {
+            StopCause::Syscall => break,
             StopCause::Clone => {
                 let tid = thread.cloned_child()?;
                 let deadline = Instant::now() + Duration::from_secs(10);
@@ -76,4 +79,30 @@ fn call(thread: &mut Stopped, site: &CallSite, number: i64, arguments: [u64; 6])
     let rax = thread.registers()?.0.rax as i64;
     let result = if (-4095..0).contains(&rax) { Err(Errno::from_raw(-rax as i32)) } else { Ok(rax as u64) };
     Ok(CallOutcome { result, child })
+}
+
+/// Lets the thread run up to its call, which is its next instruction, unless its program has written over it.
+fn reach_entry(thread: &mut Stopped, number: i64) -> Result<()> {
+    let tid = thread.tid();
+    let instead = match thread.continue_to_syscall_stop(Some(Instant::now() + ENTRY_TIMEOUT))? {
+        StopCause::Syscall => {
+            let mut registers = thread.registers()?;
+            if registers.0.orig_rax == number as u64 {
+                return Ok(());
+            }
+            let other = registers.0.orig_rax;
+            // It is not made: the thread goes on to its exit with this number, which is that of no call.
+            registers.0.orig_rax = u64::MAX;
+            thread.set_registers(&registers)?;
+            thread.continue_to_syscall_stop(Some(Instant::now() + ENTRY_TIMEOUT))?;
+            format!("it made call {other}")
+        }
+        StopCause::Signal(signal) => {
+            let name = Signal::try_from(signal).map_or("an unknown signal", Signal::as_str);
+            format!("it got {name}")
+        }
+        StopCause::Trap => format!("it made none for {} s", ENTRY_TIMEOUT.as_secs()),
+        StopCause::Clone | StopCause::Event(_) => "it reported an event".to_owned(),
+    };
+    Err(Error::Overwritten { tid, number, instead })
 }

@@ -13,6 +13,14 @@ const NT_X86_XSTATE: i32 = 0x202;
 /// Larger than any XSAVE area of today (AMX: 11 KiB).
 const XSTATE_BYTES_MAX: usize = 64 * 1024;
 
+/// How long a thread has to stop that is not where it should be.
+const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Whether the signal, in a thread that blocks all, comes from the instruction where the thread is.
+fn is_fault(signal: i32) -> bool {
+    matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP | libc::SIGSYS)
+}
+
 /// Options of a seizure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options(i32);
@@ -112,6 +120,28 @@ fn wait_blocking(tid: i32) -> Result<Waited> {
     }
 }
 
+/// Waits for the next event of `tid` until `deadline`; `Waited::Nothing` if none has come.
+///
+/// Spinning at first (a stop takes ten microseconds), then at growing distances, because `waitpid` has no time-out
+/// and a signal-driven one would need the process's SIGALRM.
+fn wait_until(tid: i32, deadline: Instant) -> Result<Waited> {
+    let mut pause = Duration::from_micros(20);
+    let mut spins = 0;
+    loop {
+        match wait(tid, libc::WNOHANG)? {
+            Waited::Nothing if Instant::now() < deadline => {}
+            waited => return Ok(waited),
+        }
+        if spins < 200 {
+            spins += 1;
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(5));
+        }
+    }
+}
+
 /// Waits until the traced thread or process `tid`, which has been sent SIGKILL, has ended, and reaps it.
 pub fn wait_until_gone(tid: i32) -> Result<()> {
     loop {
@@ -178,27 +208,11 @@ impl Running {
         Error::StopTimeout { tid: self.tid, timeout_ms: 0, why: String::new() }
     }
 
-    /// Polls for a stop: spinning at first (a stop takes ten microseconds), then at growing distances, because
-    /// `waitpid` has no time-out and a signal-driven one would need the process's SIGALRM.
     fn wait_until(&self, deadline: Instant) -> Result<StopCause> {
-        let mut pause = Duration::from_micros(20);
-        let mut spins = 0;
-        loop {
-            match wait(self.tid, libc::WNOHANG)? {
-                Waited::Stop(cause) => return Ok(cause),
-                Waited::Ended => return Err(Error::ThreadGone { tid: self.tid }),
-                Waited::Nothing => {}
-            }
-            if Instant::now() >= deadline {
-                return Err(self.late());
-            }
-            if spins < 200 {
-                spins += 1;
-                std::thread::yield_now();
-            } else {
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(Duration::from_millis(5));
-            }
+        match wait_until(self.tid, deadline)? {
+            Waited::Stop(cause) => Ok(cause),
+            Waited::Ended => Err(Error::ThreadGone { tid: self.tid }),
+            Waited::Nothing => Err(self.late()),
         }
     }
 }
@@ -284,33 +298,41 @@ impl Stopped {
         Ok(request::event_message(self.tid)? as i32)
     }
 
-    /// Lets the thread run to the next entry or exit of a system call and reports the stop.
-    pub(super) fn continue_to_syscall_stop(&mut self) -> Result<StopCause> {
+    /// Lets the thread run to the next entry or exit of a system call and reports the stop; all signals are blocked in it.
+    ///
+    /// A signal that the mask does not hold back is held for the time after. One that the thread has caused itself by the
+    /// instruction where it is would come again at once, and for ever: it is reported, and will not be delivered.
+    ///
+    /// With a deadline, a thread that has not come there by then is stopped where it is: [`StopCause::Trap`].
+    pub(super) fn continue_to_syscall_stop(&mut self, deadline: Option<Instant>) -> Result<StopCause> {
+        let mut deadline = deadline;
+        let mut is_interrupted = false;
         request::cont_to_syscall(self.tid)?;
         loop {
-            match wait_blocking(self.tid)? {
+            let waited = match deadline {
+                Some(deadline) => wait_until(self.tid, deadline)?,
+                None => wait_blocking(self.tid)?,
+            };
+            match waited {
+                Waited::Stop(StopCause::Signal(signal)) if is_fault(signal) => return Ok(StopCause::Signal(signal)),
                 Waited::Stop(StopCause::Signal(signal)) => {
-                    // Only SIGSTOP and SIGKILL pass the full mask of a remote call.
-                    self.held_signals.push(signal);
+                    if !self.held_signals.contains(&signal) {
+                        self.held_signals.push(signal);
+                    }
                     request::cont_to_syscall(self.tid)?;
                 }
+                Waited::Stop(StopCause::Trap) if is_interrupted => return Ok(StopCause::Trap),
                 Waited::Stop(StopCause::Trap | StopCause::Event(_)) => request::cont_to_syscall(self.tid)?,
                 Waited::Stop(cause) => return Ok(cause),
-                Waited::Nothing => {}
-                Waited::Ended => {
-                    self.released = true;
-                    return Err(Error::ThreadGone { tid: self.tid });
+                Waited::Nothing if is_interrupted => {
+                    let timeout_ms = INTERRUPT_TIMEOUT.as_millis() as u64;
+                    return Err(Error::StopTimeout { tid: self.tid, timeout_ms, why: "inside libckpt.so".into() });
                 }
-            }
-        }
-    }
-
-    /// Lets the thread run by `PTRACE_CONT` with control kept, until its next stop that is not a signal.
-    pub fn run_to_next_stop(&mut self) -> Result<StopCause> {
-        request::cont(self.tid, 0)?;
-        loop {
-            match wait_blocking(self.tid)? {
-                Waited::Stop(cause) => return Ok(cause),
+                Waited::Nothing if deadline.is_some() => {
+                    request::interrupt(self.tid)?;
+                    is_interrupted = true;
+                    deadline = Some(Instant::now() + INTERRUPT_TIMEOUT);
+                }
                 Waited::Nothing => {}
                 Waited::Ended => {
                     self.released = true;
