@@ -37,6 +37,12 @@ static ADDED: Shared<Added> = Shared::new(Added {
     agent: [0; AGENT_BYTES + 1],
 });
 
+/// Where the C library has the environment.
+pub fn environment() -> *const *const c_char {
+    // SAFETY: it is read as the C library has it, at the start of the program.
+    unsafe { environ }
+}
+
 /// Has this process belong to the job that its environment names, or begins a job.
 pub fn take(entries: Entries<'_>, control: &mut Control) {
     let known = entries.into_iter().find(|entry| value_of_agent(entry).is_some());

@@ -6,6 +6,7 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
+use crate::libc_functions::DL_ITERATE_PHDR;
 use crate::symbols::{Found, Name, Symbols};
 
 /// How many libraries behind this one are looked at; libc is among the first few.
@@ -57,18 +58,6 @@ impl Behind {
     }
 }
 
-/// The symbols of the object that has the code at `address`.
-pub fn symbols_of_object_with(address: *const c_void) -> Option<Symbols> {
-    let mut symbols = None;
-    each_object(|object| {
-        if object.has(address as usize) {
-            symbols = Some(object.symbols());
-        }
-        symbols.is_none()
-    });
-    symbols
-}
-
 /// The path that this library was loaded from, as the dynamic linker was given it.
 pub fn path_of_this_library() -> Option<&'static CStr> {
     let mut path: *const c_char = core::ptr::null();
@@ -104,11 +93,6 @@ impl Object<'_> {
         }
     }
 
-    fn has(&self, address: usize) -> bool {
-        let loaded = self.headers().iter().filter(|header| header.p_type == libc::PT_LOAD);
-        loaded.into_iter().any(|header| address.wrapping_sub(self.at(header)) < header.p_memsz as usize)
-    }
-
     fn at(&self, header: &libc::Elf64_Phdr) -> usize {
         self.0.dlpi_addr.wrapping_add(header.p_vaddr) as usize
     }
@@ -133,6 +117,8 @@ fn each_object<F: FnMut(Object<'_>) -> bool>(mut look: F) {
         let (object, look) = unsafe { (Object(&*object), &mut *look.cast::<F>()) };
         c_int::from(!look(object))
     }
-    // SAFETY: `one` is given the closure that it casts to; nothing here unwinds.
-    unsafe { libc::dl_iterate_phdr(Some(one::<F>), (&raw mut look).cast()) };
+    if let Some(iterate) = DL_ITERATE_PHDR.get() {
+        // SAFETY: `one` is given the closure that it casts to; nothing here unwinds.
+        unsafe { iterate(one::<F>, (&raw mut look).cast()) };
+    }
 }

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::sighandler_t;
 
 use crate::errno::SavedErrno;
-use crate::libc_dlsym;
+use crate::libc_functions;
 use crate::objects::Behind;
 use crate::symbols::Literal;
 
@@ -70,7 +70,7 @@ impl<F: Copy> Real<F> {
     fn resolve(&self) -> *mut c_void {
         let _errno = SavedErrno::new();
         // SAFETY: the name is zero-terminated; RTLD_NEXT is resolved against this library.
-        let address = unsafe { libc_dlsym::dlsym(libc::RTLD_NEXT, self.name.get()) };
+        let address = unsafe { libc_functions::dlsym(libc::RTLD_NEXT, self.name.get()) };
         self.address.store(address, Ordering::Relaxed);
         address
     }

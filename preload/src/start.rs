@@ -19,6 +19,7 @@ use crate::environment::Entries;
 use crate::errno::SavedErrno;
 use crate::fork;
 use crate::hooks;
+use crate::libc_functions;
 use crate::mark;
 use crate::objects::Behind;
 use crate::real;
@@ -43,7 +44,9 @@ unsafe extern "C" fn construct(_argc: c_int, _argv: *const *const c_char, envp: 
     // SAFETY: the constructor runs once, and until `state` is set nobody else in this process reads the block.
     let control = unsafe { &mut *ckpt_control.get() };
     describe(control);
-    // SAFETY: glibc passes the environment, which nobody changes while constructors run one after the other.
+    // musl passes nothing to constructors.
+    let envp = if libc_functions::is_glibc() { envp } else { mark::environment() };
+    // SAFETY: the environment, which nobody changes while constructors run one after the other.
     let entries = unsafe { Entries::new(envp) };
     match configure(entries, control) {
         Ok(()) => begin(),

@@ -5,6 +5,7 @@ use core::ffi::{CStr, c_char, c_void};
 
 const DT_STRTAB: usize = 5;
 const DT_SYMTAB: usize = 6;
+const DT_SONAME: usize = 14;
 const DT_GNU_HASH: usize = 0x6fff_fef5;
 const DT_VERSYM: usize = 0x6fff_fff0;
 
@@ -33,6 +34,8 @@ pub struct Symbols {
     strings: *const u8,
     /// Null where symbols have no versions.
     versions: *const u16,
+    /// Offset of the library's own name in the strings; 0 where it has none.
+    library_name: usize,
 }
 
 /// A function's name in a static: one word, where a reference to a text has two. All of them, and what else the dynamic
@@ -89,6 +92,7 @@ impl Symbols {
         symbols: core::ptr::null(),
         strings: core::ptr::null(),
         versions: core::ptr::null(),
+        library_name: 0,
     };
 
     /// Those of the object that was loaded `bias` bytes from where it was linked to.
@@ -108,11 +112,22 @@ impl Symbols {
                 DT_GNU_HASH => tables.hash = address as *const u32,
                 DT_SYMTAB => tables.symbols = address as *const Symbol,
                 DT_STRTAB => tables.strings = address as *const u8,
+                DT_SONAME => tables.library_name = value,
                 DT_VERSYM => tables.versions = address as *const u16,
                 _ => {}
             }
             entry = entry.wrapping_add(1);
         }
+    }
+
+    /// The name by which others need this library.
+    ///
+    /// # Safety
+    /// The object must be loaded still.
+    pub unsafe fn library_name(&self) -> Option<&'static CStr> {
+        let is_there = self.library_name != 0 && !self.strings.is_null();
+        // SAFETY: the caller's word; strings are zero-terminated.
+        is_there.then(|| unsafe { CStr::from_ptr(self.strings.add(self.library_name).cast()) })
     }
 
     /// The function that `dlsym` would find in this object.

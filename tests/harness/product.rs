@@ -29,7 +29,8 @@ pub fn ckpt() -> PathBuf {
     built("ckpt")
 }
 
-fn built(name: &str) -> PathBuf {
+/// A file that `cargo build --release --workspace` makes.
+pub fn built(name: &str) -> PathBuf {
     let path = target().join("release").join(name);
     assert!(path.exists(), "{} is missing; build first: cargo build --release", path.display());
     path.canonicalize().expect("it exists")

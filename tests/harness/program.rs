@@ -72,6 +72,34 @@ impl Program {
         Program::at(compiled(name, &format!("{name}.static-pie"), &["-static-pie"]))
     }
 
+    /// A victim in C, with one of the sanitizers of `compiler`.
+    pub fn sanitized(name: &str, compiler: &str, sanitizer: &str) -> Program {
+        let mut command = Command::new(compiler);
+        command.args(["-std=gnu17", "-O1", "-g", "-pthread", &format!("-fsanitize={sanitizer}"), "-o"]);
+        Program::at(made_by(command, &format!("{name}.{sanitizer}-sanitizer"), &[&format!("{name}.c")]))
+    }
+
+    /// A victim in C for the C library musl.
+    pub fn with_musl(name: &str) -> Program {
+        let mut command = Command::new("musl-gcc");
+        command.args(["-std=gnu17", "-O2", "-g", "-pthread", "-o"]);
+        Program::at(made_by(command, &format!("{name}.musl"), &[&format!("{name}.c")]))
+    }
+
+    /// A victim in C with another source, whose functions others find as the program's.
+    pub fn victim_with(name: &str, other: &str) -> Program {
+        let mut command = Command::new("cc");
+        command.args(["-std=gnu17", "-O2", "-g", "-pthread", "-Wl,--export-dynamic", "-o"]);
+        Program::at(made_by(command, &format!("{name}.{other}"), &[&format!("{name}.c"), &format!("{other}.c")]))
+    }
+
+    /// The file of one of the libraries that come with the compiler.
+    pub fn library_of_compiler(name: &str) -> PathBuf {
+        let output = Command::new("cc").arg(format!("-print-file-name={name}")).output().expect("cc is there");
+        let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+        path.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
     /// A victim in Rust, compiled when needed.
     pub fn rust(name: &str) -> Program {
         let mut compiler = Command::new("rustc");

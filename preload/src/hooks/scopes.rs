@@ -5,7 +5,7 @@
 
 use core::ffi::{CStr, c_char, c_void};
 
-use crate::libc_dlsym;
+use crate::libc_functions::{self, DLADDR, DLOPEN};
 
 /// The function `name` in the library at `path`, if that is loaded, or in one that it needs. The library stays: what
 /// dlopen gives is kept.
@@ -13,13 +13,14 @@ use crate::libc_dlsym;
 /// # Safety
 /// `path` must be zero-terminated.
 pub unsafe fn in_library(path: *const c_char, name: &CStr) -> *mut c_void {
+    let Some(dlopen) = DLOPEN.get() else { return core::ptr::null_mut() };
     // SAFETY: the caller's word; nothing is loaded that is not.
-    let handle = unsafe { libc::dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    let handle = unsafe { dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if handle.is_null() {
         return core::ptr::null_mut();
     }
     // SAFETY: a live handle and a zero-terminated name.
-    unsafe { libc_dlsym::dlsym(handle, name) }
+    unsafe { libc_functions::dlsym(handle, name) }
 }
 
 /// The function `name` in the library that has the code at `address`, or in one that it needs. None of ours.
@@ -34,6 +35,7 @@ pub fn in_library_of(address: *const c_void, name: &CStr) -> *mut c_void {
 fn library_of(address: *const c_void) -> Option<libc::Dl_info> {
     // SAFETY: `Dl_info` is four pointers, for which zero is a value.
     let mut library: libc::Dl_info = unsafe { core::mem::zeroed() };
+    let dladdr = DLADDR.get()?;
     // SAFETY: any address may be asked for; `library` is ours to write.
-    (unsafe { libc::dladdr(address, &raw mut library) } != 0 && !library.dli_fname.is_null()).then_some(library)
+    (unsafe { dladdr(address, &raw mut library) } != 0 && !library.dli_fname.is_null()).then_some(library)
 }

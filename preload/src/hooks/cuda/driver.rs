@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::errno::SavedErrno;
 use crate::hooks::scopes::{in_library, in_library_of};
-use crate::libc_dlsym;
+use crate::libc_functions;
 use crate::symbols::Literal;
 
 /// What the driver's functions return: a `CUresult`.
@@ -55,7 +55,7 @@ impl Place {
     fn look_up(&self, name: &CStr) -> *mut c_void {
         let _errno = SavedErrno::new();
         // SAFETY: a zero-terminated name. Behind us in the global scope: the driver that the program is linked with.
-        let mut address = unsafe { libc_dlsym::dlsym(libc::RTLD_NEXT, name) };
+        let mut address = unsafe { libc_functions::dlsym(libc::RTLD_NEXT, name) };
         if address.is_null() {
             address = in_known_driver(name);
         }

@@ -15,7 +15,7 @@ use super::known;
 use crate::errno::SavedErrno;
 use crate::hooks::recorded;
 use crate::hooks::scopes::in_library_of;
-use crate::libc_dlsym;
+use crate::libc_functions;
 use crate::objects::Behind;
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
@@ -41,7 +41,7 @@ pub fn resolve(behind: &Behind) {
 /// Another preloaded library may hook the function, too: then that one's is next.
 fn resolve_one(next: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     // SAFETY: RTLD_NEXT is no handle to keep.
-    let address = unsafe { libc_dlsym::dlsym(libc::RTLD_NEXT, name) };
+    let address = unsafe { libc_functions::dlsym(libc::RTLD_NEXT, name) };
     next.store(address, Ordering::Relaxed);
     address
 }
@@ -218,7 +218,7 @@ unsafe extern "C" fn found(
         if address.is_null() || address == hook.function() {
             // The last lookup: if it fails, the caller's dlerror says so.
             // SAFETY: RTLD_NEXT is no handle to keep.
-            address = unsafe { libc_dlsym::dlsym(libc::RTLD_NEXT, text) };
+            address = unsafe { libc_functions::dlsym(libc::RTLD_NEXT, text) };
         }
         if address.is_null() {
             return Answer::is(address);

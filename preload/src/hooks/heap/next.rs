@@ -6,11 +6,12 @@
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_void};
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::errno::SavedErrno;
+use crate::hooks::heap::c::{CALLOC, FREE, MALLOC, REALLOC};
 use crate::hooks::scopes::{in_library, in_library_of};
-use crate::libc_dlsym;
+use crate::libc_functions::{self, DLERROR};
 use crate::objects::Behind;
 use crate::symbols::Literal;
 
@@ -35,11 +36,25 @@ impl Next {
         self.address.load(Ordering::Relaxed)
     }
 
+    fn store(&self, address: *mut c_void) {
+        if !address.is_null() {
+            self.address.store(address, Ordering::Relaxed);
+        }
+    }
+
     /// Looks it up; `call_sites` are where it may have been called from.
     fn resolve(&self, call_sites: [*const c_void; 2]) -> *const c_void {
         let _errno = SavedErrno::new();
+        // Whatever allocates or frees on the way, as `dlsym` does when it has failed before, comes to a function at once.
+        if !USUAL_ARE_KNOWN.load(Ordering::Relaxed) {
+            let before = self.get();
+            resolve_usual(&Behind::this_library());
+            if self.get() != before {
+                return self.get();
+            }
+        }
         // SAFETY: the name is zero-terminated; RTLD_NEXT is resolved against this library.
-        let mut address = unsafe { libc_dlsym::dlsym(libc::RTLD_NEXT, self.name.get()) };
+        let mut address = unsafe { libc_functions::dlsym(libc::RTLD_NEXT, self.name.get()) };
         if address.is_null() {
             // Not in the global scope: what called has the C++ runtime in its own (a module that Python has loaded).
             // SAFETY: literals.
@@ -48,7 +63,7 @@ impl Next {
             address = of_runtimes.chain(of_callers).find(|it| !it.is_null()).unwrap_or(core::ptr::null_mut());
             // What could not be found is no error of the program's.
             // SAFETY: it only forgets the text.
-            unsafe { libc::dlerror() };
+            DLERROR.get().map(|dlerror| unsafe { dlerror() });
         }
         if address.is_null() {
             address = no_such_function as *mut c_void;
@@ -58,16 +73,24 @@ impl Next {
     }
 }
 
+/// Set once the functions that a signal handler might be the first to call are known.
+static USUAL_ARE_KNOWN: AtomicBool = AtomicBool::new(false);
+
 /// Looks up the functions that a signal handler might be the first to call.
 pub fn resolve_usual(behind: &Behind) {
-    use super::c::{CALLOC, FREE, MALLOC, REALLOC};
-    for next in [&MALLOC, &CALLOC, &REALLOC, &FREE] {
-        match behind.function(next.name.get()) {
-            Some(address) => next.address.store(address, Ordering::Relaxed),
-            None => {
-                next.resolve([core::ptr::null(); 2]);
-            }
-        }
+    if USUAL_ARE_KNOWN.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let usual = [&MALLOC, &CALLOC, &REALLOC, &FREE];
+    let mut unread = false;
+    for next in usual {
+        let found = behind.function(next.name.get());
+        unread |= found.is_none();
+        // Where it cannot be read: libc's, so that `dlsym`, which is asked then, can free.
+        next.store(found.unwrap_or_else(|| libc_functions::address_of(next.name.get())));
+    }
+    if unread {
+        let _ = usual.map(|next| next.resolve([core::ptr::null(); 2]));
     }
 }
 

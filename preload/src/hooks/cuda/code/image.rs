@@ -3,6 +3,8 @@
 
 use core::ffi::{c_int, c_void};
 
+use crate::libc_functions::DL_ITERATE_PHDR;
+
 /// Of a fatbin, and of the wrapper that has its address.
 const FATBIN: u32 = 0xBA55_ED50;
 const WRAPPER: u32 = 0x4662_43B1;
@@ -71,8 +73,9 @@ unsafe fn read<T>(image: *const u8, offset: usize) -> T {
 /// Whether all of it lies in memory of a loaded object that nobody writes.
 pub fn is_in_place(image: *const u8, bytes: usize) -> bool {
     let mut wanted = [image as usize, bytes];
+    let Some(iterate) = DL_ITERATE_PHDR.get() else { return false };
     // SAFETY: the callback gets what it casts to, which lives as long.
-    bytes != 0 && unsafe { libc::dl_iterate_phdr(Some(has), (&raw mut wanted).cast()) } != 0
+    bytes != 0 && unsafe { iterate(has, (&raw mut wanted).cast()) } != 0
 }
 
 /// Whether an object has a read-only segment with all of the image.

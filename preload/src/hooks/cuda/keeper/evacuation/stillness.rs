@@ -8,7 +8,7 @@ use super::super::functions::{self, ATTACH_GLOBAL, DEVICE_MAP, PORTABLE};
 use crate::hooks::cuda::backing;
 use crate::hooks::cuda::driver::CuResult;
 use crate::hooks::cuda::records;
-use crate::libc_dlsym;
+use crate::libc_functions::{self, DL_ITERATE_PHDR, MALLINFO};
 use crate::sys;
 
 /// What was allocated to try it, and could not be freed; 0 for none.
@@ -44,11 +44,11 @@ pub fn try_locks() -> Result<(), CuResult> {
     let _ = backing::range_of(0);
     let _ = super::spans::take();
     // SAFETY: it counts what there is, in each of libc's heaps, under its lock; of another heap it knows nothing.
-    let _ = unsafe { libc::mallinfo() };
+    MALLINFO.get().map(|mallinfo| unsafe { mallinfo() });
     // SAFETY: the function takes what it is shown, and ends the walk.
     unsafe {
-        libc::dl_iterate_phdr(Some(nothing), core::ptr::null_mut());
-        libc_dlsym::dlsym(libc::RTLD_DEFAULT, c"ckpt_nowhere");
+        DL_ITERATE_PHDR.get().map(|iterate| iterate(nothing, core::ptr::null_mut()));
+        libc_functions::dlsym(libc::RTLD_DEFAULT, c"ckpt_nowhere");
     }
     let mut address = LEFT.load(Ordering::Relaxed);
     if address == 0 {
