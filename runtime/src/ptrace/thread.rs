@@ -87,35 +87,17 @@ fn wait(tid: i32, flags: i32) -> Result<Waited> {
 }
 
 /// Waits for the next event of `tid`, however long it takes.
-///
-/// Not simply a blocking `waitpid`: the end of a main thread is reported only after that of all its siblings, and
-/// the end of a traced sibling only counts once its tracer, which is us, has waited for it. So the ends of
-/// others are waited for as they come.
 fn wait_blocking(tid: i32) -> Result<Waited> {
     loop {
         match wait(tid, libc::WNOHANG)? {
             Waited::Nothing => {}
             waited => return Ok(waited),
         }
-        // SAFETY: siginfo_t is integers and pointers, for which zero is a value.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
-        // SAFETY: waitid writes one siginfo_t to `info`.
-        let result = unsafe { libc::waitid(libc::P_ALL, 0, &mut info, flags) };
-        match Errno::result(result) {
-            Ok(_) => {}
-            Err(Errno::EINTR) => continue,
-            Err(Errno::ECHILD) => return Ok(Waited::Ended),
-            Err(source) => return Err(Error::Ptrace { request: "waitid", tid, source }),
-        }
-        // SAFETY: waitid has filled in the fields of a child's event.
-        let other = unsafe { info.si_pid() };
-        let has_ended = matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED);
-        if other != tid && has_ended {
-            wait(other, libc::WNOHANG)?;
-        } else if other != tid {
+        match take_note_of_any(tid, 0)? {
+            Noted::NoneLeft => return Ok(Waited::Ended),
             // A stop of somebody else stays for whoever waits for it.
-            std::thread::yield_now();
+            Noted::StopOfOther => std::thread::yield_now(),
+            Noted::OwnEvent | Noted::EndOfOther | Noted::Nothing => {}
         }
     }
 }
@@ -135,11 +117,52 @@ fn wait_until(tid: i32, deadline: Instant) -> Result<Waited> {
         if spins < 200 {
             spins += 1;
             std::thread::yield_now();
-        } else {
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(5));
+            continue;
         }
+        if matches!(take_note_of_any(tid, libc::WNOHANG)?, Noted::EndOfOther) {
+            continue;
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(5));
     }
+}
+
+/// What one look at all whom we may wait for has shown.
+enum Noted {
+    /// An event of the thread that is waited for.
+    OwnEvent,
+    /// Another one has ended, and has been waited for.
+    EndOfOther,
+    StopOfOther,
+    Nothing,
+    NoneLeft,
+}
+
+/// Looks for an event of anybody, and waits for another one that has ended: the end of a main thread is reported only after
+/// that of all its siblings, and the end of a traced sibling only counts once its tracer, which is us, has waited for it.
+fn take_note_of_any(tid: i32, flags: i32) -> Result<Noted> {
+    // SAFETY: siginfo_t is integers and pointers, for which zero is a value.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = flags | libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
+    // SAFETY: waitid writes one siginfo_t to `info`.
+    match Errno::result(unsafe { libc::waitid(libc::P_ALL, 0, &mut info, flags) }) {
+        Ok(_) => {}
+        Err(Errno::EINTR) => return Ok(Noted::Nothing),
+        Err(Errno::ECHILD) => return Ok(Noted::NoneLeft),
+        Err(source) => return Err(Error::Ptrace { request: "waitid", tid, source }),
+    }
+    // SAFETY: waitid has filled in the fields of a child's event, or left them zero.
+    let other = unsafe { info.si_pid() };
+    let has_ended = matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED);
+    Ok(match other {
+        0 => Noted::Nothing,
+        _ if other == tid => Noted::OwnEvent,
+        _ if has_ended => {
+            wait(other, libc::WNOHANG)?;
+            Noted::EndOfOther
+        }
+        _ => Noted::StopOfOther,
+    })
 }
 
 /// Waits until the traced thread or process `tid`, which has been sent SIGKILL, has ended, and reaps it.
