@@ -18,6 +18,17 @@ pub fn made(returned: impl Into<i64>) -> nix::Result<OwnedFd> {
     Errno::result(number).map(|number| unsafe { OwnedFd::from_raw_fd(number as RawFd) })
 }
 
+/// Has all descriptors of this process above 2 closed when it executes another program. For children between fork and exec: it makes
+/// one system call.
+///
+/// # Errors
+/// The kernel's.
+pub fn close_inherited_on_exec() -> nix::Result<()> {
+    // SAFETY: it takes numbers, and marks descriptors of this process alone.
+    let marked = unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC.cast_signed()) };
+    Errno::result(marked).map(drop)
+}
+
 /// A pidfd of process `pid`: becomes readable when it ends, even if that sends no SIGCHLD.
 ///
 /// # Errors

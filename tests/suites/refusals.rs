@@ -94,10 +94,9 @@ refused! { is_refused:
     an_io_uring_that_a_thread_has_registered_is_refused: "registered_io_uring", "IORING_REGISTER_RING_FDS";
     an_io_uring_without_a_descriptor_is_refused: "closed_io_uring", "no descriptor leads to it any more";
     an_io_uring_whose_requests_nobody_has_mapped_is_refused: "unmapped_io_uring", "has its requests mapped";
-    a_fifo_to_another_process_is_refused: "fifo", "the pipe leads outside the job";
+    a_fifo_to_another_process_is_refused: "fifo", "is open in a process outside the job";
     a_terminal_that_somebody_outside_works_at_is_refused: "terminal", "is used by process";
     a_message_queue_that_notifies_is_refused: "mqueue_notify", "mq_notify";
-    a_pipe_to_another_process_on_a_number_above_2_is_refused: "pipe_outside", "the pipe leads outside the job";
     an_open_device_is_refused: "device", "the device keeps state of its own";
     an_epoll_set_that_watches_a_closed_descriptor_is_refused: "epoll", "which has been closed or replaced";
     a_protection_key_is_refused: "protection_key", "memory protection keys are not captured yet";

@@ -231,15 +231,6 @@ static void leave_to_a_stranger(int kept)
 	CHECK(waitpid(middle, &status, 0) == middle && status == 0);
 }
 
-static void make_pipe_outside(void)
-{
-	int ends[2];
-	CHECK(pipe(ends) == 0);
-	leave_to_a_stranger(ends[0]);
-	CHECK(close(ends[0]) == 0);
-	number = ends[1];
-}
-
 static void make_fifo_outside(void)
 {
 	CHECK(mkfifo("fifo", 0600) == 0);
@@ -487,8 +478,6 @@ static void set_up(void)
 		show_somebody_elses_terminal();
 	else if (is("mqueue_notify"))
 		make_queue();
-	else if (is("pipe_outside"))
-		make_pipe_outside();
 	else if (is("device"))
 		open_device();
 	else if (is("epoll"))

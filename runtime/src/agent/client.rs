@@ -276,9 +276,7 @@ fn detached() -> Result<(Command, PathBuf)> {
     command.arg("agent").env_remove("LD_PRELOAD").current_dir("/");
     let prepare = || {
         setsid()?;
-        // SAFETY: it takes numbers, and marks descriptors of this process alone.
-        let marked = unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC.cast_signed()) };
-        Errno::result(marked).map(drop).map_err(std::io::Error::from)
+        Ok(descriptor::close_inherited_on_exec()?)
     };
     // SAFETY: between fork and exec two system calls are made, and nothing is allocated.
     unsafe { command.pre_exec(prepare) };

@@ -23,6 +23,7 @@ use super::method::{check_chunk, check_method};
 use super::pid_file::PidFile;
 use super::{absolute, executable, installation, with_dir};
 use crate::agent::{AwaitingProgram, Method, digest_warning};
+use crate::descriptor;
 use crate::error::{Error, Result};
 use crate::linkage::Linkage;
 use crate::location::Location;
@@ -84,6 +85,9 @@ pub struct Arguments {
     /// Write the program's pid to this file, before its first instruction; a second line has its start time and the boot
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
+    /// Start the program without the descriptors above 2 that this command has inherited
+    #[arg(long)]
+    close_inherited: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -149,6 +153,11 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     }
     if let Some(dirs) = dirs {
         command.env(ENV_WITH_DIR, dirs);
+    }
+    if arguments.close_inherited {
+        // They stay open in this process, which uses some that it has opened itself.
+        // SAFETY: it makes one system call, which touches no memory.
+        unsafe { command.pre_exec(|| Ok(descriptor::close_inherited_on_exec()?)) };
     }
     if is_static {
         let name = program.display();

@@ -208,7 +208,7 @@ pub struct SignalDriven {
     pub signal: i32,
 }
 
-/// A pipe within the job.
+/// A pipe within the job, or an end of one that led outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PipeContent {
     /// Capacity, bytes.
@@ -226,6 +226,9 @@ pub struct PipeContent {
     /// Its name, if it has one (`mkfifo`).
     #[serde(default)]
     pub fifo: Option<Fifo>,
+    /// Whether its other end was in a process outside the job, and is lost.
+    #[serde(default)]
+    pub outside: bool,
 }
 
 /// A part of what lies in a pipe.

@@ -20,6 +20,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{geteuid, setgroups, setsid};
 
 use super::relay;
+use crate::descriptor;
 use crate::descriptor::pidfd_open;
 use crate::error::{Error, Result};
 use crate::proc::task;
@@ -170,9 +171,7 @@ impl Launch {
         set_pdeathsig(Signal::SIGTERM)?;
         if self.is_other_user {
             setsid()?;
-            // SAFETY: it takes numbers, and marks descriptors of this process alone.
-            let marked = unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC.cast_signed()) };
-            Errno::result(marked)?;
+            descriptor::close_inherited_on_exec()?;
         }
         let (executable, [arguments, environment]) = (self.executable.as_raw_fd(), &self.pointers);
         // SAFETY: an empty path, and two lists of strings that end with a null.

@@ -255,6 +255,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let changes = Changes::find(&job, &plan, store)?;
     let outside = Outside::of(&job, &options.stdio)?;
     let prepared = changes.prepare(&job)?;
+    Stdio::name_lost(&job);
     let fifos = fifos::make_missing(&job)?;
     let opened = OpenFiles::of(&job)?;
     let queues = Queues::of(&job)?;

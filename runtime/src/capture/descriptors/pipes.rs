@@ -59,24 +59,22 @@ impl<'a> Pipes<'a> {
             (None, writer) => is_over(writer)?,
             (reader, None) => lies.at_end || is_over(reader)?,
         };
-        if !within {
-            return match ends().find(|other| other.info.number <= 2) {
-                Some(standard) => Ok(FileKind::Standard { stream: standard.info.number, was: info.target.clone() }),
-                None => Err(refused(
-                    info,
-                    "the pipe leads outside the job",
-                    "close it before the checkpoint, or start the program without it",
-                )),
-            };
+        if !within && let Some(standard) = ends().find(|other| other.info.number <= 2) {
+            return Ok(FileKind::Standard { stream: standard.info.number, was: info.target.clone() });
         }
-        let unwritten = lies.at_end && writer.is_none() && !is_over(reader)?;
+        let fifo = name(info, lies.at_end && writer.is_none() && !is_over(reader)?)?;
+        if !within && fifo.is_some() {
+            let advice = "close it before the checkpoint, or start the program without it";
+            return Err(refused(info, "the other end of this named pipe is open in a process outside the job", advice));
+        }
         let pipe = PipeContent {
             capacity: capacity as u32,
             content: lies.bytes,
             pieces: lies.pieces,
             has_reader: reader.is_some(),
             has_writer: writer.is_some(),
-            fifo: name(info, unwritten)?,
+            fifo,
+            outside: !within,
         };
         let index = self.contents.len() as u32;
         self.contents.push(pipe);

@@ -374,7 +374,10 @@ fn target(file: &OpenFile, objects: &Objects) -> (&'static str, String, Option<u
             ("terminal", format!("/dev/tty ({})", of_terminal(*terminal, objects)), None)
         }
         FileKind::HungUpTerminal { was } => ("terminal", format!("hung up (was {})", lossy(was)), None),
-        FileKind::Pipe { pipe } => ("pipe", format!("pipe {pipe} of the job"), None),
+        FileKind::Pipe { pipe } => {
+            let leads_outside = objects.pipes.get(*pipe as usize).is_some_and(|pipe| pipe.outside);
+            ("pipe", if leads_outside { "outside the job".to_owned() } else { format!("pipe {pipe} of the job") }, None)
+        }
         FileKind::Socket(socket) => ("socket", sockets::in_words(socket), None),
         FileKind::EventFd { count, semaphore: false } => ("eventfd", format!("count {count}"), None),
         FileKind::EventFd { count, semaphore: true } => ("eventfd", format!("count {count}, semaphore"), None),

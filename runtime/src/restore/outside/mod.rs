@@ -2,10 +2,11 @@
 //!
 //! They become the restarter's own standard streams, each number its own: in a shell 0, 1 and 2 are usually one open
 //! file description, and after a restart into a pipe they must not all be the restarter's input. `--stdio` chooses
-//! otherwise. All of it is decided here, before the process is made; [`super::child`] carries it out.
+//! otherwise. Pipes above 2 lead nowhere. All of it is decided here, before the process is made; [`super::child`] carries it out.
 
 mod ignored_signals;
 mod inherited;
+mod lost_pipes;
 mod outlets;
 mod streams;
 mod terminal;
@@ -40,6 +41,11 @@ impl Stdio {
             inherited::inherit(job);
         }
         job.processes.iter_mut().for_each(ignored_signals::keep);
+    }
+
+    /// Says what of `job` led outside and leads nowhere now.
+    pub fn name_lost(job: &JobImage) {
+        lost_pipes::name(job);
     }
 }
 
