@@ -86,6 +86,13 @@ impl Program {
         Program::at(made_by(command, &format!("{name}.musl"), &[&format!("{name}.c")]))
     }
 
+    /// A victim in assembly, a program of 32 bits, which needs no library.
+    pub fn of_32_bits(name: &str) -> Program {
+        let mut command = Command::new("cc");
+        command.args(["-m32", "-nostdlib", "-static", "-o"]);
+        Program::at(made_by(command, name, &[&format!("{name}.S")]))
+    }
+
     /// A victim in C with another source, whose functions others find as the program's.
     pub fn victim_with(name: &str, other: &str) -> Program {
         let mut command = Command::new("cc");

@@ -155,7 +155,7 @@ fn find(options: &AgentOptions, calls: &mut WaitingCalls) -> Result<(Program, Bo
     let pid = capture::root_of(options.pid);
     match options.is_starting {
         // There may be nobody to run the constructor of libckpt.so.
-        true => capture::wait_until_ready(pid, calls, Instant::now() + LOADING_TIMEOUT),
+        true => capture::wait_until_ready(pid, calls, Instant::now() + LOADING_TIMEOUT, None),
         false => loaded_or_adopted(pid, calls),
     }
 }
@@ -163,7 +163,7 @@ fn find(options: &AgentOptions, calls: &mut WaitingCalls) -> Result<(Program, Bo
 fn loaded_or_adopted(pid: i32, calls: &mut WaitingCalls) -> Result<(Program, Box<Control>)> {
     match find_loaded(pid) {
         Err(Error::NotPreloaded { .. }) => {
-            let program = find_or_adopt(pid, calls)?;
+            let program = find_or_adopt(pid, calls, None)?;
             program.control().map(|control| (program, control))
         }
         found => found,
@@ -369,7 +369,7 @@ impl Agent {
     /// Process `pid` is the first one from now on.
     fn serve_from(&mut self, pid: i32) -> Result<()> {
         let mut calls = WaitingCalls::default();
-        let (program, control) = capture::wait_until_ready(pid, &mut calls, Instant::now() + CLIENT_TIMEOUT)?;
+        let (program, control) = capture::wait_until_ready(pid, &mut calls, Instant::now() + CLIENT_TIMEOUT, None)?;
         (self.program, self.image) = (program, control.job);
         // Nobody of the job has begun before the first one that it ever had.
         self.kinship.users = task::users(pid)?;

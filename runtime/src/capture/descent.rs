@@ -92,10 +92,15 @@ pub fn prepare(root: i32, mark: u64, known: &mut ProcessLineages) -> Result<Vec<
             continue;
         }
         found.push(pid);
-        for (child, stat) in children(pid).unwrap_or_default() {
+        let children = children(pid).unwrap_or_default();
+        let has_children = !children.is_empty();
+        let control = has_children.then(|| Program::find(pid).and_then(|program| program.control()).ok()).flatten();
+        for (child, stat) in children {
             // Each has its time: a walk over many takes some itself.
             let deadline = || Instant::now() + loading_timeout(child, LOADING_TIMEOUT);
-            if !own_children::is_starting_an_agent(child, &stat) && ready(child, deadline())?.is_some() {
+            if !own_children::is_starting_an_agent(child, &stat)
+                && ready(child, deadline(), control.as_deref())?.is_some()
+            {
                 unseen.push_back(child);
             }
         }
@@ -163,7 +168,7 @@ fn stop_descendants(
     members: &mut Vec<Member>,
 ) -> Result<()> {
     while let Some((pid, parent)) = waiting.pop_front() {
-        match stop_child(pid, known, Some(parent))? {
+        match stop_child(pid, known, Some((parent, &members[parent as usize].control)))? {
             Some(member) => {
                 let shared = refuse_shared(members[parent as usize].program.pid, pid);
                 waiting.extend(add(member, members)?);
@@ -194,12 +199,12 @@ fn add(mut member: Member, members: &mut Vec<Member>) -> Result<VecDeque<(i32, u
     children.map(|_| living)
 }
 
-/// Stops a process that is not the first; none if it has ended.
-fn stop_child(pid: i32, known: &mut ProcessLineages, parent: Option<u32>) -> Result<Option<Member>> {
+/// Stops a process that is not the first, with its parent's index and control block if that is among them; none if it has ended.
+fn stop_child(pid: i32, known: &mut ProcessLineages, parent: Option<(u32, &Control)>) -> Result<Option<Member>> {
     let deadline = Instant::now() + loading_timeout(pid, LOADING_TIMEOUT_IN_STOP);
     loop {
-        let Some(found) = ready(pid, deadline)? else { return Ok(None) };
-        match stop_one(found, known, parent, false) {
+        let Some(found) = ready(pid, deadline, parent.map(|(_, control)| control))? else { return Ok(None) };
+        match stop_one(found, known, parent.map(|(index, _)| index), false) {
             // It may have executed another program just before.
             Ok(member) if member.program.control().is_ok_and(|now| now.job == member.control.job) => {
                 return Ok(Some(member));
@@ -233,11 +238,12 @@ fn loading_timeout(pid: i32, otherwise: Duration) -> Duration {
     if kin::loads_library(pid) { kin::LOADING_TIMEOUT } else { otherwise }
 }
 
-/// Process `pid` and its control block, once libckpt.so is in it or what stands for it; none if it has ended.
-fn ready(pid: i32, deadline: Instant) -> Result<Option<(Program, Box<Control>)>> {
+/// Process `pid`, whose parent in the job has control block `parent`, and its own control block, once libckpt.so is in it or what
+/// stands for it; none if it has ended.
+fn ready(pid: i32, deadline: Instant, parent: Option<&Control>) -> Result<Option<(Program, Box<Control>)>> {
     let Ok(pidfd) = pidfd_open(pid) else { return Ok(None) };
     // What it waits in is looked up when it is stopped.
-    match wait_until_ready(pid, &mut WaitingCalls::default(), deadline) {
+    match wait_until_ready(pid, &mut WaitingCalls::default(), deadline, parent) {
         Ok(found) => Ok(Some(found)),
         Err(Error::ProgramGone { .. }) => Ok(None),
         // One that is ending lacks this or that, whatever is looked for.

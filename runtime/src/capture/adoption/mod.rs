@@ -1,4 +1,5 @@
-//! Programs that libckpt.so is not loaded into, because no dynamic linker loads them: static ones, most of Go's.
+//! Programs that libckpt.so is not loaded into: because no dynamic linker loads them (static ones, most of Go's), or because a
+//! process of the job has executed them with another environment.
 //!
 //! Capture is done from outside, and needs little inside the program: the stub, its frame, room for arguments, and the
 //! control block that says what the user wants. Such a program is adopted: it is given a few pages with just that
@@ -25,20 +26,35 @@ use crate::proc::auxv;
 const OTHERS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Finds the control block of process `pid`, as [`Program::find`] does, and gives it one if it can have none of its own and its
-/// environment says that it is a program of ours. `calls` are those that its threads were then stopped in.
+/// environment says that it is a program of ours, or `parent`, the control block of its parent in a job. `calls` are those that its
+/// threads were then stopped in.
 ///
 /// # Errors
 /// When it is no program of ours, may not be traced, or has more rights than its caller. It runs on as it was.
-pub fn find_or_adopt(pid: i32, calls: &mut WaitingCalls) -> Result<Program> {
+pub fn find_or_adopt(pid: i32, calls: &mut WaitingCalls, parent: Option<&Control>) -> Result<Program> {
+    find_or_adopt_before(pid, calls, parent, false)
+}
+
+/// The same; `is_late` if libckpt.so is not waited for any more.
+fn find_or_adopt_before(
+    pid: i32,
+    calls: &mut WaitingCalls,
+    parent: Option<&Control>,
+    is_late: bool,
+) -> Result<Program> {
     match Program::find(pid) {
         Err(Error::NotPreloaded { .. }) => {}
         found => return found,
     }
+    let linkage = linkage(pid)?;
+    refuse_foreign(pid, linkage)?;
     refuse_more_rights(pid)?;
-    if linkage(pid)? != Linkage::Static {
-        return Err(Error::NotPreloaded { pid });
-    }
-    let control = wishes::control(pid)?;
+    let control = match (linkage, parent) {
+        (Linkage::Static, None) => wishes::control(pid)?,
+        (Linkage::Static, Some(parent)) => wishes::control(pid).or_else(|_| wishes::of_parent(parent))?,
+        (_, Some(parent)) if is_late || !kin::loads_library(pid) => wishes::of_parent(parent)?,
+        _ => return Err(Error::NotPreloaded { pid }),
+    };
     let deadline = Instant::now() + OTHERS_TIMEOUT;
     loop {
         let outcome = on_thread_of_its_own(|| injection::inject(pid, &control, calls));
@@ -89,22 +105,40 @@ fn linkage(pid: i32) -> Result<Linkage> {
 }
 
 /// Waits until `deadline` for the constructor of libckpt.so to have run in process `pid`, as [`find_or_adopt`] finds it; gives the
-/// control block, too.
+/// control block, too. Where it has not by then, the process is adopted if it has a `parent` in the job.
 ///
 /// # Errors
 /// As of [`find_or_adopt`], when it is too late.
-pub fn wait_until_ready(pid: i32, calls: &mut WaitingCalls, deadline: Instant) -> Result<(Program, Box<Control>)> {
+pub fn wait_until_ready(
+    pid: i32,
+    calls: &mut WaitingCalls,
+    deadline: Instant,
+    parent: Option<&Control>,
+) -> Result<(Program, Box<Control>)> {
     loop {
-        let found = find_or_adopt(pid, calls).and_then(|program| program.control().map(|control| (program, control)));
-        match found {
+        let is_late = Instant::now() >= deadline;
+        let found = find_or_adopt_before(pid, calls, parent, is_late);
+        match found.and_then(|program| program.control().map(|control| (program, control))) {
             Err(Error::NotPreloaded { .. } | Error::Environment { .. } | Error::Traced { .. } | Error::Io { .. })
-                if Instant::now() < deadline =>
+                if !is_late =>
             {
                 std::thread::sleep(Duration::from_millis(1));
             }
             found => return found,
         }
     }
+}
+
+/// Refuses a program for another kind of processor, or of 32 bits: what it holds looks different.
+fn refuse_foreign(pid: i32, linkage: Linkage) -> Result<()> {
+    if linkage != Linkage::Foreign {
+        return Ok(());
+    }
+    Err(Error::unsupported(
+        format!("process {pid}"),
+        "it is no 64-bit program for x86-64 (32 bits, or another processor)",
+        "use a 64-bit build of it, or take the checkpoint when it has ended",
+    ))
 }
 
 /// Refuses a program that got rights from its executable: a restart could not give them back, and the kernel lets nobody but

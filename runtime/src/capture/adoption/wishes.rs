@@ -39,6 +39,34 @@ pub fn control(pid: i32) -> Result<Box<Control>> {
     Ok(control)
 }
 
+/// The control block of a process whose environment says nothing, but for addresses and [`Control::magic`]: what the user wants of its
+/// parent, whose control block is `parent`.
+///
+/// # Errors
+/// When there are no random numbers.
+pub fn of_parent(parent: &Control) -> Result<Box<Control>> {
+    let mut control = Box::new(Control::new_zeroed());
+    control.version = CONTROL_VERSION;
+    control.bytes = size_of::<Control>() as u32;
+    control.state = STATE_READY;
+    control.job = random()?;
+    (control.name, control.dir, control.log, control.agent) = (parent.name, parent.dir, parent.log, parent.agent);
+    (control.interval_ms, control.digest, control.keep) = (parent.interval_ms, parent.digest, parent.keep);
+    (control.memory_bytes, control.method) = (parent.memory_bytes, parent.method);
+    (control.chunk_bytes, control.tree_min_bytes) = (parent.chunk_bytes, parent.tree_min_bytes);
+    (control.verify_matches, control.files_max_bytes) = (parent.verify_matches, parent.files_max_bytes);
+    control.with_dirs = parent.with_dirs;
+    (control.mark, control.marked_job, control.founder) = (parent.mark, parent.marked_job, parent.founder);
+    Ok(control)
+}
+
+fn random() -> Result<u64> {
+    let mut random = [0; 8];
+    let failed = |source| Error::io("read", "/dev/urandom", source);
+    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random)).map_err(failed)?;
+    Ok(u64::from_ne_bytes(random))
+}
+
 /// Whether an entry of an environment says that checkpoints are wanted.
 fn is_ours(entry: &[u8]) -> bool {
     let names_library = |list: &[u8]| list.windows(b"libckpt".len()).any(|part| part == b"libckpt");
@@ -56,15 +84,12 @@ struct Outside {
 
 impl Outside {
     fn of(pid: i32) -> Result<Outside> {
-        let mut random = [0; 8];
-        let failed = |source| Error::io("read", "/dev/urandom", source);
-        File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random)).map_err(failed)?;
         let own = std::env::current_exe().ok();
         Ok(Outside {
             working_directory: task::link(pid, "cwd")?,
             executed_path: executed_path(pid).unwrap_or_default(),
             installed_file: own.map(|path| path.into_os_string().as_bytes().to_vec()),
-            random: u64::from_ne_bytes(random),
+            random: random()?,
         })
     }
 }
