@@ -1,8 +1,8 @@
 //! The runtime of ckpt: everything that is not loaded into the program.
 //!
 //! Layers, downward only: [`commands`] use [`agent`], [`restore`] and [`parent`]; the agent uses [`capture`], which
-//! writes an [`image`] and pages into the store; [`restore`] reads them. Capture and restore stand on [`ptrace`] and
-//! [`proc`] and do not know each other.
+//! writes an [`image`] and pages into the store, and has [`restore`], which reads them, look at an image before it is sealed. Capture
+//! and restore stand on [`ptrace`] and [`proc`] and do not know each other.
 
 // What is said goes through `messages` and `commands::print`, which filter it.
 #![deny(clippy::print_stderr, clippy::print_stdout)]

@@ -86,6 +86,37 @@ fn restarted_again(program: &Program) {
     });
 }
 
+/// Restarted where nothing is left of its first life but its output: its files are gone, with the directories that they were in.
+fn cleaned(program: &Program) {
+    if program.executable.ends_with("mappings") {
+        return skip(
+            "private mappings of a file that is made again have its content, and not its name in /proc/PID/maps",
+        );
+    }
+    held_against_a_bare_life(program, |scene, bare| {
+        let (patient, checkpoints) = patient(scene, program);
+        let dead = Dead::of(&Life::until_checkpoint(scene, "life", &patient, FIRST));
+        checkpoints.are_taken();
+        let entries = std::fs::read_dir(&dead.directory).expect("the life has a directory");
+        for path in entries.map(|entry| entry.expect("it is ours").path()) {
+            let is_kept = ["store", "stdout", "stderr"].iter().any(|name| path.ends_with(name));
+            match path.is_dir() && !path.is_symlink() {
+                _ if is_kept => {}
+                true => std::fs::remove_dir_all(&path).expect("it is ours"),
+                false => std::fs::remove_file(&path).expect("it is ours"),
+            }
+        }
+        if program.executable.ends_with("watchers") {
+            // Nothing is known of a file that it watches but its name.
+            let mut refused = Restart::of(&dead.store).spawn(scene, &dead.directory);
+            assert_eq!(code_of(refused.wait()), 125, "{}", refused.errors());
+            assert!(refused.errors().contains("watched/1 is missing; put it back"), "{}", refused.errors());
+            return;
+        }
+        ends_like(dead.back(scene), bare);
+    });
+}
+
 /// Checkpoints that a program waits for.
 struct Checkpoints(PathBuf);
 
@@ -157,6 +188,11 @@ macro_rules! rows {
             }
 
             #[test]
+            fn cleaned() {
+                super::cleaned(&program());
+            }
+
+            #[test]
             fn unprivileged() {
                 network::of_its_own();
                 as_ordinary_user(&[$victim], &[], || super::restarted(&program()));
@@ -196,6 +232,10 @@ rows! {
     locks: "locks";
     pipes_and_epoll: "pipes_epoll";
     mutexes_between_processes: "shared_mutexes";
+    removed_places: "removed_places";
+    ended_leaders_of_sessions: "ended_leaders";
+    shared_ports: "shared_ports";
+    no_vdso: "without_vdso";
     unix_sockets: "unix_sockets";
     internet_sockets: "internet_sockets";
     sockets_of_both_families: "dual_stack";

@@ -32,7 +32,7 @@ use crate::error::{Error, Result};
 use crate::proc::oom::EndedFirst;
 use crate::proc::task;
 use crate::units::printable;
-use crate::{location, logging, store_key, units};
+use crate::{location, logging, restore, store_key, units};
 
 /// What the agent writes to its standard output once it listens.
 pub const READY: &[u8] = b"ready\n";
@@ -404,7 +404,14 @@ impl Agent {
             Depth::Full => capture::checkpoint,
             Depth::Data => capture::data_checkpoint,
         };
-        take(program, store, lineage, &Settings { tree, socket: keeper_socket }, request, events)
+        take(
+            program,
+            store,
+            lineage,
+            &Settings { tree, socket: keeper_socket, check: restore::check_before_seal },
+            request,
+            events,
+        )
     }
 
     /// Takes a checkpoint and reports; `reply` gets each message and whether it must not be left out.

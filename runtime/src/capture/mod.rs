@@ -19,6 +19,7 @@ mod device_pieces;
 mod device_series;
 mod device_variables;
 mod devices;
+mod directories;
 mod files;
 mod guest;
 mod hold;
@@ -73,7 +74,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
-use crate::image::{self, DevicesImage};
+use crate::image::{self, DevicesImage, JobImage};
 use crate::proc::task;
 use crate::ptrace::{Stopped, wait_until_gone};
 use ahead::Costs;
@@ -303,6 +304,8 @@ pub struct Settings<'a> {
     pub tree: &'a TreeOptions,
     /// Name of a socket at which the program's keepers of devices can reach us, or at one that is a little longer.
     pub socket: &'a Path,
+    /// Refuses what could not be restarted. It is asked before anything is sealed.
+    pub check: fn(u64, &JobImage) -> Result<()>,
 }
 
 /// What happens while a checkpoint is taken.
@@ -386,6 +389,9 @@ fn attempt(
             if held_ms > 0.0 {
                 log::debug!("checkpoint {id}: devices were held for {held_ms:.1} ms");
             }
+            if let Err(error) = (settings.check)(id, &written.image) {
+                return Err(failed(attempt, not_restartable(error), stop_ms.get().max(held_ms)));
+            }
             let in_pieces = written.image.processes.iter().filter_map(|process| process.devices.as_ref());
             let end = AttemptEnd {
                 memory_bytes: written.memory_bytes + in_pieces.map(DevicesImage::piece_bytes).sum::<u64>(),
@@ -405,6 +411,16 @@ fn attempt(
             held_ms += devices.resume();
             Err(failed(attempt, error, stop_ms.get().max(held_ms)))
         }
+    }
+}
+
+/// A seal is a promise: what a restart would refuse is refused while the program runs.
+fn not_restartable(error: Error) -> Error {
+    match error {
+        Error::Environment { what, why, advice } => {
+            Error::unsupported(format!("a checkpoint that could not be restarted ({what})"), why, advice)
+        }
+        other => other,
     }
 }
 

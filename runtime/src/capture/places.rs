@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::image::{Births, Family, LostLeader};
 use crate::proc::task;
 
-/// The leaders of sessions and process groups that processes of the job are in and that have ended and been waited for.
-/// `members` begins with the first process.
+/// The leaders of sessions and process groups that processes of the job are in and that have ended: those that have been waited
+/// for, and those that have not and led a session. `members` begins with the first process.
 ///
 /// # Errors
 /// For a process that a restart could not give its parent and its session.
@@ -30,13 +30,29 @@ pub fn lost_leaders(members: &[Member], job_is_whole: bool) -> Result<Vec<LostLe
             lost.insert(group, session);
         }
     }
-    let lost: Vec<LostLeader> = lost.into_iter().map(|(pid, session)| LostLeader { pid, session }).collect();
+    let gone = lost.into_iter().map(|(pid, session)| LostLeader { pid, session, child_of: None });
+    let lost: Vec<LostLeader> = gone.chain(not_waited_for(members)).collect();
     let all: Vec<(i32, &Family)> = members.iter().map(|member| (member.program.pid, &member.family)).collect();
     // After a restart at a terminal, the first process may lead no session.
     for first_leads in [true, false] {
         Births::of(&all, &lost, first_leads).map_err(|unborn| refused(&members[unborn]))?;
     }
     Ok(lost)
+}
+
+/// Leaders of sessions that processes of the job are in, which have ended and not been waited for.
+fn not_waited_for(members: &[Member]) -> impl Iterator<Item = LostLeader> {
+    let ended_of = |(parent, member): (usize, &Member)| {
+        let ended = member.family.ended_children.iter().filter(|ended| ended.session == ended.pid);
+        ended.map(|ended| (parent as u32, ended.pid)).collect::<Vec<_>>()
+    };
+    let is_led = |leader: i32| members.iter().any(|member| member.family.session == leader);
+    let all = members.iter().enumerate().flat_map(ended_of);
+    all.filter(move |&(_, pid)| is_led(pid)).map(|(parent, pid)| LostLeader {
+        pid,
+        session: pid,
+        child_of: Some(parent),
+    })
 }
 
 /// What the job has been born into.

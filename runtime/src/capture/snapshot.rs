@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use super::allocated;
 use super::descent::{self, Member};
 use super::descriptors::{Owner, Table, Tables};
 use super::devices::Devices;
+use super::directories;
 use super::files::{self, HeldFiles, Wishes};
 use super::guest::Guest;
 use super::page_set::PageSet;
@@ -428,11 +430,14 @@ fn freeze(
     }
     guest.leave()?;
 
+    let cwd = Path::new("/proc").join(pid.to_string()).join("cwd");
+    let (working_directory, working_directory_removed) = directories::place(&cwd, task::link(pid, "cwd")?)?;
     let image = ProcessImage {
         pid,
         executable: without_deleted(task::link(pid, "exe")?),
         command_line: task::bytes(pid, "cmdline")?,
-        working_directory: task::link(pid, "cwd")?,
+        working_directory,
+        working_directory_removed,
         umask: facts.umask,
         personality: u32::from_str_radix(task::text(pid, "personality")?.trim(), 16).unwrap_or(0),
         oom_score_adj: task::text(pid, "oom_score_adj")?.trim().parse().unwrap_or(0),

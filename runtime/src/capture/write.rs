@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 
 use super::Event;
 use super::ahead::Copies;
+use super::directories;
 use super::files;
 use super::page_set::PageSet;
 use super::pages::{self, PageSource};
@@ -72,6 +73,7 @@ pub fn write(
         events(Event::Writing { done_bytes: done_bytes.min(total_bytes), total_bytes });
     })?;
     sysv.store(attempt, &mut objects)?;
+    objects.directories = directories::on_the_way(&objects, images.iter());
     let image = JobImage { version: IMAGE_VERSION, host: host::this(), objects, processes: images, lost_leaders, mark };
     let stop_phases_ms = phases.into_taken_ms();
     Ok(Written { image, bases, files, memory_bytes, still, stop_phases_ms })

@@ -78,6 +78,8 @@ enum Session {
 enum Maker {
     Ancestor(Way),
     Member(usize),
+    /// A process that has not waited for it.
+    Parent(usize),
 }
 
 impl Births {
@@ -95,7 +97,8 @@ impl Births {
             of_members: vec![Made::default(); processes.len()],
             of_leaders: vec![Vec::new(); lost.len()],
         };
-        let mut makers = vec![None; lost.len()];
+        let of_parent = |leader: &LostLeader| leader.child_of.map(|parent| Maker::Parent(parent as usize));
+        let mut makers: Vec<_> = lost.iter().map(of_parent).collect();
         for (index, found) in found.into_iter().enumerate() {
             planner.assign(index, found, &mut births, &mut makers)?;
         }
@@ -105,7 +108,9 @@ impl Births {
             let birth = |way| Birth { born: Born::Leader(leader), way };
             match maker.unwrap_or(Maker::Ancestor(Way::Child)) {
                 Maker::Ancestor(way) => births.of_ancestor.push(birth(way)),
-                Maker::Member(member) => births.of_members[member].for_others.push(birth(Way::Child)),
+                Maker::Member(member) | Maker::Parent(member) => {
+                    births.of_members[member].for_others.push(birth(Way::Child));
+                }
             }
         }
         planner.check_adoptions(&births)?;
@@ -221,6 +226,9 @@ impl Planner<'_> {
         let session = self.of_birth(index).unwrap_or(Session::Outside);
         let mut make_leader = |leader: usize, maker| match *makers[leader].get_or_insert(maker) {
             other if other == maker => Ok(leader),
+            Maker::Parent(parent) if maker == Maker::Member(parent) => Ok(leader),
+            // As long as nobody adopts it on its way to the ancestor.
+            Maker::Parent(_) if maker == Maker::Ancestor(Way::Child) => Ok(leader),
             // Where the first process is born by it, it is the restarter's child, and its end makes orphans all the same.
             Maker::Ancestor(Way::Sibling) if maker == Maker::Ancestor(Way::Child) => Ok(leader),
             _ => Err(index),
@@ -266,7 +274,14 @@ impl Planner<'_> {
     /// Fails for an orphan that somebody else would adopt.
     fn check_adoptions(&self, births: &Births) -> Result<(), usize> {
         for (maker, made) in births.of_members.iter().enumerate() {
-            for birth in made.for_others.iter().filter(|birth| birth.way == Way::Orphan) {
+            let of_leader = |birth: &Birth| match birth.born {
+                Born::Leader(leader) => births.of_leaders[leader].clone(),
+                Born::Member(_) => Vec::new(),
+            };
+            let children_of_leaders = made.for_others.iter().flat_map(of_leader);
+            let children_of_leaders = children_of_leaders.filter(|birth| birth.way == Way::Child);
+            let orphans = made.for_others.iter().copied().filter(|birth| birth.way == Way::Orphan);
+            for birth in orphans.chain(children_of_leaders) {
                 let Born::Member(orphan) = birth.born else { continue };
                 let mut adopter = Some(maker);
                 while let Some(index) = adopter.filter(|&index| !births.of_members[index].adopts) {
@@ -290,7 +305,7 @@ mod tests {
         let families: Vec<Family> =
             all.iter().map(|&(_, parent, session)| Family { parent, session, ..Family::default() }).collect();
         let processes: Vec<(i32, &Family)> = all.iter().map(|(pid, ..)| *pid).zip(&families).collect();
-        let lost: Vec<LostLeader> = lost.iter().map(|&pid| LostLeader { pid, session: pid }).collect();
+        let lost: Vec<LostLeader> = lost.iter().map(|&pid| LostLeader { pid, session: pid, child_of: None }).collect();
         Births::of(&processes, &lost, first_leads)
     }
 
@@ -364,6 +379,22 @@ mod tests {
         assert_eq!(found.of_ancestor, [member(0, Way::Sibling), member(2, Way::Orphan)]);
         let found = births(&all, &[], true).unwrap();
         assert_eq!(found.of_members[0].for_others, [member(2, Way::Orphan)]);
+    }
+
+    #[test]
+    fn the_leader_that_has_not_been_waited_for_is_its_parents_child() {
+        let families = [(None, 3), (Some(0), 3), (None, 9), (Some(1), 9)].map(|(parent, session)| Family {
+            parent,
+            session,
+            ..Family::default()
+        });
+        let processes: Vec<(i32, &Family)> = (10..).zip(&families).collect();
+        let lost = |child_of| [LostLeader { pid: 9, session: 9, child_of: Some(child_of) }];
+        let found = Births::of(&processes, &lost(1), true).unwrap();
+        assert_eq!(found.of_members[1].for_others, [leader(0, Way::Child)]);
+        assert_eq!(found.of_leaders, [[member(2, Way::Child), member(3, Way::Sibling)]]);
+        // 13 would be the child of another one.
+        assert_eq!(Births::of(&processes, &lost(0), true), Err(3));
     }
 
     #[test]

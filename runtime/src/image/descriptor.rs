@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{IoUring, Socket, Watch};
+use super::{DirectoryRights, IoUring, Socket, Watch};
 
 /// An entry of the descriptor table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +77,9 @@ pub enum FileKind {
         path: Vec<u8>,
         /// Position in it, as `lseek` gives it.
         offset: u64,
+        /// Set if it had been removed: that path leads nowhere.
+        #[serde(default)]
+        removed: Option<DirectoryRights>,
     },
     /// A memory device such as /dev/null or /dev/urandom.
     Device {

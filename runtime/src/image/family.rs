@@ -37,13 +37,16 @@ pub struct EndedChild {
     pub session: i32,
 }
 
-/// A process that has ended and been waited for, whose id is still that of a session or process group of the job.
+/// A process that has ended, whose id is still that of a session or process group of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostLeader {
     /// Its pid.
     pub pid: i32,
     /// Its session: its own pid if it led one.
     pub session: i32,
+    /// The process of the job that has not waited for it yet, by its index: it is one of that one's ended children.
+    #[serde(default)]
+    pub child_of: Option<u32>,
 }
 
 /// What a process leads.

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::{
-    Births, CapturedFile, Family, LostLeader, MessageQueue, OpenFile, PipeContent, ProcessImage, PseudoTerminal,
-    SharedObject, SignalDriven, SysvMemory, SysvQueue, SysvSemaphores, UnlinkedFile,
+    Births, CapturedFile, Directory, Family, LostLeader, MessageQueue, OpenFile, PipeContent, ProcessImage,
+    PseudoTerminal, SharedObject, SignalDriven, SysvMemory, SysvQueue, SysvSemaphores, UnlinkedFile,
 };
 
 /// Processes at one moment.
@@ -50,7 +50,8 @@ impl JobImage {
     pub fn ids(&self) -> impl Iterator<Item = i32> {
         let threads = self.processes.iter().flat_map(|process| &process.threads).map(|thread| thread.tid);
         let ended = self.processes.iter().flat_map(|process| &process.family.ended_children).map(|ended| ended.pid);
-        threads.chain(ended).chain(self.lost_leaders.iter().map(|leader| leader.pid))
+        let gone = self.lost_leaders.iter().filter(|leader| leader.child_of.is_none());
+        threads.chain(ended).chain(gone.map(|leader| leader.pid))
     }
 }
 
@@ -85,6 +86,9 @@ pub struct Objects {
     pub captured_files: Vec<CapturedFile>,
     /// Directories that `captured_files` has all of, in bytes of a path each: what else is there was not, at the checkpoint.
     pub captured_trees: Vec<ByteBuf>,
+    /// Directories that the paths of the job lead through or to, parents before their children.
+    #[serde(default)]
+    pub directories: Vec<Directory>,
 }
 
 /// The host of a capture: what a restart compares before it builds anything.

@@ -83,6 +83,7 @@ impl Objects {
         for tree in &mut self.captured_trees {
             paths.apply(tree);
         }
+        self.directories.iter_mut().for_each(|directory| paths.apply(&mut directory.path));
         for file in self.unlinked_files.iter_mut().filter(|file| file.memory_seals.is_none()) {
             paths.apply(&mut file.path);
         }

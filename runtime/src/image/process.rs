@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Allocation, Clocks, Descriptor, DevicesImage, Family, FileLock, MappingDefaults, PosixTimer, Region,
-    SpecialMapping, StoredDifference, TerminalImage, ThreadImage,
+    Allocation, Clocks, Descriptor, DevicesImage, DirectoryRights, Family, FileLock, MappingDefaults, PosixTimer,
+    Region, SpecialMapping, StoredDifference, TerminalImage, ThreadImage,
 };
 
 /// One process at one moment.
@@ -21,6 +21,9 @@ pub struct ProcessImage {
     /// Working directory.
     #[serde(with = "serde_bytes")]
     pub working_directory: Vec<u8>,
+    /// Set if it had been removed: that path leads nowhere.
+    #[serde(default)]
+    pub working_directory_removed: Option<DirectoryRights>,
     /// File-creation mask.
     pub umask: u32,
     /// `personality(2)`.

@@ -19,6 +19,7 @@ mod content;
 mod control;
 mod credentials;
 mod devices;
+mod directories;
 mod ended;
 mod fifos;
 mod file_comparison;
@@ -46,6 +47,7 @@ mod process;
 mod pseudo_terminals;
 mod ranges;
 mod reach;
+mod removed_directories;
 #[cfg(test)]
 mod sample;
 mod saved_copy;
@@ -90,6 +92,9 @@ use crate::namespace;
 use crate::ptrace::{Pinned, Registers};
 use clocks::ClockPlan;
 use devices::{Devices, Replacements};
+pub use preflight::check_before_seal;
+
+use directories::MadeDirectories;
 use file_mappings::MappingPlan;
 use fresh_memory::FreshMemory;
 use host::Machine;
@@ -244,6 +249,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
         namespace::let_new_ids_begin_after(highest)?;
     }
     preflight::check(id, &job, &machine, options)?;
+    let directories = MadeDirectories::of(&job)?;
     let replacements = Replacements::find(&job)?;
     let clocks = ClockPlan::new(job.root(), options.clocks)?;
     // Before anything of the program's is open here.
@@ -306,6 +312,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
         memory_barriers::register(process, image)?;
         make_threads(process, (&job, index), id, &options.place)?;
     }
+    directories.keep();
     prepared.keep();
     fifos.keep();
     made.keep();

@@ -12,6 +12,7 @@ use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 
 use super::paths::{reopened_path, reopening_flags};
 use super::reach::{self, Holders, Identity, Rights};
+use super::removed_directories::RemovedDirectories;
 use crate::error::{Error, Result};
 use crate::image::{FileKind, JobImage, OpenFile, ProcessImage, path_of};
 
@@ -39,7 +40,17 @@ impl OpenFiles {
         let holders = Holders::of(job);
         allow_descriptors(job)?;
         let mut all = OpenFiles::default();
+        let mut removed = RemovedDirectories::default();
         for (index, file) in job.objects.files.iter().enumerate() {
+            if let FileKind::Directory { path, removed: Some(rights), .. } = &file.kind {
+                let flags = reopening_flags(file);
+                let opened = removed.open(path_of(path), rights, flags, &holders.of_file(index));
+                let opened = opened
+                    .map_err(|source| reach::failed("make again, as it had been removed,", path_of(path), source))?;
+                let place = all.keep(opened);
+                all.files.insert(index, place);
+                continue;
+            }
             if let Some(path) = reopened_path(file).map(path_of) {
                 let opened = reopen(file, path, &holders.of_file(index))?;
                 let place = all.keep(opened);
@@ -47,7 +58,7 @@ impl OpenFiles {
             }
         }
         for process in &job.processes {
-            let directory = all.working_directory(process)?;
+            let directory = all.working_directory(process, &mut removed)?;
             all.directories.push(directory);
         }
         for (index, pipe) in job.objects.pipes.iter().enumerate() {
@@ -82,10 +93,14 @@ impl OpenFiles {
         self.fifos.get(&index).copied()
     }
 
-    fn working_directory(&mut self, process: &ProcessImage) -> Result<usize> {
+    fn working_directory(&mut self, process: &ProcessImage, removed: &mut RemovedDirectories) -> Result<usize> {
         let path = path_of(&process.working_directory);
-        let opened = reach::open(path, libc::O_PATH | libc::O_DIRECTORY, &[Rights::of(process)], None)
-            .map_err(|source| reach::failed("enter", path, source))?;
+        let (flags, rights) = (libc::O_PATH | libc::O_DIRECTORY, [Rights::of(process)]);
+        let opened = match &process.working_directory_removed {
+            Some(had) => removed.open(path, had, flags, &rights),
+            None => reach::open(path, flags, &rights, None),
+        };
+        let opened = opened.map_err(|source| reach::failed("enter", path, source))?;
         Ok(self.keep(opened))
     }
 

@@ -26,14 +26,14 @@ pub fn reopened_path(file: &OpenFile) -> Option<&[u8]> {
     }
 }
 
-/// The flags with which it is reopened. A file that is missing has passed the preflight because it was empty, so
-/// a description that could write makes it again.
+/// The flags with which it is reopened. A file that is missing has passed the preflight because it was empty, and is made
+/// again.
 pub fn reopening_flags(file: &OpenFile) -> i32 {
     let kept = file.flags & !OPENING_FLAGS | libc::O_NOCTTY;
     // O_TMPFILE contains O_DIRECTORY, and stays in the flags of a file that got its name later.
     let of_file = kept & !libc::O_TMPFILE;
     match &file.kind {
-        FileKind::Regular { size: 0, .. } if file.is_writable() => of_file | libc::O_CREAT,
+        FileKind::Regular { size: 0, .. } if !file.is_path_only() => of_file | libc::O_CREAT,
         FileKind::Regular { .. } | FileKind::Unlinked { .. } => of_file,
         FileKind::Directory { .. } => kept | libc::O_DIRECTORY,
         _ => kept,
@@ -56,7 +56,8 @@ mod tests {
         let expected = libc::O_RDWR | libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOCTTY;
         assert_eq!(reopening_flags(&regular(flags, 5)), expected);
         assert_eq!(reopening_flags(&regular(flags, 0)), expected | libc::O_CREAT);
-        assert_eq!(reopening_flags(&regular(libc::O_RDONLY | libc::O_TRUNC, 0)), libc::O_NOCTTY);
+        assert_eq!(reopening_flags(&regular(libc::O_RDONLY | libc::O_TRUNC, 0)), libc::O_NOCTTY | libc::O_CREAT);
+        assert_eq!(reopening_flags(&regular(libc::O_RDONLY | libc::O_TRUNC, 5)), libc::O_NOCTTY);
         assert_eq!(reopening_flags(&regular(libc::O_RDWR | libc::O_TMPFILE, 5)), libc::O_RDWR | libc::O_NOCTTY);
     }
 

@@ -21,6 +21,7 @@ pub fn process(machine: &Machine) -> ProcessImage {
         executable: fs::canonicalize("/bin/true").unwrap().into_os_string().into_encoded_bytes(),
         command_line: b"sample\0".to_vec(),
         working_directory: b"/tmp".to_vec(),
+        working_directory_removed: None,
         umask: 0o27,
         personality: 0,
         oom_score_adj: 100,

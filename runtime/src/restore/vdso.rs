@@ -44,7 +44,11 @@ impl VdsoPlan {
             );
             Error::environment(WHAT, why, "restart another checkpoint, or boot the kernel of this one")
         };
-        let old = vdso_of(&image.special_mappings).ok_or_else(|| refused("the old one is not known".into()))?;
+        let Some(old) = vdso_of(&image.special_mappings) else {
+            // It has unmapped its own, and gets one that it does not know of: calls are made in there until it is complete.
+            let wanted = moved_together(image, machine).ok_or_else(|| refused("there is no room for one".into()))?;
+            return Ok(VdsoPlan { wanted, old: None });
+        };
         let content = old.content.as_ref().ok_or_else(|| refused("the old one is not in the checkpoint".into()))?;
         let inside =
             |thread: &&ThreadImage| (old.address..old.address + old.bytes).contains(&thread.instruction_pointer());

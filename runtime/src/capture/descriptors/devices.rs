@@ -1,6 +1,6 @@
 //! Character devices: those that keep no state, and terminals.
 
-use nix::sys::stat::major;
+use nix::sys::stat::{major, minor};
 
 use super::refused;
 use crate::error::Result;
@@ -13,12 +13,26 @@ const MEMORY_DEVICES: u64 = 1;
 /// What a descriptor that leads to a character device is; `all` are those of its process.
 pub fn character_device(info: &FdInfo, all: &[FdInfo]) -> Result<FileKind> {
     if major(info.metadata.special_device) == MEMORY_DEVICES {
-        return Ok(FileKind::Device { path: info.target.clone() });
+        return Ok(FileKind::Device { path: path_of_memory_device(info) });
     }
     if is_the_users_terminal(info, all) {
         return Ok(FileKind::Standard { stream: standard_stream(info, all), was: info.target.clone() });
     }
     Err(refused(info, "the device keeps state of its own", "close it before the checkpoint"))
+}
+
+/// The path of a memory device; of a node that has been removed, that of the same device in /dev.
+fn path_of_memory_device(info: &FdInfo) -> Vec<u8> {
+    let usual: &[u8] = match minor(info.metadata.special_device) {
+        _ if info.metadata.links > 0 => return info.target.clone(),
+        3 => b"/dev/null",
+        5 => b"/dev/zero",
+        7 => b"/dev/full",
+        8 => b"/dev/random",
+        9 => b"/dev/urandom",
+        _ => return info.target.clone(),
+    };
+    usual.to_vec()
 }
 
 /// A terminal of the person who sits before the program, who may sit before another one after a restart. A serial line is one

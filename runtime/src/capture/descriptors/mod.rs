@@ -24,9 +24,11 @@ mod watched;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use nix::sys::stat::SFlag;
 
+use super::directories;
 use super::locks;
 use super::syscalls::same_open_file;
 use crate::descriptor::{pidfd_getfd, pidfd_open};
@@ -259,7 +261,11 @@ fn kind(entry: Entry<'_>, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileK
             None => files::regular(entry, &mut found.unlinked),
         }
     } else if format == SFlag::S_IFDIR {
-        Ok(FileKind::Directory { path: files::living_path(info)?, offset: info.position })
+        let link = format!("/proc/{}/fd/{}", entry.owner.pid, info.number);
+        Ok(match directories::place(Path::new(&link), info.target.clone())? {
+            (path, removed @ Some(_)) => FileKind::Directory { path, offset: info.position, removed },
+            (_, None) => FileKind::Directory { path: files::living_path(info)?, offset: info.position, removed: None },
+        })
     } else if format == SFlag::S_IFCHR {
         match found.terminals.kind(entry)? {
             Some(kind) => Ok(kind),

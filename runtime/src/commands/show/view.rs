@@ -365,7 +365,8 @@ fn target(file: &OpenFile, objects: &Objects) -> (&'static str, String, Option<u
             let unlinked = objects.unlinked_files.get(*file as usize);
             ("unlinked", unlinked.map(|file| lossy(&file.path)).unwrap_or_default(), Some(*offset))
         }
-        FileKind::Directory { path, offset } => ("directory", lossy(path), Some(*offset)),
+        FileKind::Directory { path, offset, removed: None } => ("directory", lossy(path), Some(*offset)),
+        FileKind::Directory { path, offset, .. } => ("directory", format!("{} (removed)", lossy(path)), Some(*offset)),
         FileKind::Device { path } => ("device", lossy(path), None),
         FileKind::Standard { stream, was } => ("standard", format!("{stream} (was {})", lossy(was)), None),
         FileKind::TerminalMaster { terminal } => ("terminal master", of_terminal(*terminal, objects), None),

@@ -61,7 +61,11 @@ fn default_child_signal() -> Result<(), Failed> {
 fn make_one(plan: &mut Plan, channel: RawFd, birth: Birth) -> Result<(), Failed> {
     let (pid, exit_signal) = match birth.born {
         Born::Member(member) => (plan.members[member].image.pid, plan.members[member].image.family.exit_signal),
-        Born::Leader(leader) => (plan.lost_leaders[leader].pid, libc::SIGCHLD),
+        Born::Leader(leader) => {
+            let leader = plan.lost_leaders[leader];
+            let ended = ended_child(plan, leader.pid).map(|place| &plan.own().image.family.ended_children[place]);
+            (leader.pid, ended.map_or(libc::SIGCHLD, |ended| ended.exit_signal))
+        }
     };
     match birth.way {
         Way::Child => {
@@ -83,6 +87,7 @@ fn make_one(plan: &mut Plan, channel: RawFd, birth: Birth) -> Result<(), Failed>
             calls::join_group(pid, pid).at(Step::Role, pid as u32)
         }
         Born::Member(_) => Ok(()),
+        Born::Leader(_) if ended_child(plan, pid).is_some() => wait_for_end(pid, exit_signal),
         Born::Leader(_) => {
             // It has said itself what it could not do.
             calls::reap(pid).at(Step::Child, pid as u32)?;
@@ -123,10 +128,17 @@ fn begin(plan: &mut Plan, channel: RawFd, born: Born) -> ! {
             live(plan, channel, begun)
         }
         Born::Leader(leader) => {
+            let ended = ended_child(plan, plan.lost_leaders[leader].pid);
+            if let Some(place) = ended {
+                calls::name(&plan.own().ended_names[place]);
+            }
             if let Err(failed) = lead(plan, channel, leader) {
                 fail(plan, channel, failed);
             }
-            calls::leave(0)
+            match ended {
+                Some(place) => calls::end_with(plan.own().image.family.ended_children[place].status),
+                None => calls::leave(0),
+            }
         }
     }
 }
@@ -150,7 +162,9 @@ fn fail(plan: &Plan, channel: RawFd, failed: Failed) -> ! {
 /// Makes those children that have ended, by how many older siblings live.
 fn make_ended(plan: &Plan, channel: RawFd, is_due: impl Fn(u32) -> bool) -> Result<(), Failed> {
     let all = plan.own().image.family.ended_children.iter().enumerate();
-    for (place, _) in all.filter(|(_, ended)| is_due(ended.older_siblings)) {
+    // Those that lead a session of others are born for these.
+    let leads = |ended: &EndedChild| plan.lost_leaders.iter().any(|leader| leader.pid == ended.pid);
+    for (place, _) in all.filter(|(_, ended)| is_due(ended.older_siblings) && !leads(ended)) {
         make_one_ended(plan, place, channel)?;
     }
     Ok(())
@@ -167,11 +181,21 @@ fn make_one_ended(plan: &Plan, place: usize, channel: RawFd) -> Result<(), Faile
         }
         calls::end_with(ended.status);
     }
-    calls::wait_for_end(ended.pid).at(Step::Child, ended.pid as u32)?;
-    match ended.exit_signal {
+    wait_for_end(ended.pid, ended.exit_signal)
+}
+
+/// Waits for the end of a child that the program is to wait for.
+fn wait_for_end(pid: i32, exit_signal: i32) -> Result<(), Failed> {
+    calls::wait_for_end(pid).at(Step::Child, pid as u32)?;
+    match exit_signal {
         0 => Ok(()),
         signal => calls::forget(signal).at(Step::SignalAction, signal as u32),
     }
+}
+
+/// The place among the ended children of this process that the one with this pid has.
+fn ended_child(plan: &Plan, pid: i32) -> Option<usize> {
+    plan.own().image.family.ended_children.iter().position(|ended| ended.pid == pid)
 }
 
 fn take_place(plan: &Plan, ended: &EndedChild) -> Result<(), Errno> {

@@ -10,8 +10,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::image::{FileKind, JobImage, Objects, OpenFile, path_of};
+use crate::image::{FileKind, JobImage, OpenFile, ProcessImage, path_of};
 use crate::proc::is_the_kernels;
+use crate::restore::directories;
 use crate::restore::open_files::identity;
 use crate::restore::paths::reopened_path;
 use crate::restore::reach::{self, Holders, Identity, Rights};
@@ -24,11 +25,14 @@ pub fn check(job: &JobImage, force: bool) -> Result<()> {
     let objects = &job.objects;
     let holders = Holders::of(job);
     let is_captured = |path: &[u8]| objects.captured_files.iter().any(|file| file.path == path);
-    for process in job.processes.iter().filter(|process| !is_captured(&process.working_directory)) {
-        check_directory(path_of(&process.working_directory), &[Rights::of(process)])?;
+    let is_made_anew = |process: &&ProcessImage| {
+        process.working_directory_removed.is_some() || is_captured(&process.working_directory)
+    };
+    for process in job.processes.iter().filter(|process| !is_made_anew(process)) {
+        check_directory(job, path_of(&process.working_directory), &[Rights::of(process)])?;
     }
     let reopened = objects.files.iter().enumerate().filter(|(_, file)| !reopened_path(file).is_some_and(is_captured));
-    reopened.into_iter().try_for_each(|(index, file)| check_file(objects, file, &holders.of_file(index), force))
+    reopened.into_iter().try_for_each(|(index, file)| check_file(job, file, &holders.of_file(index), force))
 }
 
 /// What `path` leads to for its `holders`.
@@ -36,21 +40,27 @@ fn look(path: &Path, holders: &[Rights], identity: Option<Identity>) -> io::Resu
     reach::open(path, libc::O_PATH, holders, identity)?.metadata()
 }
 
-fn check_file(objects: &Objects, file: &OpenFile, holders: &[Rights], force: bool) -> Result<()> {
+fn check_file(job: &JobImage, file: &OpenFile, holders: &[Rights], force: bool) -> Result<()> {
+    let objects = &job.objects;
     match &file.kind {
         FileKind::Regular { path, .. } | FileKind::Directory { path, .. } if is_the_kernels(path_of(path)) => Ok(()),
         FileKind::Regular { path, size, modified_ns, .. } => {
             let written = objects.files.iter().any(|other| other.is_writable() && same_file(other, file));
             let captured = Captured { size: *size, modified_ns: *modified_ns, written };
             let look = |path: &Path| look(path, holders, identity(&file.kind));
-            check_regular(path_of(path), captured, force || file.is_path_only(), look)
+            let is_made = |path: &Path| directories::is_made(job, path);
+            check_regular(path_of(path), captured, force || file.is_path_only(), look, is_made)
         }
-        FileKind::Directory { path, .. } => check_directory(path_of(path), holders),
+        FileKind::Directory { removed: Some(_), .. } => Ok(()),
+        FileKind::Directory { path, .. } => check_directory(job, path_of(path), holders),
         FileKind::Device { path } => check_device(path_of(path), holders),
         FileKind::Unlinked { .. } | FileKind::Standard { .. } | FileKind::Pipe { .. } => Ok(()),
         FileKind::EventFd { .. } | FileKind::TimerFd { .. } | FileKind::SignalFd { .. } => Ok(()),
         FileKind::Epoll { .. } | FileKind::IoUring(_) | FileKind::Socket(_) => Ok(()),
-        FileKind::PidFd { .. } | FileKind::OfProcess { .. } | FileKind::Inotify { .. } => Ok(()),
+        FileKind::PidFd { .. } | FileKind::OfProcess { .. } => Ok(()),
+        FileKind::Inotify { watches } => {
+            watches.iter().try_for_each(|watch| check_watched(job, path_of(&watch.path), holders))
+        }
         FileKind::MessageQueue { .. } => Ok(()),
         FileKind::TerminalMaster { .. } | FileKind::Terminal { .. } | FileKind::HungUpTerminal { .. } => Ok(()),
     }
@@ -79,13 +89,17 @@ fn check_regular(
     captured: Captured,
     force: bool,
     look: impl Fn(&Path) -> io::Result<Metadata>,
+    is_made: impl Fn(&Path) -> bool,
 ) -> Result<()> {
     let refuse = |why: String| Err(Error::environment(WHAT, format!("{} {why}", path.display()), RESTORE_IT));
     let metadata = match look(path) {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && captured.written && captured.size == 0 => {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && captured.size == 0 => {
             let directory = path.parent().unwrap_or(Path::new("/"));
-            return refuse_other(directory, look(directory), Metadata::is_dir, "a directory", "make it one again");
+            return match look(directory) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && is_made(directory) => Ok(()),
+                found => refuse_other(directory, found, Metadata::is_dir, "a directory", "make the directory"),
+            };
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return refuse(format!("is missing; it had {} bytes at the checkpoint", captured.size));
@@ -115,8 +129,20 @@ fn modified_ns(metadata: &Metadata) -> i64 {
     metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec()
 }
 
-fn check_directory(path: &Path, holders: &[Rights]) -> Result<()> {
-    refuse_other(path, look(path, holders, None), Metadata::is_dir, "a directory", "make it one again")
+fn check_directory(job: &JobImage, path: &Path, holders: &[Rights]) -> Result<()> {
+    match look(path, holders, None) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && directories::is_made(job, path) => Ok(()),
+        found => refuse_other(path, found, Metadata::is_dir, "a directory", "make the directory"),
+    }
+}
+
+fn check_watched(job: &JobImage, path: &Path, holders: &[Rights]) -> Result<()> {
+    let is_captured = job.objects.captured_files.iter().any(|file| path_of(&file.path) == path);
+    match look(path, holders, None) {
+        _ if is_captured => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && directories::is_made(job, path) => Ok(()),
+        found => refuse_other(path, found, |_| true, "there", "put it back, because the program watches it (inotify)"),
+    }
 }
 
 fn check_device(path: &Path, holders: &[Rights]) -> Result<()> {
@@ -134,6 +160,9 @@ fn refuse_other(
     match found {
         Ok(metadata) if is_it(&metadata) => Ok(()),
         Ok(_) => Err(Error::environment(WHAT, format!("{} is not {wanted}", path.display()), advice)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(Error::environment(WHAT, format!("{} is missing", path.display()), advice))
+        }
         Err(source) => Err(reach::failed("find", path, source)),
     }
 }
@@ -160,9 +189,9 @@ mod tests {
         let path = dir.file("log", b"12345");
         let before = captured(&path, true);
         fs::write(&path, b"1234567").unwrap();
-        check_regular(&path, before, false, seen).unwrap();
+        check_regular(&path, before, false, seen, |_| false).unwrap();
         fs::write(&path, b"1234").unwrap();
-        let message = check_regular(&path, before, true, seen).unwrap_err().to_string();
+        let message = check_regular(&path, before, true, seen, |_| false).unwrap_err().to_string();
         assert!(message.contains("has 4 bytes, at the checkpoint it had 5"), "{message}");
     }
 
@@ -171,10 +200,12 @@ mod tests {
         let dir = ScratchDir::new();
         let path = dir.file("input", b"12345");
         let mut before = captured(&path, false);
-        check_regular(&path, before, false, seen).unwrap();
+        check_regular(&path, before, false, seen, |_| false).unwrap();
         before.modified_ns -= 1;
-        assert!(check_regular(&path, before, false, seen).unwrap_err().to_string().contains("input has changed"));
-        check_regular(&path, before, true, seen).unwrap();
+        assert!(
+            check_regular(&path, before, false, seen, |_| false).unwrap_err().to_string().contains("input has changed")
+        );
+        check_regular(&path, before, true, seen, |_| false).unwrap();
     }
 
     #[test]
@@ -182,8 +213,14 @@ mod tests {
         let dir = ScratchDir::new();
         let path = dir.path().join("missing");
         let file = |size, written| Captured { size, modified_ns: 0, written };
-        check_regular(&path, file(0, true), false, seen).unwrap();
-        check_regular(&path, file(0, false), false, seen).unwrap_err();
-        assert!(check_regular(&path, file(3, true), true, seen).unwrap_err().to_string().contains("it had 3 bytes"));
+        check_regular(&path, file(0, true), false, seen, |_| false).unwrap();
+        check_regular(&path, file(0, false), false, seen, |_| false).unwrap();
+        check_regular(&path, file(3, false), false, seen, |_| false).unwrap_err();
+        assert!(
+            check_regular(&path, file(3, true), true, seen, |_| false)
+                .unwrap_err()
+                .to_string()
+                .contains("it had 3 bytes")
+        );
     }
 }

@@ -8,8 +8,8 @@ use std::collections::HashSet;
 
 use crate::error::{Error, Result};
 use crate::image::{
-    Backing, FileIdentity, FileKind, JobImage, Objects, OpenFile, PageRange, PipeContent, ProcessImage, Region,
-    SharedObject, Socket, SocketLink, SysvMemory, SysvQueue, SysvSemaphores, ThreadImage,
+    Backing, FileIdentity, FileKind, JobImage, LostLeader, Objects, OpenFile, PageRange, PipeContent, ProcessImage,
+    Region, SharedObject, Socket, SocketLink, SysvMemory, SysvQueue, SysvSemaphores, ThreadImage,
 };
 use crate::io_uring;
 use crate::net::FILES_MAX;
@@ -72,6 +72,14 @@ fn ids_flaw(job: &JobImage) -> Option<String> {
     let is_wrong = |process: &ProcessImage, place: u32| process.family.parent.is_some_and(|parent| parent >= place);
     if let Some((orphan, _)) = places.find(|(process, place)| is_wrong(process, *place)) {
         return Some(format!("process {} has no parent before it", orphan.pid));
+    }
+    let is_ended_child = |leader: &&LostLeader| {
+        let parent = leader.child_of.map(|parent| job.processes.get(parent as usize));
+        let has_it = |process: &ProcessImage| process.family.ended_children.iter().any(|ended| ended.pid == leader.pid);
+        parent.is_none_or(|parent| parent.is_some_and(has_it))
+    };
+    if let Some(wrong) = job.lost_leaders.iter().find(|leader| !is_ended_child(leader)) {
+        return Some(format!("nobody has {}, which led a session, for a child that has ended", wrong.pid));
     }
     let unborn = job.births(true).err()?;
     Some(format!("process {} cannot have its parent and its session", job.processes[unborn].pid))
@@ -322,8 +330,8 @@ mod tests {
 
     use super::*;
     use crate::image::{
-        ClockOffsets, Clocks, Descriptor, FileLock, LockKind, LostLeader, MappingDefaults, NewLocks, OpenFile,
-        PageRange, Rseq, SharedObject, SysvIdentity, SysvMessage,
+        ClockOffsets, Clocks, Descriptor, FileLock, LockKind, MappingDefaults, NewLocks, OpenFile, PageRange, Rseq,
+        SharedObject, SysvIdentity, SysvMessage,
     };
     use crate::restore::host::Machine;
     use crate::restore::sample::{self, ScratchDir};
@@ -455,7 +463,12 @@ mod tests {
                 job.processes[0].family.session = 300_002;
                 job.processes.push(other);
             }),
-            ("two threads 300000", |job| job.lost_leaders.push(LostLeader { pid: 300_000, session: 1 })),
+            ("nobody has 300001", |job| {
+                job.lost_leaders.push(LostLeader { pid: 300_001, session: 300_001, child_of: Some(7) });
+            }),
+            ("two threads 300000", |job| {
+                job.lost_leaders.push(LostLeader { pid: 300_000, session: 1, child_of: None })
+            }),
             ("no threads", |job| job.processes[0].threads.clear()),
             ("the first thread is", |job| job.processes[0].threads.swap(0, 1)),
             ("two threads 300000", |job| job.processes[0].threads[1].tid = 300_000),

@@ -25,12 +25,8 @@ pub struct Made {
 impl Made {
     /// Makes `all`.
     pub fn of(all: &Records<'_>) -> Result<Made> {
-        let mut making = Making {
-            all,
-            acceptors: Acceptors::new(Names::of(all.job())),
-            sockets: HashMap::new(),
-            lost_peers: Vec::new(),
-        };
+        let mut making =
+            Making { all, acceptors: Acceptors::new(Names::of(all)), sockets: HashMap::new(), lost_peers: Vec::new() };
         for (file, socket) in all.with_names_of_their_own() {
             making.bind(file, socket)?;
         }

@@ -14,6 +14,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Gid, Uid, fchownat};
 
 use super::options;
+use super::records::Records;
 use crate::image::{BoundFile, FileKind, JobImage, Socket};
 use crate::net::{self, Address};
 use crate::restore::reach::{self, Holders, Rights, Spot};
@@ -25,7 +26,11 @@ type Result<T> = std::result::Result<T, Errno>;
 #[derive(Debug, Default)]
 pub struct Names {
     holders: AddressHolders,
+    /// Addresses of the internet that several sockets of the job are bound to.
+    shared: Vec<Vec<u8>>,
     deleted: Vec<Spot>,
+    /// Directories that are there while it exists, those of sockets that had been deleted with them.
+    directories: Vec<Spot>,
 }
 
 /// By name and directory of an address, the rights of those that had a socket with it.
@@ -61,9 +66,15 @@ impl AddressHolders {
 }
 
 impl Names {
-    /// For the sockets of `job`.
-    pub fn of(job: &JobImage) -> Names {
-        Names { holders: AddressHolders::of(job), deleted: Vec::new() }
+    /// For the sockets of a job.
+    pub fn of(all: &Records<'_>) -> Names {
+        let bound = all.with_names_of_their_own().into_iter().map(|(_, socket)| &socket.name);
+        let mut bound: Vec<_> = bound.filter(|name| Address(name).internet().is_some()).collect();
+        bound.sort();
+        let is_twice = |pair: &[&Vec<u8>]| (pair[0] == pair[1]).then(|| pair[0].clone());
+        let shared = bound.windows(2).filter_map(is_twice).collect();
+        let holders = AddressHolders::of(all.job());
+        Names { holders, shared, deleted: Vec::new(), directories: Vec::new() }
     }
 
     /// A new socket like `socket`, bound as that was.
@@ -79,11 +90,20 @@ impl Names {
             return Ok(handle);
         }
         let Some(path) = address.path() else {
+            let lets_others_have_it =
+                net::number_option(handle.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR).is_ok_and(|is| is != 0);
+            // Those of UDP need no more than that.
+            if self.shared.contains(&socket.name) && !(socket.kind == libc::SOCK_DGRAM && lets_others_have_it) {
+                options::share_address(handle.as_fd());
+            }
             net::bind(handle.as_fd(), &socket.name)?;
             return Ok(handle);
         };
         let path = PathBuf::from(OsStr::from_bytes(&socket.directory)).join(OsStr::from_bytes(path));
         let holders = self.holders.find(&socket.name, &socket.directory);
+        if socket.bound_file.is_none() {
+            self.make_directories(&path, &holders).map_err(errno)?;
+        }
         let spot = spot_of(&path, &holders).map_err(errno)?;
         match self.deleted.iter().position(|deleted| deleted.path() == spot.path()) {
             Some(place) => self.deleted.swap_remove(place).remove().map_err(errno)?,
@@ -98,6 +118,21 @@ impl Names {
         Ok(handle)
     }
 
+    /// Makes what is missing on the way to `path`, for as long as this exists.
+    fn make_directories(&mut self, path: &Path, holders: &[Rights]) -> io::Result<()> {
+        let above: Vec<&Path> = path.ancestors().skip(1).collect();
+        for directory in above.into_iter().rev().filter(|directory| directory.parent().is_some()) {
+            match directory.symlink_metadata() {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                _ => continue,
+            }
+            let spot = spot_of(directory, holders)?;
+            spot.make_directory()?;
+            self.directories.push(spot);
+        }
+        Ok(())
+    }
+
     /// Connects `socket` with the address of `other`, as one of those that had a socket with it.
     pub fn connect(&self, socket: BorrowedFd<'_>, other: &Socket, directory: &[u8]) -> Result<()> {
         connect(socket, &other.name, directory, &self.holders.find(&other.name, directory))
@@ -109,6 +144,11 @@ impl Drop for Names {
         for spot in self.deleted.drain(..) {
             if let Err(error) = spot.remove() {
                 log::warn!("the file {} stays, which had been deleted: {error}", spot.path().display());
+            }
+        }
+        for spot in self.directories.drain(..).rev() {
+            if let Err(error) = spot.remove_directory() {
+                log::warn!("the directory {} stays, which had been deleted: {error}", spot.path().display());
             }
         }
     }

@@ -10,11 +10,12 @@ const LOCKED_TO_SEND: i32 = 1;
 /// Bytes of memory that the kernel may need for each byte that is sent.
 const MEMORY_PER_BYTE: usize = 4;
 
-/// Options that help connections of TCP to the addresses that they had.
-const FOR_AN_ADDRESS: [(i32, i32); 3] = [
+/// Options that help sockets to the addresses that they had.
+const FOR_AN_ADDRESS: [(i32, i32); 4] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
     (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT),
     (libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE),
+    (libc::SOL_SOCKET, libc::SO_REUSEPORT),
 ];
 
 /// What remains to be done to a socket when all has been sent.
@@ -50,6 +51,11 @@ pub fn before_name(socket: &Socket, handle: BorrowedFd<'_>) {
     due.for_each(|option| set_one(handle, option, "a socket"));
 }
 
+/// Lets a socket have an address that another one of the job has, too: each may have cleared the option when it had the address.
+pub fn share_address(handle: BorrowedFd<'_>) {
+    set_one(handle, &number(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1), "a socket");
+}
+
 impl Socket {
     fn is_tcp(&self) -> bool {
         matches!(self.family, libc::AF_INET | libc::AF_INET6) && self.protocol == libc::IPPROTO_TCP
@@ -65,7 +71,8 @@ pub fn set(socket: &Socket, handle: BorrowedFd<'_>, shown: &str) -> Rest {
         |&(level, name): &(i32, i32)| socket.options.iter().any(|own| (own.level, own.name) == (level, name));
     // A connection keeps the first: its addresses are to be had again when this life has ended, too.
     let kept = usize::from(!matches!(socket.link, SocketLink::None | SocketLink::Listening { .. }));
-    let ours = FOR_AN_ADDRESS[kept..].iter().filter(|option| socket.is_tcp() && !is_its_own(option));
+    let is_ours = |option: &(i32, i32)| socket.is_tcp() || option.1 == libc::SO_REUSEPORT;
+    let ours = FOR_AN_ADDRESS[kept..].iter().filter(|option| is_ours(option) && !is_its_own(option));
     options.extend(ours.map(|&(level, name)| number(level, name, 0)));
     Rest { options, shut: socket.shut }
 }
