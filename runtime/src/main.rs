@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use ckpt_runtime::commands::{
-    agent, checkpoint, copy, devices, diff, doctor, extract, fault_points, flatten, keep_memory, key, list, prune,
-    restart, run, show, stand_still, status_beside_program, verify,
+    agent, checkpoint, copy, devices, diff, doctor, extract, fault_points, flatten, keep_memory, key, list, prune, ps,
+    restart, rm, run, show, stand_still, status_beside_program, verify,
 };
 use ckpt_runtime::error::{Result, exit_code};
 use ckpt_runtime::{fault, logging, parent, units};
@@ -31,11 +31,13 @@ const EXAMPLES: &str = "\
 Examples:
   ckpt run -- python3 train.py     start a program that can be checkpointed
   ckpt checkpoint 4711             take a checkpoint of it; it runs on
-  ckpt list ckpt-store             see the checkpoints
-  ckpt diff ckpt-store 1 2         see what changed between two of them
-  ckpt extract ckpt-store 2 --region 17 -o grid.npy    take the content of an allocation out
-  ckpt restart ckpt-store          bring the program back after it has ended
-  ckpt verify ckpt-store           prove that they are whole
+  ckpt ps                          see the programs that run
+  ckpt list                        see the checkpoints in ./ckpt-store
+  ckpt diff 1 2                    see what changed between two of them
+  ckpt extract 2 --region 17 -o grid.npy    take the content of an allocation out
+  ckpt restart                     bring the program back after it has ended
+  ckpt verify                      prove that they are whole
+  ckpt rm 1                        drop one of them
   ckpt doctor                      see what works on this host
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 checkpoint corrupt, 4 state not supported, 5 environment;
@@ -46,6 +48,7 @@ enum Command {
     Run(run::Arguments),
     Checkpoint(checkpoint::Arguments),
     Restart(restart::Arguments),
+    Ps(ps::Arguments),
     List(list::Arguments),
     Show(show::Arguments),
     Diff(diff::Arguments),
@@ -53,6 +56,7 @@ enum Command {
     Verify(verify::Arguments),
     Copy(copy::Arguments),
     Prune(prune::Arguments),
+    Rm(rm::Arguments),
     Flatten(flatten::Arguments),
     Key(key::Arguments),
     Doctor(doctor::Arguments),
@@ -79,6 +83,7 @@ impl Command {
             Command::Run(arguments) => run::execute(arguments),
             Command::Checkpoint(arguments) => checkpoint::execute(arguments),
             Command::Restart(arguments) => restart::execute(arguments),
+            Command::Ps(arguments) => ps::execute(arguments),
             Command::List(arguments) => list::execute(arguments),
             Command::Show(arguments) => show::execute(arguments),
             Command::Diff(arguments) => diff::execute(arguments),
@@ -86,6 +91,7 @@ impl Command {
             Command::Verify(arguments) => verify::execute(arguments),
             Command::Copy(arguments) => copy::execute(arguments),
             Command::Prune(arguments) => prune::execute(arguments),
+            Command::Rm(arguments) => rm::execute(arguments),
             Command::Flatten(arguments) => flatten::execute(arguments),
             Command::Key(arguments) => key::execute(arguments),
             Command::Doctor(arguments) => doctor::execute(arguments),

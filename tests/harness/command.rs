@@ -101,6 +101,12 @@ impl Answer {
         self
     }
 
+    /// What it printed, as JSON.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
+    }
+
     /// Asserts that stdout is one number, and gives it.
     #[track_caller]
     pub fn number(&self) -> u64 {

@@ -27,9 +27,21 @@ fn checkpointed(scene: &Scene) -> (Store, i32, std::path::PathBuf, u64) {
 #[test]
 fn help_has_examples_and_goes_to_stdout() {
     let scene = Scene::new();
-    for command in
-        ["run", "checkpoint", "restart", "list", "show", "diff", "verify", "prune", "copy", "flatten", "doctor"]
-    {
+    for command in [
+        "run",
+        "checkpoint",
+        "restart",
+        "list",
+        "show",
+        "diff",
+        "verify",
+        "prune",
+        "rm",
+        "ps",
+        "copy",
+        "flatten",
+        "doctor",
+    ] {
         let answer = ckpt(&scene, &[command, "--help"]).succeeded();
         assert!(answer.stdout.contains("xample"), "ckpt {command} --help shows no example:\n{}", answer.stdout);
         assert_eq!(answer.stderr, "");
@@ -39,13 +51,84 @@ fn help_has_examples_and_goes_to_stdout() {
 #[test]
 fn a_wrong_command_line_is_usage() {
     let scene = Scene::new();
-    for arguments in [&["no-such-command"][..], &["checkpoint"], &["checkpoint", "not-a-pid"], &["list"], &[]] {
+    for arguments in
+        [&["no-such-command"][..], &["checkpoint", "not-a-pid"], &["rm"], &["rm", "x"], &["diff", "1"], &[]]
+    {
         let answer = ckpt(&scene, arguments).failed_with(2);
         assert_eq!(answer.stdout, "", "{arguments:?}");
         assert_ne!(answer.stderr, "", "{arguments:?}");
     }
     ckpt(&scene, &["run", "--no-such-option", "--", "true"]).failed_with(122);
-    ckpt(&scene, &["restart"]).failed_with(122);
+    ckpt(&scene, &["restart", "--no-such-option"]).failed_with(122);
+}
+
+#[test]
+fn without_a_store_commands_mean_that_of_run() {
+    let scene = Scene::new();
+    let mut life = Life::preloaded(&scene, "life", &program());
+    life.output.wait_for_lines(5);
+    let store = life.store().path().display().to_string();
+    let in_variable = |arguments: &[&str]| Ckpt::new(&scene, arguments).variable("CKPT_DIR", &store).call();
+    let first = in_variable(&["checkpoint"]).succeeded().number();
+    let second = in_variable(&["checkpoint"]).succeeded().number();
+    let rows = in_variable(&["list", "--json"]).succeeded().stdout;
+    assert_eq!(rows, ckpt(&scene, &["list", &store, "--json"]).succeeded().stdout);
+    in_variable(&["show"]).succeeded();
+    in_variable(&["diff", &first.to_string(), &second.to_string()]).succeeded();
+    in_variable(&["flatten", &second.to_string()]).succeeded();
+    let verified = in_variable(&["verify", &first.to_string(), "--json"]).succeeded().json();
+    assert_eq!(verified.as_array().map(Vec::len), Some(1), "{verified}");
+    in_variable(&["prune", "--keep", "2"]).succeeded();
+    let nowhere = ckpt(&scene, &["verify", &first.to_string()]);
+    assert!(nowhere.code == 1 && nowhere.stderr.contains("ckpt-store"), "{nowhere:?}");
+    life.kill();
+}
+
+#[test]
+fn rm_drops_what_it_is_told_to_and_nothing_where_one_is_not_there() {
+    let scene = Scene::new();
+    let mut life = Life::preloaded(&scene, "life", &program());
+    life.output.wait_for_lines(3);
+    let ids: Vec<u64> = (0..3).map(|_| checkpoint(&scene, life.pid)).collect();
+    let store = life.store();
+    let dir = store.path().display().to_string();
+    let [first, second, third] = [ids[0], ids[1], ids[2]].map(|id| id.to_string());
+    ckpt(&scene, &["rm", &dir, &first, "99"]).failed_with(1);
+    assert_eq!(store.sealed(&scene).len(), 3);
+    let removed = ckpt(&scene, &["rm", &dir, &first, &third, "--json"]).succeeded().json();
+    assert_eq!(removed["checkpoints"], serde_json::json!([ids[0], ids[2]]));
+    let left: Vec<u64> = store.sealed(&scene).iter().map(|row| row.id).collect();
+    assert_eq!(left, [ids[1]]);
+    ckpt(&scene, &["verify", &dir, &second]).succeeded();
+    life.kill();
+    let mut again = Restart::of(&store).begin(&scene, &life.directory.clone(), life.pid);
+    again.output.wait_for_more_lines(2);
+    again.kill();
+}
+
+#[test]
+fn ps_lists_each_job_once_with_how_far_it_is() {
+    let scene = Scene::new();
+    let launch = Launch::Run(["--interval", "1h", "--name", "listed"].map(str::to_owned).into());
+    let mut life = Life::start(&scene, "life", &Program::victim("family").argument("1000"), &launch, Stdout::File);
+    life.output.wait_for_lines(5);
+    let entry = || {
+        let listed = ckpt(&scene, &["ps", "--json"]).succeeded().json();
+        let all = listed.as_array().expect("a list").clone();
+        let ours: Vec<_> =
+            all.into_iter().filter(|it| it["store"] == life.store().path().display().to_string()).collect();
+        assert_eq!(ours.len(), 1, "{ours:?}");
+        ours[0].clone()
+    };
+    let before = entry();
+    assert_eq!((&before["pid"], &before["name"]), (&life.pid.into(), &"listed".into()));
+    assert_eq!((&before["interval_ms"], &before["newest"]), (&3_600_000.into(), &serde_json::Value::Null));
+    assert!(before["agent"].is_i64(), "{before}");
+    let id = checkpoint(&scene, life.pid);
+    assert_eq!(entry()["newest"], id);
+    let table = ckpt(&scene, &["ps"]).succeeded().stdout;
+    assert!(table.lines().any(|line| line.contains("listed") && line.contains("3600 s")), "{table}");
+    life.kill();
 }
 
 #[test]
@@ -383,10 +466,13 @@ fn the_store_is_private_and_has_a_restart_script_that_works() {
 /// A store with a checkpoint of each of two programs, which are dead; their jobs, in the order of the checkpoints.
 fn store_of_two_jobs(scene: &Scene) -> (String, [String; 2]) {
     let shared = scene.path().join("shared");
-    let program = program().variable("CKPT_DIR", &shared);
+    // It does not end before its checkpoint, however late that comes.
+    let taken = scene.path().join("taken");
+    let program = program().variable("CKPT_DIR", &shared).waiting(140, &taken);
     for name in ["one", "other"] {
         Life::until_checkpoint(scene, name, &program, 5);
     }
+    std::fs::write(taken, "").expect("a file in the scene");
     let jobs: Vec<String> = Store::at(&shared).rows(scene).into_iter().map(|row| row.job).collect();
     assert_ne!(jobs[0], jobs[1]);
     (shared.to_string_lossy().into_owned(), jobs.try_into().expect("two checkpoints"))

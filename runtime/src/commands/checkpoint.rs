@@ -11,7 +11,7 @@ use super::interval::parse_time;
 use super::method::check_method;
 use super::progress_bar::{Progress as Bar, Unit};
 use super::with_dir::with_dirs;
-use super::{print, which_program};
+use super::{default_store, print, which_program};
 use crate::agent::{CheckpointRequest, Method, Progress, Trigger, request_checkpoint};
 use crate::audit;
 use crate::error::{Error, Result, exit_code};
@@ -32,7 +32,7 @@ Examples:
   ckpt checkpoint --data --every 10ms --count 500 4711")]
 pub struct Arguments {
     /// The program: its pid, or the store, where only one program stores its checkpoints there
-    #[arg(value_name = "PID|DIR")]
+    #[arg(value_name = "PID|DIR", default_value_os_t = default_store::dir())]
     program: PathBuf,
     /// Return as soon as the program runs again; the checkpoint is written meanwhile
     #[arg(long, conflicts_with = "kill")]

@@ -1,15 +1,16 @@
 //! `ckpt flatten`: gives a checkpoint packs of its own.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
 
 use clap::Args;
 
-use super::print;
+use super::{default_store, print};
 use crate::error::{Result, exit_code};
 use crate::{audit, core_dumps, location, units};
 
 /// Write a checkpoint's pages anew, one after another, so that it needs nothing of older ones
 #[derive(Args)]
+#[command(override_usage = "ckpt flatten [DIR] N")]
 #[command(after_help = "\
 A checkpoint refers to pages that older ones wrote. Flattened, it has them in files of its own, in the order
 of memory: a restart reads those from front to back, and damage to older files cannot touch it. It keeps its
@@ -18,18 +19,18 @@ number. Older files that nobody needs any more are removed.
 Examples:
   ckpt flatten ckpt-store 42")]
 pub struct Arguments {
-    /// The store, a directory
-    dir: PathBuf,
-    /// The checkpoint
-    id: u64,
+    /// The store, a directory [default: $CKPT_DIR or ./ckpt-store], and the checkpoint
+    #[arg(required = true, num_args = 1..=2, value_name = "[DIR] N")]
+    place: Vec<OsString>,
 }
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     core_dumps::forbid_and_close();
-    let reclaimed = audit::of_store("flatten", &arguments.dir, |record| {
-        record.number("checkpoint", arguments.id);
-        Ok(location::open(&arguments.dir)?.flatten(arguments.id)?)
+    let (dir, ids) = default_store::with_checkpoints(&arguments.place, 1)?;
+    let reclaimed = audit::of_store("flatten", &dir, |record| {
+        record.number("checkpoint", ids[0]);
+        Ok(location::open(&dir)?.flatten(ids[0])?)
     })?;
     let (copied, removed) = (units::bytes(reclaimed.copied_bytes), units::bytes(reclaimed.removed_bytes));
     print(&format!("wrote {copied} anew, gave {removed} back\n"))?;

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::{Serialize, Serializer};
 
 use super::table::{Align, Table};
-use super::{print, print_json, which_checkpoint};
+use super::{default_store, print, print_json, which_checkpoint};
 use crate::error::{Result, exit_code};
 use crate::{location, units};
 
@@ -15,11 +15,12 @@ use crate::{location, units};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ckpt list ckpt-store
+  ckpt list                        of $CKPT_DIR or ./ckpt-store
   ckpt list ckpt-store --job heat
   ckpt list ckpt-store --json | jq '.[-1].id'")]
 pub struct Arguments {
     /// The store: a directory, or s3://BUCKET/PREFIX
+    #[arg(default_value_os_t = default_store::dir())]
     dir: PathBuf,
     /// The attempts of this job alone, by its id or name
     #[arg(long)]

@@ -16,12 +16,15 @@ pub mod keep_memory;
 pub mod key;
 pub mod list;
 pub mod prune;
+pub mod ps;
 pub mod restart;
+pub mod rm;
 pub mod run;
 pub mod show;
 pub mod stand_still;
 pub mod verify;
 
+mod default_store;
 mod executable;
 mod installation;
 mod interval;

@@ -7,7 +7,7 @@ use ckpt_store::{AttemptRow, Reclaimed};
 use clap::Args;
 use serde::Serialize;
 
-use super::{print, print_json, which_checkpoint};
+use super::{default_store, print, print_json, which_checkpoint};
 use crate::error::{Result, exit_code};
 use crate::units::printable;
 use crate::{audit, core_dumps, location, units};
@@ -25,6 +25,7 @@ Examples:
   ckpt prune ckpt-store --keep 3 --dry-run    say what would go")]
 pub struct Arguments {
     /// The store, a directory
+    #[arg(default_value_os_t = default_store::dir())]
     dir: PathBuf,
     /// How many sealed checkpoints of each job stay, the newest ones
     #[arg(long)]
@@ -57,10 +58,15 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     } else {
         print(&text(&reclaimed, arguments.dry_run))?;
     }
+    say_problems(&reclaimed);
+    Ok(exit_code::DONE)
+}
+
+/// Says what could not be given back.
+pub fn say_problems(reclaimed: &Reclaimed) {
     for problem in &reclaimed.problems {
         crate::say!("a pack that is mostly not needed stays: {problem}");
     }
-    Ok(exit_code::DONE)
 }
 
 fn prune(arguments: &Arguments) -> Result<Reclaimed> {
@@ -76,7 +82,7 @@ fn prune(arguments: &Arguments) -> Result<Reclaimed> {
 
 /// `--json`. Scripts depend on the names.
 #[derive(Serialize)]
-struct Report<'a> {
+pub struct Report<'a> {
     /// Numbers of the checkpoints that were dropped.
     checkpoints: Vec<u64>,
     removed_bytes: u64,
@@ -97,7 +103,8 @@ impl<'a> From<&'a Reclaimed> for Report<'a> {
     }
 }
 
-fn text(reclaimed: &Reclaimed, dry_run: bool) -> String {
+/// The same for people.
+pub fn text(reclaimed: &Reclaimed, dry_run: bool) -> String {
     let line = |row: &AttemptRow| {
         let (job, name) = (printable(&row.job), printable(&row.name));
         format!("{}  {job}  {name}  {}\n", row.id, super::list::time(row))

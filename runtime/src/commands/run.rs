@@ -21,7 +21,7 @@ use super::interval::check_interval;
 use super::memory::{check_files, check_memory};
 use super::method::{check_chunk, check_method};
 use super::pid_file::PidFile;
-use super::{absolute, executable, installation, with_dir};
+use super::{absolute, default_store, executable, installation, with_dir};
 use crate::agent::{AwaitingProgram, Method, digest_warning};
 use crate::descriptor;
 use crate::error::{Error, Result};
@@ -29,8 +29,6 @@ use crate::linkage::Linkage;
 use crate::location::Location;
 use crate::parent::Parent;
 use crate::store_key;
-
-const DIR_DEFAULT: &str = "ckpt-store";
 
 /// Start a program that can be checkpointed
 #[derive(Args)]
@@ -255,8 +253,7 @@ pub(super) fn store_dir(option: Option<&Path>) -> Result<PathBuf> {
     if option.is_some_and(|dir| dir.as_os_str().is_empty()) {
         return Err(Error::Usage("--dir needs the path of a directory".to_owned()));
     }
-    let environment = std::env::var_os(ENV_DIR).filter(|dir| !dir.is_empty()).map(PathBuf::from);
-    let dir = option.map(Path::to_owned).or(environment).unwrap_or_else(|| PathBuf::from(DIR_DEFAULT));
+    let dir = option.map_or_else(default_store::dir, Path::to_owned);
     let dir = absolute(&Location::of(&dir)?.into_directory()?)?;
     if dir.exists() && !dir.is_dir() {
         return Err(Error::Usage(format!("{} is not a directory; --dir names the store", dir.display())));

@@ -1,7 +1,7 @@
 //! `ckpt verify`: reads checkpoints whole and says which of them could be restored.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ckpt_store::{AttemptRow, PAGE_BYTES, Store, StoreError, Verifier};
 use clap::Args;
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::progress_bar::{Progress, Unit};
 use super::table::{Align, Table};
-use super::{print, print_json, which_checkpoint};
+use super::{default_store, print, print_json, which_checkpoint};
 use crate::differences::Differences;
 use crate::error::{Error, Result, exit_code};
 use crate::image::Image;
@@ -28,6 +28,7 @@ Examples:
 The exit code is 0 when all are whole and 3 when one is damaged.")]
 pub struct Arguments {
     /// The store: a directory, or s3://BUCKET/PREFIX
+    #[arg(default_value_os_t = default_store::dir())]
     dir: PathBuf,
     /// The checkpoint [default: every one]
     id: Option<u64>,
@@ -42,18 +43,19 @@ pub struct Arguments {
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     core_dumps::forbid_and_close();
-    audit::of_store("verify", &arguments.dir, |_| verify(arguments))
+    let (dir, id) = default_store::with_checkpoint(&arguments.dir, arguments.id);
+    audit::of_store("verify", &dir, |_| verify(arguments, &dir, id))
 }
 
-fn verify(arguments: &Arguments) -> Result<u8> {
-    let store = location::open(&arguments.dir)?;
+fn verify(arguments: &Arguments, dir: &Path, id: Option<u64>) -> Result<u8> {
+    let store = location::open(dir)?;
     let rows = store.attempts()?;
-    let ids = asked_for(arguments, &rows, store.sealed()?)?;
-    let verdicts = verdicts(&store, &rows, &ids, arguments.id.is_none())?;
+    let ids = asked_for((dir, id, arguments.job.as_deref()), &rows, store.sealed()?)?;
+    let verdicts = verdicts(&store, &rows, &ids, id.is_none())?;
     if arguments.json {
         print_json(&verdicts)?;
     } else if verdicts.is_empty() {
-        crate::say!("no checkpoint has been taken into {}", arguments.dir.display());
+        crate::say!("no checkpoint has been taken into {}", dir.display());
     } else {
         print(&table(&verdicts).to_string())?;
     }
@@ -67,11 +69,14 @@ fn verify(arguments: &Arguments) -> Result<u8> {
 }
 
 /// The checkpoints to verify, of those that are sealed.
-fn asked_for(arguments: &Arguments, rows: &[AttemptRow], sealed: Vec<u64>) -> Result<Vec<u64>> {
+fn asked_for(
+    (dir, id, job): (&Path, Option<u64>, Option<&str>),
+    rows: &[AttemptRow],
+    sealed: Vec<u64>,
+) -> Result<Vec<u64>> {
     let row = |id| rows.iter().find(|row| row.id == id);
-    let job = arguments.job.as_deref();
-    let Some(id) = arguments.id else {
-        let of_job = which_checkpoint::attempts_of(&arguments.dir, rows.to_vec(), job)?;
+    let Some(id) = id else {
+        let of_job = which_checkpoint::attempts_of(dir, rows.to_vec(), job)?;
         // What cannot be read may be the job's, so it is not passed by.
         let is_asked_for =
             |id: &u64| of_job.iter().any(|row| row.id == *id) || row(*id).is_none_or(which_checkpoint::is_unreadable);
@@ -83,7 +88,7 @@ fn asked_for(arguments: &Arguments, rows: &[AttemptRow], sealed: Vec<u64>) -> Re
         }
         if !sealed.contains(&id) {
             let why = format!("attempt {id} is {} {}", super::list::state_word(row.state), row.reason);
-            return Err(Error::io("verify", &arguments.dir, io::Error::other(why.trim_end().to_owned())));
+            return Err(Error::io("verify", dir, io::Error::other(why.trim_end().to_owned())));
         }
     }
     Ok(vec![id])

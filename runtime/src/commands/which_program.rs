@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 
@@ -51,6 +51,55 @@ pub fn select(named: &Path) -> Result<i32> {
             )))
         }
     }
+}
+
+/// A program that runs under ckpt.
+#[derive(Debug)]
+pub struct Running {
+    /// Its first process.
+    pub pid: i32,
+    /// The effective user of that.
+    pub user: u32,
+    /// The id of its job.
+    pub job: u64,
+    /// The job's name.
+    pub name: String,
+    /// The store that its checkpoints go to.
+    pub store: PathBuf,
+    /// Time between automatic checkpoints, ms; 0 for none.
+    pub interval_ms: u64,
+    /// The process that takes its checkpoints.
+    pub agent: Option<i32>,
+}
+
+/// All programs that run under ckpt, of those that we may look at, each job once.
+///
+/// # Errors
+/// When processes cannot be listed.
+pub fn all() -> Result<Vec<Running>> {
+    let running = |pid: i32| {
+        let program = Program::find(pid).ok()?;
+        let control = program.control().ok()?;
+        let store = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
+        let is_one = root_of(pid) == pid && !is_clone(&program, &store) && is_believed(&program, &store);
+        let agent = Some(control.agent_pid).filter(|&agent| agent > 0 && is_agent(agent));
+        Some(Running {
+            pid,
+            user: task::users(pid).ok()?[1],
+            job: control.job_id(),
+            name: String::from_utf8_lossy(ckpt_wire::text(&control.name)).into_owned(),
+            store,
+            interval_ms: control.interval_ms,
+            agent,
+        })
+        .filter(|_| is_one)
+    };
+    Ok(processes(|_| true)?.into_iter().filter_map(running).collect())
+}
+
+/// Whether process `pid` executes a ckpt, ours or another one. Whoever has an agent's pid since need not.
+fn is_agent(pid: i32) -> bool {
+    task::link(pid, "exe").is_ok_and(|path| path.ends_with(b"/ckpt"))
 }
 
 /// The process that is a life of `process`, here or in a pid namespace below ours, of those that we may look at. A process of

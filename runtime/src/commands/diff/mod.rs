@@ -9,12 +9,13 @@ mod regions;
 mod text;
 mod view;
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::Path;
 
 use clap::Args;
 
-use super::{print, print_json, which_checkpoint};
-use crate::error::{Result, exit_code};
+use super::{default_store, print, print_json, which_checkpoint};
+use crate::error::{Error, Result, exit_code};
 use crate::image::Image;
 use crate::stored_content::StoredContent;
 use crate::{audit, core_dumps, location};
@@ -22,6 +23,7 @@ use view::DiffView;
 
 /// Show what changed from one checkpoint to another, by region
 #[derive(Args)]
+#[command(override_usage = "ckpt diff [OPTIONS] [DIR] A B")]
 #[command(after_help = "\
 A page has changed, or was added where all was zero or nothing was mapped, or is gone, zero or not mapped
 now. A region is changed (pages, protection or what is mapped), resized (it covers other addresses: grown,
@@ -37,12 +39,10 @@ Examples:
 
 The exit code is 0 whether or not something differs.")]
 pub struct Arguments {
-    /// The store: a directory, or s3://BUCKET/PREFIX
-    dir: PathBuf,
-    /// The checkpoint to start from
-    a: u64,
-    /// The checkpoint to compare with it; it may be older, or another job's
-    b: u64,
+    /// The store: a directory, or s3://BUCKET/PREFIX [default: $CKPT_DIR or ./ckpt-store]; the checkpoint to start from; the
+    /// checkpoint to compare with it, which may be older, or another job's
+    #[arg(required = true, num_args = 2..=3, value_name = "[DIR] A B")]
+    place: Vec<OsString>,
     /// Show the regions that are the same, too
     #[arg(long)]
     all: bool,
@@ -54,21 +54,23 @@ pub struct Arguments {
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     core_dumps::forbid_and_close();
-    audit::of_store("diff", &arguments.dir, |record| {
-        record.number("checkpoint", arguments.a).number("with", arguments.b);
-        diff(arguments)
+    let (dir, ids) = default_store::with_checkpoints(&arguments.place, 2)?;
+    let [a, b] = ids[..] else { return Err(Error::Usage("name two checkpoints to compare".to_owned())) };
+    audit::of_store("diff", &dir, |record| {
+        record.number("checkpoint", a).number("with", b);
+        diff(arguments, &dir, (a, b))
     })
 }
 
-fn diff(arguments: &Arguments) -> Result<u8> {
-    let store = location::open(&arguments.dir)?;
+fn diff(arguments: &Arguments, dir: &Path, (a, b): (u64, u64)) -> Result<u8> {
+    let store = location::open(dir)?;
     let attempts = store.attempts()?;
     let sealed = |id| {
-        let manifest = store.manifest(which_checkpoint::select(&arguments.dir, &attempts, Some(id), None)?)?;
+        let manifest = store.manifest(which_checkpoint::select(dir, &attempts, Some(id), None)?)?;
         let image = Image::of(&manifest)?;
         Ok::<_, crate::error::Error>((manifest.row, image))
     };
-    let (a, b) = (sealed(arguments.a)?, sealed(arguments.b)?);
+    let (a, b) = (sealed(a)?, sealed(b)?);
     let regions = match (&a.1, &b.1) {
         (Image::Job(a), Image::Job(b)) => {
             let (a, b) = (a.root(), b.root());

@@ -3,13 +3,14 @@
 mod named;
 mod npy;
 
+use std::ffi::OsString;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::progress_bar::{Progress, Unit};
-use super::which_checkpoint;
+use super::{default_store, which_checkpoint};
 use crate::differences::WINDOW_BYTES;
 use crate::error::{Error, Result, exit_code};
 use crate::image::Image;
@@ -20,6 +21,7 @@ use named::{Extent, Source};
 
 /// Write the content of a region of a checkpoint (a mapping, an allocation, a captured file) to a file
 #[derive(Args)]
+#[command(override_usage = "ckpt extract [OPTIONS] --region <R> --output <FILE> [DIR] N")]
 #[command(after_help = "\
 R is an id or an address as `ckpt show --json` prints it: 17 is an allocation, m4 a mapping, f2 a file whose
 content was captured, 0x7f1c2e000010 the allocation that begins there, or else the mapping.
@@ -30,10 +32,9 @@ Examples:
   ckpt extract ckpt-store 3 --region f2 -o log.txt
   ckpt extract ckpt-store 3 --region m4 -o - | xxd | less")]
 pub struct Arguments {
-    /// The store: a directory, or s3://BUCKET/PREFIX
-    dir: PathBuf,
-    /// The checkpoint
-    id: u64,
+    /// The store: a directory, or s3://BUCKET/PREFIX [default: $CKPT_DIR or ./ckpt-store], and the checkpoint
+    #[arg(required = true, num_args = 1..=2, value_name = "[DIR] N")]
+    place: Vec<OsString>,
     /// The region
     #[arg(long, value_name = "R")]
     region: String,
@@ -48,15 +49,16 @@ pub struct Arguments {
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     core_dumps::forbid_and_close();
-    audit::of_store("extract", &arguments.dir, |record| {
-        record.number("checkpoint", arguments.id).text("region", &arguments.region);
-        extract(arguments)
+    let (dir, ids) = default_store::with_checkpoints(&arguments.place, 1)?;
+    audit::of_store("extract", &dir, |record| {
+        record.number("checkpoint", ids[0]).text("region", &arguments.region);
+        extract(arguments, &dir, ids[0])
     })
 }
 
-fn extract(arguments: &Arguments) -> Result<u8> {
-    let store = location::open(&arguments.dir)?;
-    let id = which_checkpoint::select(&arguments.dir, &store.attempts()?, Some(arguments.id), None)?;
+fn extract(arguments: &Arguments, dir: &Path, id: u64) -> Result<u8> {
+    let store = location::open(dir)?;
+    let id = which_checkpoint::select(dir, &store.attempts()?, Some(id), None)?;
     let image = Image::of(&store.manifest(id)?)?;
     let content = StoredContent::of(&image, &store)?;
     let extent = named::find(&image, &content, &store, &arguments.region)?;

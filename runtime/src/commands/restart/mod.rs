@@ -19,7 +19,7 @@ use super::interval::{check_interval, interval_ms};
 use super::pid_file::PidFile;
 use super::progress_bar::{Progress, Unit};
 use super::run::store_dir;
-use super::{absolute, which_checkpoint};
+use super::{absolute, default_store, which_checkpoint};
 use crate::audit;
 use crate::core_dumps;
 use crate::error::{Error, Result, exit_code};
@@ -60,7 +60,7 @@ Examples:
   pid=$(ckpt restart ckpt-store --detach)")]
 pub struct Arguments {
     /// The store: a directory, or s3://BUCKET/PREFIX
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", default_value_os_t = default_store::dir())]
     dir: PathBuf,
     /// The directory for the program's next checkpoints [default: the store, if it is a directory, or $CKPT_DIR]
     #[arg(long = "dir", value_name = "NEXT_DIR")]

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{print, print_json, which_checkpoint, which_program};
+use super::{default_store, print, print_json, which_checkpoint, which_program};
 use crate::error::{Result, exit_code};
 use crate::image::Image;
 use crate::{audit, core_dumps, location};
@@ -33,7 +33,7 @@ Examples:
 A number is a process unless there is a directory of that name; ./4711 is always the directory.")]
 pub struct Arguments {
     /// The store (a directory, or s3://BUCKET/PREFIX), or the pid of a running program
-    #[arg(value_name = "DIR|PID")]
+    #[arg(value_name = "DIR|PID", default_value_os_t = default_store::dir())]
     dir: PathBuf,
     /// The checkpoint [default: the newest sealed one]
     id: Option<u64>,

@@ -50,6 +50,24 @@ impl Store {
         Ok(Reclaimed { checkpoints, ..self.reclaim()? })
     }
 
+    /// Drops these checkpoints, and gives back the space that nobody needs any more.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSuchCheckpoint`] when one of them is not there: then all stay. As of [`Store::prune`].
+    pub fn remove(&self, ids: &[u64]) -> Result<Reclaimed> {
+        let _reclaiming = self.shared.files.reclaim_lock()?;
+        let sealed = self.sealed()?;
+        if let Some(&missing) = ids.iter().find(|id| !sealed.contains(id)) {
+            return Err(self.no_such_checkpoint(missing)?);
+        }
+        let mut checkpoints: Vec<AttemptRow> =
+            self.attempts()?.into_iter().filter(|row| ids.contains(&row.id)).collect();
+        checkpoints.sort_by_key(|row| row.id);
+        retire::retire(&self.shared, &checkpoints)?;
+        Ok(Reclaimed { checkpoints, ..self.reclaim()? })
+    }
+
     /// What [`Store::prune`] would drop.
     pub fn prunable(&self, keep: usize, job: Option<&str>) -> Result<Vec<AttemptRow>> {
         retire::choose(self, keep, job)
