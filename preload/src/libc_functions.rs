@@ -24,8 +24,6 @@ pub static DLADDR: Own<unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -
 /// `dl_iterate_phdr`.
 pub static DL_ITERATE_PHDR: Own<unsafe extern "C" fn(LookAtObject, *mut c_void) -> c_int> =
     Own::new(c"dl_iterate_phdr");
-/// `mallinfo`.
-pub static MALLINFO: Own<unsafe extern "C" fn() -> libc::mallinfo> = Own::new(c"mallinfo");
 /// `__register_atfork`, which glibc's `pthread_atfork` calls. It allocates nothing for the first few handlers.
 pub static REGISTER_ATFORK: Own<unsafe extern "C" fn(AtFork, AtFork, AtFork, *const c_void) -> c_int> =
     Own::new(c"__register_atfork");

@@ -1,5 +1,6 @@
 //! `ckpt run` and `ckpt restart` as parents: signals, terminals, exit status, and their own death.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ckpt_tests::exact::{assert_same, reference};
@@ -96,6 +97,7 @@ fn runs_on_without_its_parent(scene: &Scene, mut life: Life<'_>, program: &Progr
     life.output.wait_for_more_lines(5);
     assert!(processes::is_alive(life.pid));
     let id = checkpoint(scene, life.pid);
+    std::fs::write(sign(scene), "").expect("a file in the scene");
     life.output.wait_for_more_lines(3);
     processes::send(life.pid, Signal::SIGKILL);
     processes::wait_until("it is gone", Duration::from_secs(5), || !processes::is_alive(life.pid));
@@ -107,11 +109,16 @@ fn runs_on_without_its_parent(scene: &Scene, mut life: Life<'_>, program: &Progr
     assert_same(&second.output.bytes(), &expected.stdout, "the output");
 }
 
+/// What a program waits for that is not to end before its checkpoint, however late that comes.
+fn sign(scene: &Scene) -> PathBuf {
+    scene.path().join("taken")
+}
+
 #[test]
 fn a_program_whose_ckpt_run_is_killed_runs_on_and_is_checkpointed_again() {
     let scene = Scene::new();
     let program = Program::victim("threads8").argument("120");
-    let life = Life::start(&scene, "life", &program, &run(), Stdout::File);
+    let life = Life::start(&scene, "life", &program.clone().waiting(100, &sign(&scene)), &run(), Stdout::File);
     life.output.wait_for_lines(5);
     runs_on_without_its_parent(&scene, life, &program);
 }
@@ -120,7 +127,7 @@ fn a_program_whose_ckpt_run_is_killed_runs_on_and_is_checkpointed_again() {
 fn a_program_whose_ckpt_restart_is_killed_runs_on_and_is_checkpointed_again() {
     let scene = Scene::new();
     let program = Program::victim("threads8").argument("120");
-    let life = restarted(&scene, &program);
+    let life = restarted(&scene, &program.clone().waiting(100, &sign(&scene)));
     runs_on_without_its_parent(&scene, life, &program);
 }
 

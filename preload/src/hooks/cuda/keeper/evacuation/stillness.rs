@@ -8,7 +8,7 @@ use super::super::functions::{self, ATTACH_GLOBAL, DEVICE_MAP, PORTABLE};
 use crate::hooks::cuda::backing;
 use crate::hooks::cuda::driver::CuResult;
 use crate::hooks::cuda::records;
-use crate::libc_functions::{self, DL_ITERATE_PHDR, MALLINFO};
+use crate::libc_functions::{self, DL_ITERATE_PHDR};
 use crate::sys;
 
 /// What was allocated to try it, and could not be freed; 0 for none.
@@ -43,8 +43,7 @@ pub fn try_locks() -> Result<(), CuResult> {
     let _ = records::containing(0);
     let _ = backing::range_of(0);
     let _ = super::spans::take();
-    // SAFETY: it counts what there is, in each of libc's heaps, under its lock; of another heap it knows nothing.
-    MALLINFO.get().map(|mallinfo| unsafe { mallinfo() });
+    count_the_heap();
     // SAFETY: the function takes what it is shown, and ends the walk.
     unsafe {
         DL_ITERATE_PHDR.get().map(|iterate| iterate(nothing, core::ptr::null_mut()));
@@ -60,6 +59,19 @@ pub fn try_locks() -> Result<(), CuResult> {
     done(unsafe { functions::free(address) })?;
     LEFT.store(0, Ordering::Relaxed);
     try_to_pin()
+}
+
+/// Takes the locks of the heap that the driver allocates from: the program's own, where that counts what there is, or libc's.
+fn count_the_heap() {
+    type Mallinfo = unsafe extern "C" fn() -> libc::mallinfo;
+    // SAFETY: RTLD_DEFAULT is no handle to keep.
+    let found = unsafe { libc_functions::dlsym(libc::RTLD_DEFAULT, c"mallinfo") };
+    if !found.is_null() {
+        // SAFETY: whoever has a function of this name, it has this type.
+        let mallinfo: Mallinfo = unsafe { core::mem::transmute(found) };
+        // SAFETY: it counts what there is, in each of libc's heaps, under its lock.
+        unsafe { mallinfo() };
+    }
 }
 
 fn try_to_pin() -> Result<(), CuResult> {
