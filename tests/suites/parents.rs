@@ -132,6 +132,47 @@ fn a_program_whose_ckpt_restart_is_killed_runs_on_and_is_checkpointed_again() {
 }
 
 #[test]
+fn run_says_once_why_automatic_checkpoints_fail_and_sums_them_up() {
+    let scene = Scene::new();
+    let run = Launch::Run(["--interval", "200ms"].map(str::to_owned).into());
+    let program = Program::victim("refused").argument("150").argument("lease");
+    let mut life = Life::start(&scene, "life", &program, &run, Stdout::File);
+    assert_eq!(code_of(life.wait()), 7, "{}", life.errors());
+    let said = life.errors();
+    let why = |line: &&str| line.starts_with("ckpt: no checkpoint: ") && line.contains("it holds a lease");
+    assert_eq!(said.lines().filter(why).count(), 1, "{said}");
+    let sum = said.lines().last().expect("it says something");
+    let words: Vec<&str> = sum.split(' ').collect();
+    assert!(words[1].parse::<u32>().is_ok_and(|count| count > 1), "{said}");
+    assert!(sum.ends_with("checkpoints of this program have failed, none is sealed"), "{said}");
+}
+
+#[test]
+fn run_says_that_its_agent_can_have_no_store() {
+    let scene = Scene::new();
+    std::fs::write(scene.path().join("file"), "").expect("a file in the scene");
+    let dir = scene.path().join("file/store").display().to_string();
+    let run = Launch::Run(vec!["--dir".to_owned(), dir.clone()]);
+    let mut life = Life::start(&scene, "life", &Program::victim("churn").argument("60"), &run, Stdout::File);
+    life.wait();
+    let said = life.errors();
+    assert!(said.contains("ckpt: no checkpoint: ") && said.contains(&dir), "{said}");
+}
+
+#[test]
+fn run_ends_when_the_last_checkpoint_is_written() {
+    let scene = Scene::new();
+    let program = Program::victim("large").argument("12").variable("CKPT_METHOD", "full-dump");
+    let mut life = Life::start(&scene, "life", &program, &Launch::Run(Vec::new()), Stdout::File);
+    life.output.wait_for_lines(9);
+    processes::send(life.pid, Signal::SIGUSR1);
+    assert_eq!(code_of(life.wait()), 7, "{}", life.errors());
+    // Not later: nobody writes any more.
+    let rows = life.store().rows(&scene);
+    assert!(matches!(&rows[..], [row] if row.state == "sealed"), "{rows:?}");
+}
+
+#[test]
 fn control_c_at_the_terminal_of_a_restart_reaches_the_program() {
     let scene = Scene::new();
     let program = exits("catch");

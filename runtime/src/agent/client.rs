@@ -17,6 +17,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{geteuid, setsid};
 
 use super::address::{Address, Trusted};
+use super::news::Heard;
 use super::protocol::{Patient, Reply, Request, receive, send};
 use super::server::READY;
 use super::{CheckpointRequest, Progress};
@@ -293,7 +294,7 @@ impl AwaitingProgram {
     pub fn start(mark: &str) -> Result<AwaitingProgram> {
         let (mut command, executable) = detached()?;
         command.arg("--pid-from-stdin").env(ENV_MARK, mark);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let child = command.spawn().map_err(|source| Error::io("start an agent", &executable, source))?;
         Ok(AwaitingProgram(child))
     }
@@ -303,12 +304,13 @@ impl AwaitingProgram {
         self.0.id()
     }
 
-    /// Tells the agent which program is its own.
-    pub fn announce(mut self, program: u32) {
+    /// Tells the agent which program is its own; gives what it says of checkpoints.
+    pub fn announce(mut self, program: u32) -> Option<Heard> {
         if let Some(mut stdin) = self.0.stdin.take() {
             // An agent that has died meanwhile is replaced by the first request.
             let _ = writeln!(stdin, "{program}");
         }
+        self.0.stdout.take().map(Heard::from)
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod address;
 mod client;
+pub mod news;
 mod protocol;
 mod recorded;
 mod restart_script;

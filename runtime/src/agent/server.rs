@@ -15,6 +15,7 @@ use nix::unistd::geteuid;
 
 use super::address::{Address, Trusted};
 use super::client::{self, Patience};
+use super::news::{self, News};
 use super::protocol::{Reply, Request};
 use super::recorded::recorded;
 use super::restart_script::write_restart_script;
@@ -427,6 +428,7 @@ impl Agent {
                 reply(&Reply::Writing { done_bytes, total_bytes }, done_bytes == total_bytes);
             }
         };
+        news::tell(&News::Begun);
         let mut outcome = self.take(depth, request, &mut events);
         // Its first process may end at any moment.
         while matches!(outcome, Err(Error::ProgramGone { .. })) && self.follow_job() {
@@ -453,9 +455,16 @@ impl Agent {
                     log::warn!("{warning}");
                 }
                 reply(&Reply::Sealed { id: row.id }, true);
+                news::tell(&News::Sealed { id: row.id });
             }
             Err(error) => {
                 let why = error.to_string();
+                let asks = [Trigger::Signal, Trigger::Interval].iter().any(|it| it.name() == request.trigger);
+                news::tell(&match error {
+                    Error::ProgramGone { .. } => News::Over,
+                    _ if asks => News::Failed { message: why.clone() },
+                    _ => News::Over,
+                });
                 let is_repeated = request.trigger == Trigger::Interval.name() && self.failure.as_ref() == Some(&why);
                 // What fails at each interval fills no disk: the list of checkpoints has it each time.
                 let level = if is_repeated { log::Level::Debug } else { log::Level::Error };

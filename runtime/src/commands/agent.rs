@@ -2,7 +2,11 @@
 
 use clap::{Args, ValueEnum};
 
-use crate::agent::{AgentOptions, Trigger, serve};
+use crate::agent::{
+    AgentOptions, Trigger,
+    news::{self, News},
+    serve,
+};
 use crate::core_dumps;
 use crate::error::{Error, Result, exit_code};
 
@@ -45,7 +49,13 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
         Some(pid) => serve(AgentOptions { pid, first_trigger, is_starting: false })?,
         None => {
             let Some(pid) = announced_pid()? else { return Ok(exit_code::DONE) };
-            serve(AgentOptions { pid, first_trigger, is_starting: true })?;
+            news::begin();
+            serve(AgentOptions { pid, first_trigger, is_starting: true }).inspect_err(|error| {
+                // A program that has ended at once needs none.
+                if !matches!(error, Error::ProgramGone { .. }) {
+                    news::tell(&News::Failed { message: error.to_string() });
+                }
+            })?;
         }
     }
     Ok(exit_code::DONE)

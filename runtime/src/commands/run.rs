@@ -195,9 +195,16 @@ fn start(mut command: Command, program: &OsStr, agent: AwaitingProgram, pid_file
         pid_file.iter().for_each(PidFile::remove);
         Error::io("start", PathBuf::from(program), source)
     })?;
-    agent.announce(child.id());
+    let heard = agent.announce(child.id());
+    let own = parent.inherited();
     // Dropping `child` neither waits nor kills.
-    parent.follow(child.id() as i32)
+    let status = parent.follow(child.id() as i32)?;
+    if let Some(heard) = heard {
+        // Nobody is to be shielded from signals any more.
+        own.apply_mask().map_err(|source| Error::io("unblock", PathBuf::from("signals"), source))?;
+        heard.to_its_end();
+    }
+    Ok(status)
 }
 
 /// A mark for a job whose first process is not known yet.
