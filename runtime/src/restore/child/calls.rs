@@ -65,10 +65,15 @@ pub fn move_above(number: RawFd, lowest: RawFd) -> Result<RawFd> {
     if number >= lowest {
         return Ok(number);
     }
-    // SAFETY: F_DUPFD_CLOEXEC takes a number.
-    let moved = Errno::result(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, lowest) });
+    let moved = duplicate_above(number, lowest);
     close(number);
     moved
+}
+
+/// Another descriptor of the same open file, at the lowest free number from `lowest`.
+pub fn duplicate_above(number: RawFd, lowest: RawFd) -> Result<RawFd> {
+    // SAFETY: F_DUPFD_CLOEXEC takes a number.
+    Errno::result(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, lowest) })
 }
 
 pub fn open(path: &CStr, flags: i32) -> Result<RawFd> {

@@ -46,6 +46,8 @@ pub struct Workspace {
     pipes: Vec<[RawFd; 2]>,
     /// Whether an end has been given to a description.
     given: Vec<[bool; 2]>,
+    /// Whether the description that has made a memory file has been given to one of the job.
+    memory_given: Vec<bool>,
     /// The process that fills each epoll instance: the first that has it.
     fillers: Vec<Option<usize>>,
     /// The process that opens a file which the first one cannot.
@@ -68,6 +70,7 @@ impl Workspace {
             outlets: vec![[-1; Outlet::COUNT]; objects.files.len()],
             pipes: vec![[-1; 2]; objects.pipes.len()],
             given: vec![[false; 2]; objects.pipes.len()],
+            memory_given: vec![false; objects.unlinked_files.len()],
             fillers,
             openers: pseudo_terminals::openers(job),
         }
@@ -125,8 +128,15 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
             plan.opened.place_of(index).map(|place| plan.opened_number(place)).ok_or(Errno::EBADF)
         }
         FileKind::Unlinked { file: unlinked, offset } => {
-            let made = plan.number_of(FILES + plan.unlinked[*unlinked as usize] as i32);
-            let number = calls::move_above(calls::reopen(made, reopening_flags(file))?, lowest)?;
+            let (unlinked, flags) = (*unlinked as usize, file.flags);
+            let made = plan.number_of(FILES + plan.unlinked[unlinked] as i32);
+            let is_memory = plan.objects.unlinked_files[unlinked].memory_seals.is_some();
+            let could_be_made = is_memory && !file.is_path_only() && flags & libc::O_ACCMODE == libc::O_RDWR;
+            let number = match could_be_made && !std::mem::replace(&mut plan.files.memory_given[unlinked], true) {
+                // As memfd_create has made it, it does not count as opened for writing: such a file can be executed.
+                true => with_flags(calls::duplicate_above(made, lowest)?, flags)?,
+                false => calls::move_above(calls::reopen(made, reopening_flags(file))?, lowest)?,
+            };
             if !file.is_path_only() {
                 calls::seek(number, *offset)?;
             }
