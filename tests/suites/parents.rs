@@ -109,6 +109,21 @@ fn runs_on_without_its_parent(scene: &Scene, mut life: Life<'_>, program: &Progr
     assert_same(&second.output.bytes(), &expected.stdout, "the output");
 }
 
+#[test]
+fn a_restart_waits_for_the_pid_of_a_program_that_is_still_dying() {
+    let scene = Scene::new();
+    let mut first = Life::preloaded(&scene, "life", &Program::python("dying.py").argument("100000"));
+    first.output.wait_for_lines(2);
+    checkpoint(&scene, first.pid);
+    processes::send(first.pid, Signal::SIGKILL);
+    let mut second = Restart::of(first.store()).spawn(&scene, &first.directory);
+    first.wait();
+    second.pid = second.find_program(|pid| pid == first.pid);
+    second.output.wait_for_more_lines(2);
+    assert!(!second.errors().contains("pid namespace"), "{}", second.errors());
+    second.kill();
+}
+
 /// What a program waits for that is not to end before its checkpoint, however late that comes.
 fn sign(scene: &Scene) -> PathBuf {
     scene.path().join("taken")

@@ -10,9 +10,13 @@ use nix::unistd::{Uid, getegid, geteuid};
 use crate::error::{Error, Result};
 use crate::image::{Host, ProcessImage};
 use crate::namespace;
+use crate::proc::task::{self, stat_number};
 use crate::restore::spawn::REAPING_TIMEOUT;
 use crate::restore::spawn::may_not_choose;
 use crate::restore::{Place, credentials};
+
+/// How long one that has been killed may take to give back what it had.
+const DYING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Checks users, groups and process ids; `then` is the host of the capture, `now` this one.
 pub fn check(image: &ProcessImage, place: &Place, then: &Host, now: &Host) -> Result<()> {
@@ -58,14 +62,15 @@ fn check_user(image: &ProcessImage, user: Uid, group: u32, only_one_user: bool) 
 
 /// Checks that nobody has the id `tid`.
 pub fn check_free(tid: i32) -> Result<()> {
-    let deadline = Instant::now() + REAPING_TIMEOUT;
+    let begun = Instant::now();
     loop {
         let directory = Path::new("/proc").join(tid.to_string());
         if !directory.exists() {
             return Ok(());
         }
         let ended = has_ended(&directory);
-        if !ended || Instant::now() > deadline {
+        let patience = if ended { REAPING_TIMEOUT } else { DYING_TIMEOUT };
+        if !(ended || is_dying(tid)) || begun.elapsed() > patience {
             let name = fs::read_to_string(directory.join("comm")).unwrap_or_default();
             return Err(in_use(tid, name.trim_end(), ended));
         }
@@ -77,6 +82,19 @@ pub fn check_free(tid: i32) -> Result<()> {
 fn has_ended(directory: &Path) -> bool {
     let status = fs::read_to_string(directory.join("status")).unwrap_or_default();
     status.lines().find(|line| line.starts_with("State:")).is_none_or(|state| state.contains("zombie"))
+}
+
+/// Whether it has been killed, and gives back what it had: that of a large program takes a while.
+fn is_dying(tid: i32) -> bool {
+    /// In the flags of `/proc/PID/stat`.
+    const PF_EXITING: u64 = 0x4;
+    let is_exiting = || task::stat_fields(tid, "stat").is_ok_and(|stat| stat_number(&stat, 9) & PF_EXITING != 0);
+    let status = task::text(tid, "status").unwrap_or_default();
+    let is_killed = |pending: &str| {
+        let signals = task::status_value(&status, pending).and_then(|text| u64::from_str_radix(text, 16).ok());
+        signals.is_some_and(|signals| signals & 1 << (libc::SIGKILL - 1) != 0)
+    };
+    is_killed("SigPnd") || is_killed("ShdPnd") || is_exiting()
 }
 
 fn in_use(tid: i32, name: &str, ended: bool) -> Error {
