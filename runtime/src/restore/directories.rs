@@ -1,7 +1,10 @@
 //! Directories that the paths of a job lead through: those that are missing are made again, before anything is opened or bound there.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+use nix::unistd::geteuid;
 
 use super::reach::{self, Rights, Spot};
 use crate::error::Result;
@@ -27,6 +30,7 @@ impl MadeDirectories {
                 // What is there instead, or cannot be looked at, is named by whatever needs it.
                 _ => continue,
             }
+            let holders = owner_first(&directory.rights, &holders);
             let spot = Spot::reach(path, &holders).map_err(failed)?;
             make(&spot, &directory.rights, &holders).map_err(failed)?;
             made.0.push(spot);
@@ -54,9 +58,25 @@ impl Drop for MadeDirectories {
     }
 }
 
-/// Makes a directory at `spot` that has `rights`.
+/// Who had the directory can make it again without root's rights, where its parent is theirs.
+fn owner_first(rights: &DirectoryRights, holders: &[Rights]) -> Vec<Rights> {
+    let owner = Rights { user: rights.user, group: rights.group, groups: Vec::new(), effective: 0 };
+    let is_root = geteuid().is_root() && !owner.is_root();
+    is_root.then_some(owner).into_iter().chain(holders.iter().cloned()).collect()
+}
+
+/// Makes a directory at `spot` that has `rights`. Where others may have put one of root's in its place, it is not given away.
 pub fn make(spot: &Spot, rights: &DirectoryRights, holders: &[Rights]) -> io::Result<std::fs::File> {
     let directory = spot.make_directory()?;
+    if geteuid().is_root() && directory.metadata()?.uid() != rights.user && !reach::is_out_of_others_reach(spot.path())
+    {
+        log::warn!(
+            "{} is not given to user {}, because others can change its path",
+            spot.path().display(),
+            rights.user
+        );
+        return Ok(directory);
+    }
     let given = reach::give(&directory, spot.path(), (rights.user, rights.group), rights.mode, &holders[0]);
     if given.is_err() {
         spot.remove_directory()?;
@@ -79,4 +99,51 @@ pub fn all_rights(job: &JobImage) -> Vec<Rights> {
     }
     all.sort_by_key(Rights::is_root);
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::chown;
+
+    use super::*;
+    use crate::image::Directory;
+    use crate::restore::host::Machine;
+    use crate::restore::sample::{self, ScratchDir};
+
+    const USER: u32 = 65534;
+
+    #[test]
+    fn missing_directories_are_their_owners_and_gone_again_unless_they_are_kept() {
+        if !geteuid().is_root() {
+            return println!("SKIPPED: directories of several users need root");
+        }
+        let dir = ScratchDir::new();
+        let of_user = dir.path().join("of_user");
+        std::fs::create_dir(&of_user).unwrap();
+        chown(&of_user, Some(USER), Some(USER)).unwrap();
+        let mut job = sample::job(&Machine::this().unwrap());
+        (job.processes[0].uids, job.processes[0].gids) = ([0; 4], [0; 4]);
+        let record = |path: &Path, user: u32| Directory {
+            path: path.as_os_str().as_bytes().to_vec(),
+            rights: DirectoryRights { mode: 0o750, user, group: user },
+        };
+        let (own, below, others) = (of_user.join("own"), of_user.join("own/below"), of_user.join("others"));
+        job.objects.directories = vec![record(&own, USER), record(&below, USER), record(&others, 1)];
+        std::os::unix::fs::chown(dir.path(), Some(0), Some(0)).unwrap();
+        std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+
+        let made = MadeDirectories::of(&job).unwrap();
+        for path in [&own, &below] {
+            let about = path.metadata().unwrap();
+            assert_eq!((about.uid(), about.mode() & 0o7777), (USER, 0o750), "{}", path.display());
+        }
+        assert_eq!(others.metadata().unwrap().uid(), 0, "its parent's owner could have put another one there");
+        drop(made);
+        assert!(!own.exists() && !others.exists());
+        MadeDirectories::of(&job).unwrap().keep();
+        assert!(below.exists());
+        MadeDirectories::of(&job).unwrap();
+        assert!(below.exists(), "it was there");
+    }
 }
