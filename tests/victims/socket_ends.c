@@ -1,5 +1,5 @@
 /* Sockets that are not as they were made: a datagram for an abstract name from a client without one; datagrams, one with a descriptor, in one end
- * of a pair whose other end is closed; a connection of TCP that both ends have shut down; a socket of netlink that was told where to
+ * of a pair whose other end is closed; a connection of TCP that both ends have shut down, sockets of UDP of which one has been; a socket of netlink that was told where to
  * send. What lies unread is read at the end. */
 #include "victim.h"
 #include <arpa/inet.h>
@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-static int server, client, half, tcp[2], told, told_to;
+static int server, client, half, tcp[2], udp[2], told, told_to;
 static struct sockaddr_nl place;
 
 static void put(int file, const char *text, int descriptor)
@@ -65,6 +65,18 @@ static void set_up(void)
 	close(listener);
 	CHECK(shutdown(tcp[0], SHUT_WR) == 0 && shutdown(tcp[1], SHUT_WR) == 0);
 
+	struct sockaddr_in names[2];
+	for (int end = 0; end < 2; end++) {
+		names[end] = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+		bytes = sizeof names[end];
+		udp[end] = socket(AF_INET, SOCK_DGRAM, 0);
+		CHECK(bind(udp[end], (struct sockaddr *)&names[end], bytes) == 0);
+		CHECK(getsockname(udp[end], (struct sockaddr *)&names[end], &bytes) == 0);
+	}
+	for (int end = 0; end < 2; end++)
+		CHECK(connect(udp[end], (struct sockaddr *)&names[!end], sizeof names[!end]) == 0);
+	CHECK(shutdown(udp[0], SHUT_WR) == 0);
+
 	place = (struct sockaddr_nl){ .nl_family = AF_NETLINK, .nl_pid = (unsigned)getpid() };
 	told_to = socket(AF_NETLINK, SOCK_RAW, NETLINK_USERSOCK), told = socket(AF_NETLINK, SOCK_RAW, NETLINK_USERSOCK);
 	CHECK(bind(told_to, (struct sockaddr *)&place, sizeof place) == 0);
@@ -78,6 +90,9 @@ static void hold(int step)
 		CHECK(recv(tcp[end], &byte, 1, MSG_DONTWAIT) == 0);
 		CHECK(write(tcp[end], "x", 1) == -1 && errno == EPIPE);
 	}
+	char datagram;
+	CHECK(write(udp[0], "x", 1) == -1 && errno == EPIPE);
+	CHECK(write(udp[1], "y", 1) == 1 && recv(udp[0], &datagram, 1, MSG_DONTWAIT) == 1 && datagram == 'y');
 	struct nlmsghdr message = { .nlmsg_len = sizeof message, .nlmsg_type = 0x1234, .nlmsg_seq = (unsigned)step }, found;
 	CHECK(send(told, &message, sizeof message, 0) == sizeof message);
 	CHECK(recv(told_to, &found, sizeof found, MSG_DONTWAIT) == sizeof found && found.nlmsg_seq == (unsigned)step);

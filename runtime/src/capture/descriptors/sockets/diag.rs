@@ -1,11 +1,12 @@
-//! What the kernel tells anyone about all Unix sockets (`sock_diag(7)`): which are connected with each other, and which have
-//! been connected with one that has not accepted them yet.
+//! What the kernel tells anyone about sockets (`sock_diag(7)`): which Unix sockets are connected with each other, and which have
+//! been connected with one that has not accepted them yet; which sockets of UDP have been shut.
 
 use std::collections::HashMap;
 use std::os::fd::AsRawFd;
 
 use netlink_packet_core::{Emitable, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_sock_diag::SockDiagMessage;
+use netlink_packet_sock_diag::inet::{self, ExtensionFlags, InetRequest, SocketId};
 use netlink_packet_sock_diag::unix::nlas::Nla;
 use netlink_packet_sock_diag::unix::{ShowFlags, StateFlags, UnixRequest, UnixResponse};
 use nix::errno::Errno;
@@ -35,26 +36,61 @@ pub struct UnixSocket {
 
 /// All Unix sockets of our network namespace by the lower half of their inode numbers, which is all that the kernel tells.
 pub fn unix_sockets() -> Result<HashMap<u32, UnixSocket>> {
-    ask().map_err(|source| Error::io("ask (sock_diag) for", "the Unix sockets of this machine", source))
-}
-
-fn ask() -> std::io::Result<HashMap<u32, UnixSocket>> {
-    let channel = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkSockDiag)?;
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
     let request = UnixRequest {
         state_flags: StateFlags::from_bits_retain(!0),
         inode: 0,
         show_flags: ShowFlags::PEER | ShowFlags::ICONS | ShowFlags::VFS | ShowFlags::RQLEN,
         cookie: NO_COOKIE,
     };
-    let mut message = NetlinkMessage::new(header, SockDiagMessage::UnixRequest(request).into());
+    let mut found = HashMap::new();
+    let note = |answer| {
+        if let SockDiagMessage::UnixResponse(response) = answer {
+            found.insert(response.header.inode, unix_socket(&response));
+        }
+    };
+    ask(SockDiagMessage::UnixRequest(request), note)
+        .map_err(|source| Error::io("ask (sock_diag) for", "the Unix sockets of this machine", source))?;
+    Ok(found)
+}
+
+/// The directions that sockets of UDP have ended, by the lower half of their inode numbers. A kernel that does not tell (its module
+/// udp_diag is not there) knows of none.
+pub fn shut_of_udp() -> HashMap<u32, u8> {
+    let mut found = HashMap::new();
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let request = InetRequest {
+            family: family as u8,
+            protocol: libc::IPPROTO_UDP as u8,
+            extensions: ExtensionFlags::empty(),
+            states: inet::StateFlags::all(),
+            socket_id: if family == libc::AF_INET { SocketId::new_v4() } else { SocketId::new_v6() },
+        };
+        let note = |answer| {
+            let SockDiagMessage::InetResponse(response) = answer else { return };
+            let shut = response.nlas.iter().find_map(|nla| match nla {
+                inet::nlas::Nla::Shutdown(directions) => Some(*directions),
+                _ => None,
+            });
+            found.extend(shut.map(|shut| (response.header.inode, shut)));
+        };
+        if let Err(error) = ask(SockDiagMessage::InetRequest(request), note) {
+            log::debug!("which sockets of UDP have been shut is not known: {error}");
+        }
+    }
+    found
+}
+
+/// Asks for a list, and gives each answer to `note`.
+fn ask(request: SockDiagMessage, mut note: impl FnMut(SockDiagMessage)) -> std::io::Result<()> {
+    let channel = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkSockDiag)?;
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    let mut message = NetlinkMessage::new(header, request.into());
     message.finalize();
     let mut bytes = vec![0; message.buffer_len()];
     message.serialize(&mut bytes);
     send(channel.as_raw_fd(), &bytes, MsgFlags::empty())?;
 
-    let mut found = HashMap::new();
     let mut buffer = vec![0; MESSAGE_BYTES];
     loop {
         let received = recv(channel.as_raw_fd(), &mut buffer, MsgFlags::empty())?;
@@ -62,10 +98,8 @@ fn ask() -> std::io::Result<HashMap<u32, UnixSocket>> {
         while !rest.is_empty() {
             let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest).map_err(std::io::Error::other)?;
             match message.payload {
-                NetlinkPayload::InnerMessage(SockDiagMessage::UnixResponse(response)) => {
-                    found.insert(response.header.inode, unix_socket(&response));
-                }
-                NetlinkPayload::Done(_) => return Ok(found),
+                NetlinkPayload::InnerMessage(answer) => note(answer),
+                NetlinkPayload::Done(_) => return Ok(()),
                 NetlinkPayload::Error(error) => return Err(error.to_io()),
                 _ => {}
             }
@@ -112,6 +146,17 @@ mod tests {
     fn inode(socket: impl AsFd) -> u32 {
         let number = socket.as_fd().as_raw_fd();
         std::fs::metadata(format!("/proc/self/fd/{number}")).unwrap().ino() as u32
+    }
+
+    #[test]
+    fn which_sockets_of_udp_have_been_shut_is_known() {
+        let [one, other] = [0; 2].map(|_| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        one.connect(other.local_addr().unwrap()).unwrap();
+        crate::net::shut_down(one.as_fd(), libc::SHUT_WR).unwrap();
+        let all = shut_of_udp();
+        if !all.is_empty() {
+            assert_eq!((all.get(&inode(&one)), all.get(&inode(&other))), (Some(&2), Some(&0)));
+        }
     }
 
     #[test]

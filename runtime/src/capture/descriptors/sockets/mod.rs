@@ -45,6 +45,8 @@ pub struct Sockets {
     by_ends: HashMap<(SocketAddr, SocketAddr), u64>,
     /// All Unix sockets of the machine, if the job has any.
     unix: HashMap<u32, UnixSocket>,
+    /// The directions that sockets of UDP have ended, if the job has any that are connected.
+    shut_of_udp: HashMap<u32, u8>,
     /// Where those among them wait that have not been accepted yet.
     waits_at: HashMap<u32, u32>,
     /// Those that have got a record, in the order of those, and a descriptor of each.
@@ -92,6 +94,10 @@ impl Sockets {
             let pairs =
                 sockets.unix.iter().flat_map(|(&listener, it)| it.waiting.iter().map(move |&it| (it, listener)));
             sockets.waits_at = pairs.collect();
+        }
+        let is_of_udp = |seen: &Seen| seen.protocol == libc::IPPROTO_UDP && seen.family != libc::AF_UNIX;
+        if sockets.all.values().any(|seen| is_of_udp(seen) && seen.peer_name.is_some()) {
+            sockets.shut_of_udp = diag::shut_of_udp();
         }
         Ok((sockets, in_flight))
     }
@@ -200,6 +206,7 @@ impl Sockets {
     fn shut(&self, seen: &Seen, inode: u64) -> u8 {
         match seen.family {
             libc::AF_UNIX => self.unix.get(&(inode as u32)).map_or(0, |socket| socket.shut),
+            _ if seen.protocol == libc::IPPROTO_UDP => self.shut_of_udp.get(&(inode as u32)).copied().unwrap_or(0),
             _ => internet::shut(seen),
         }
     }
