@@ -1,7 +1,7 @@
-//! What an agent tells the `ckpt run` that has started it: when a checkpoint is begun that nobody waits for, and what comes of it.
+//! News from an agent to the `ckpt run` that has started it: the beginning of each checkpoint, and its outcome.
 //!
-//! Nothing depends on it: an agent writes into a pipe that it never waits for, and an agent that takes the place of another tells
-//! nobody.
+//! Nothing depends on them: an agent writes into a pipe that it never waits for, and an agent that takes the place of another has
+//! no such pipe.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -35,7 +35,7 @@ pub enum News {
     },
     /// There is none, and whoever has asked for it knows, or the program has ended before.
     Over,
-    /// It has failed, and nobody waits to hear that.
+    /// It has failed, and no command has asked for it.
     Failed {
         /// Why.
         message: String,

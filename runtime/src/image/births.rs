@@ -227,7 +227,7 @@ impl Planner<'_> {
         let mut make_leader = |leader: usize, maker| match *makers[leader].get_or_insert(maker) {
             other if other == maker => Ok(leader),
             Maker::Parent(parent) if maker == Maker::Member(parent) => Ok(leader),
-            // As long as nobody adopts it on its way to the ancestor.
+            // As long as no process adopts it on its way to the ancestor.
             Maker::Parent(_) if maker == Maker::Ancestor(Way::Child) => Ok(leader),
             // Where the first process is born by it, it is the restarter's child, and its end makes orphans all the same.
             Maker::Ancestor(Way::Sibling) if maker == Maker::Ancestor(Way::Child) => Ok(leader),

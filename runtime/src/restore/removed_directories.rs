@@ -37,7 +37,7 @@ impl RemovedDirectories {
                 self.0.len() - 1
             }
         };
-        // By a descriptor that leads there, so that nobody can put another one in its place.
+        // By a descriptor that leads there, so that no other one can be put in its place.
         let link = format!("/proc/self/fd/{}", self.0[place].opened.as_raw_fd());
         let opened = nix::fcntl::open(
             link.as_str(),

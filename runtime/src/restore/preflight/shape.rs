@@ -79,7 +79,7 @@ fn ids_flaw(job: &JobImage) -> Option<String> {
         parent.is_none_or(|parent| parent.is_some_and(has_it))
     };
     if let Some(wrong) = job.lost_leaders.iter().find(|leader| !is_ended_child(leader)) {
-        return Some(format!("nobody has {}, which led a session, for a child that has ended", wrong.pid));
+        return Some(format!("no process has {}, which led a session, as a child that has ended", wrong.pid));
     }
     let unborn = job.births(true).err()?;
     Some(format!("process {} cannot have its parent and its session", job.processes[unborn].pid))
@@ -463,7 +463,7 @@ mod tests {
                 job.processes[0].family.session = 300_002;
                 job.processes.push(other);
             }),
-            ("nobody has 300001", |job| {
+            ("no process has 300001", |job| {
                 job.lost_leaders.push(LostLeader { pid: 300_001, session: 300_001, child_of: Some(7) });
             }),
             ("two threads 300000", |job| {

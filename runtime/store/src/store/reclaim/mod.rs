@@ -50,7 +50,7 @@ impl Store {
         Ok(Reclaimed { checkpoints, ..self.reclaim()? })
     }
 
-    /// Drops these checkpoints, and gives back the space that nobody needs any more.
+    /// Drops these checkpoints, and gives back the space that no other one needs.
     ///
     /// # Errors
     ///
