@@ -17,6 +17,10 @@ use super::terminal::Terminal;
 /// we continue the program ourselves: it shall not hear one continuation twice.
 const GROUP_CONTINUATION_GRACE: Duration = Duration::from_millis(20);
 
+/// How long we wait before we stop with a program that has asked for the terminal in the background. What it has seen there may be
+/// the keys of the shell's `fg`, and a shell that has just taken us for a running job would continue neither of us.
+const TERMINAL_GRACE: Duration = Duration::from_millis(100);
+
 /// How often we look whether a terminal that the program misses has come back. A shell's `fg` of a job that runs tells it
 /// nothing, and nothing else does: a program that waits for a key by `poll` would wait for ever, because the terminal
 /// collects lines until the program's modes are set.
@@ -34,12 +38,14 @@ pub struct Job {
     asked_to_stop: bool,
     /// We have been continued and the program, in the same group, not yet: when to do it ourselves.
     continue_at: Option<Instant>,
+    /// The program has been stopped by this signal because it lacks the terminal: when to stop as well.
+    stop_at: Option<(Instant, i32)>,
 }
 
 impl Job {
     /// The job of process `pid`.
     pub fn new(pid: i32) -> Job {
-        Job { pid, asked_to_stop: false, continue_at: None }
+        Job { pid, asked_to_stop: false, continue_at: None, stop_at: None }
     }
 
     /// Does with a signal that was sent to us what the program should get from it.
@@ -72,10 +78,14 @@ impl Job {
         if let Some(terminal) = terminal {
             terminal.hand_over(group);
         }
+        self.resume(group);
+    }
+
+    /// Continues the program, or waits for somebody else to do so if it is in our group.
+    fn resume(&mut self, group: Option<Pid>) {
+        self.stop_at = None;
         match group {
-            Some(group) => {
-                forward::to_group(group, libc::SIGCONT);
-            }
+            Some(group) => forward::to_group(group, libc::SIGCONT),
             None if forward::seems_stopped(self.pid) => {
                 self.continue_at = Some(Instant::now() + GROUP_CONTINUATION_GRACE);
             }
@@ -86,6 +96,7 @@ impl Job {
     /// The program runs again.
     pub fn continued(&mut self) {
         self.continue_at = None;
+        self.stop_at = None;
     }
 
     /// Continues the program if that is due, and says how long that can wait otherwise.
@@ -119,14 +130,36 @@ impl Job {
         if !noticed || self.continue_at.is_some() || !forward::seems_stopped(self.pid) {
             return;
         }
-        let wants_terminal = [libc::SIGTTIN, libc::SIGTTOU].contains(&signal);
-        if wants_terminal
-            && let Some(group) = own_group(self.pid)
-            && terminal.as_ref().is_some_and(Terminal::is_owed)
-        {
-            // The shell's `fg` has come between two looks at the terminal.
-            return self.proceed(Some(group), terminal);
+        if [libc::SIGTTIN, libc::SIGTTOU].contains(&signal) && terminal.is_some() {
+            self.stop_at = Some((Instant::now() + TERMINAL_GRACE, signal));
+            return;
         }
+        self.stop(signal, terminal);
+    }
+
+    /// Stops if the program still lacks the terminal when that is due, and says how long that can wait otherwise.
+    pub fn stop_when_due(&mut self, terminal: &mut Option<Terminal>) -> Option<Duration> {
+        let (due, signal) = self.stop_at?;
+        let left = due.saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            return Some(left);
+        }
+        self.stop_at = None;
+        if !forward::seems_stopped(self.pid) {
+            return None;
+        }
+        let group = own_group(self.pid);
+        if terminal.as_ref().is_some_and(Terminal::is_owed) {
+            self.proceed(group, terminal);
+        } else if terminal.as_ref().is_some_and(|terminal| terminal.is_with(group)) {
+            self.resume(group);
+        } else {
+            self.stop(signal, terminal);
+        }
+        None
+    }
+
+    fn stop(&self, signal: i32, terminal: &mut Option<Terminal>) {
         if let Some(terminal) = terminal {
             terminal.take_back_while_stopped(self.pid);
         }

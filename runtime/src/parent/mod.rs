@@ -128,7 +128,11 @@ impl Parent {
                 Some(Event::Stopped(signal)) => job.stop_alike(signal, &mut self.terminal),
                 Some(Event::Continued) => job.continued(),
                 None => {
-                    let limits = [job.continue_when_due(), job.look_for_terminal(&mut self.terminal)];
+                    let limits = [
+                        job.stop_when_due(&mut self.terminal),
+                        job.continue_when_due(),
+                        job.look_for_terminal(&mut self.terminal),
+                    ];
                     self.sleep(watch, limits.into_iter().flatten().min())?;
                 }
             }

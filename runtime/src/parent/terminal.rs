@@ -66,6 +66,11 @@ impl Terminal {
         tcgetpgrp(&self.file).is_ok_and(|foreground| foreground == getpgrp())
     }
 
+    /// Whether the program has the terminal: `group` is its process group if that is another one than ours.
+    pub fn is_with(&self, group: Option<Pid>) -> bool {
+        tcgetpgrp(&self.file).is_ok_and(|foreground| foreground == group.unwrap_or_else(getpgrp))
+    }
+
     /// Whether our group has become the foreground since the program was to have the terminal in vain.
     pub fn is_owed(&self) -> bool {
         self.owed && self.is_ours()
