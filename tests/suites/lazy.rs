@@ -34,14 +34,25 @@ fn lazily(life: &Life) -> Restart {
 /// The program is restarted lazily, looks at its memory this way, and finds it whole, with a part missing at first. On a busy machine
 /// all of it may have come before it looks: then it is restarted again.
 fn is_whole_by(way: &str) {
-    const TRIES: usize = 6;
-    for _ in 0..TRIES {
-        let scene = Scene::new();
-        let first = checkpointed(&scene, way);
-        let mut second = lazily(&first).spawn(&scene, &first.directory);
+    is_whole_with(way, |restart| restart);
+}
+
+/// The same with more options.
+fn is_whole_with(way: &str, with: impl Fn(Restart) -> Restart) {
+    comes_late_once(|scene| {
+        let first = checkpointed(scene, way);
+        let mut second = with(lazily(&first)).spawn(scene, &first.directory);
         let code = code_of(second.wait());
         assert_eq!(code, 7, "{}; {}", second.errors(), first.output.text());
-        match first.output.text().as_str() {
+        first.output.text()
+    });
+}
+
+/// Tries until a life has found a part of its memory missing at first; `attempt` gives its output, which is whole each time.
+fn comes_late_once(attempt: impl Fn(&Scene) -> String) {
+    const TRIES: usize = 6;
+    for _ in 0..TRIES {
+        match attempt(&Scene::new()).as_str() {
             "ready\nearly\nwhole\nwhole\n" => return,
             text => assert_eq!(text, "ready\nlate\nwhole\nwhole\n"),
         }
@@ -93,22 +104,20 @@ fn a_checkpoint_waits_until_all_memory_is_there_and_can_be_restarted() {
 
 #[test]
 fn a_detached_program_gets_its_memory_too() {
-    let scene = Scene::new();
-    let first = checkpointed(&scene, "stay");
-    // It is over when the program runs, which has no parent then to be found by.
-    let mut restart = lazily(&first).option("--detach").spawn(&scene, &first.directory);
-    assert_eq!(code_of(restart.wait()), 0, "{}", restart.errors());
-    first.output.wait_for_text("early\nwhole\nwhole\n");
-    processes::send(first.pid, Signal::SIGKILL);
+    comes_late_once(|scene| {
+        let first = checkpointed(scene, "stay");
+        // It is over when the program runs, which has no parent then to be found by.
+        let mut restart = lazily(&first).option("--detach").spawn(scene, &first.directory);
+        assert_eq!(code_of(restart.wait()), 0, "{}", restart.errors());
+        first.output.wait_for_text("\nwhole\nwhole\n");
+        processes::send(first.pid, Signal::SIGKILL);
+        first.output.text()
+    });
 }
 
 #[test]
-fn a_program_in_a_namespace_of_its_own_gets_its_memory_too() {
-    let scene = Scene::new();
-    let first = checkpointed(&scene, "children");
-    let mut second = lazily(&first).option("--namespace=always").spawn(&scene, &first.directory);
-    assert_eq!(code_of(second.wait()), 7, "{}; {}", second.errors(), first.output.text());
-    assert_eq!(first.output.text(), "ready\nearly\nwhole\nwhole\n");
+fn a_program_in_another_pid_namespace_gets_its_memory_too() {
+    is_whole_with("children", |restart| restart.option("--namespace=always"));
 }
 
 #[test]
