@@ -238,6 +238,7 @@ rows! {
     no_vdso: "without_vdso";
     unix_sockets: "unix_sockets";
     internet_sockets: "internet_sockets";
+    full_connections: "full_connections";
     sockets_of_both_families: "dual_stack";
     sockets_whose_ends_are_gone: "socket_ends";
     named_pipes_and_packets: "fifos";

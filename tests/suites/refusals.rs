@@ -1,6 +1,7 @@
 //! State that is not supported is refused by name and number, with exit code 4, and the program runs on.
 
 use ckpt_tests::exact::{Trigger, assert_same, reference};
+use ckpt_tests::ordinary_user::as_ordinary_user;
 use ckpt_tests::{Ckpt, Life, Program, Scene, checkpoint, code_of, processes, skip};
 use nix::libc;
 use nix::sys::ptrace::{self, Options};
@@ -63,6 +64,11 @@ fn victim_is_refused(victim: &str, kind: &str, why: &str, triggers: &[Trigger]) 
     assert_eq!(life.errors(), "", "nothing is written to the program's own stderr");
 }
 
+#[test]
+fn an_ordinary_users_full_connection_is_refused() {
+    as_ordinary_user(&["refused"], &[], || is_refused("full_connection", "because the other end is full"));
+}
+
 macro_rules! refused {
     ($how:ident: $($test:ident: $kind:literal, $why:literal;)*) => { $(
         #[test]
@@ -75,7 +81,6 @@ macro_rules! refused {
 refused! { is_refused:
     a_raw_socket_is_refused: "raw_socket", "sockets of family 2, type 3, protocol 1";
     what_was_sent_before_it_was_accepted_is_refused: "unaccepted", "to a connection that has not been accepted yet";
-    what_has_not_arrived_because_the_other_end_is_full_is_refused: "full_connection", "because the other end is full";
     a_child_that_shares_its_descriptors_is_refused: "sharing_child", "which shares its descriptor table with process";
     an_inotify_descriptor_with_unread_events_is_refused: "inotify", "events are queued in it that nobody has read yet";
     a_netlink_socket_with_an_unread_answer_is_refused: "netlink", "the kernel has told something in it";

@@ -90,8 +90,12 @@ fn no_lease(info: &FdInfo) -> Error {
 
 fn kind(info: &FdInfo, descriptor: &Descriptor, lock: &Lock, files: &[OpenFile]) -> Result<LockKind> {
     let file = files.get(descriptor.file as usize).map(|file| &file.kind);
-    let comes_back =
-        matches!(file, Some(FileKind::Regular { .. } | FileKind::Directory { .. } | FileKind::Device { .. }));
+    let comes_back = matches!(
+        file,
+        Some(
+            FileKind::Regular { .. } | FileKind::Unlinked { .. } | FileKind::Directory { .. } | FileKind::Device { .. }
+        )
+    );
     match lock.owner {
         Owner::Lease => Err(no_lease(info)),
         _ if !comes_back => Err(refused(info, "it holds a file lock on what the restart replaces")),

@@ -4,6 +4,7 @@ mod address;
 mod calls;
 mod options;
 mod peek;
+mod repair;
 mod tcp;
 
 pub use address::Address;
@@ -12,4 +13,5 @@ pub use calls::{
 };
 pub use options::{Defaults, IP_LOCAL_PORT_RANGE, SO_BUF_LOCK, Time, time_of};
 pub use peek::{FILES_MAX, Look, bytes_sent_before, peek};
+pub use repair::{Queues, in_flight};
 pub use tcp::{TcpInfo, TcpState};

@@ -6,6 +6,7 @@
 
 mod diag;
 mod internet;
+mod underway;
 mod unix;
 mod unread;
 
@@ -66,6 +67,8 @@ struct Seen {
     peer_name: Option<Vec<u8>>,
     tcp: Option<TcpInfo>,
     unread: Vec<Unread>,
+    /// Of one of TCP whose other end is in the job, too: all that that has written is in `unread`.
+    has_all: bool,
 }
 
 /// What a socket is connected with, before the other one has a record.
@@ -89,6 +92,7 @@ impl Sockets {
                 }
             }
         }
+        underway::gather(&mut sockets.all, &sockets.by_ends);
         if sockets.all.values().any(|seen| seen.family == libc::AF_UNIX) {
             sockets.unix = diag::unix_sockets()?;
             let pairs =
@@ -235,7 +239,7 @@ impl Seen {
             true => Vec::new(),
             false => unread::unread(handle.as_fd(), family, kind).map_err(failed)?,
         };
-        let seen = Seen { handle, family, kind, protocol, name, peer_name, tcp, unread };
+        let seen = Seen { handle, family, kind, protocol, name, peer_name, tcp, unread, has_all: false };
         if family == libc::AF_NETLINK && seen.has(libc::POLLIN) {
             return Err(unsettled(info, TOLD, "read it, or try again"));
         }
