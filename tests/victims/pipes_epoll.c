@@ -1,4 +1,5 @@
-/* Pipes to oneself with unread data, eventfds, and epoll with its data and flags, nested. */
+/* Pipes to oneself with unread data, eventfds, and epoll with its data and flags, nested. And epoll that watches what has left its number: one
+ * number is free now, one leads to another counter, one was added twice, and one description only a child has. */
 #include "victim.h"
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -7,12 +8,59 @@
 enum { UNREAD = 10000, BIG = 1 << 20, LEVEL = 1001, EDGE, ONESHOT, NESTED };
 static int filled[2], big[2], empty[2], half[2], packets[2];
 static int counter, semaphore, outer, inner, disarmed;
+enum { LEFT = 2001, REPLACED, TWICE, ABROAD, MOVED = 4 };
+static int moving, at[MOVED], now[MOVED], child_ends[2];
 static unsigned char buffer[BIG];
 
 static void watch(int epoll, int file, uint32_t events, uint64_t value)
 {
 	struct epoll_event event = { events, { .u64 = value } };
 	CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, file, &event) == 0);
+}
+
+/* Each is ready only when somebody writes to the description, wherever that is by now. */
+static void set_up_moved(void)
+{
+	CHECK((moving = epoll_create1(0)) >= 0 && pipe(child_ends) == 0);
+	for (int number = 0; number < MOVED; number++) {
+		CHECK((at[number] = eventfd(0, 0)) >= 0);
+		watch(moving, at[number], EPOLLIN, (uint64_t)LEFT + (uint64_t)number);
+	}
+	for (int number = 0; number < 3; number++)
+		CHECK((now[number] = fcntl(at[number], F_DUPFD, 100)) >= 100);
+	CHECK(dup2(counter, at[1]) == at[1]);
+	/* The number has another counter, which is watched, too. */
+	int other = eventfd(0, 0);
+	CHECK(dup2(other, at[2]) == at[2] && close(other) == 0);
+	watch(moving, at[2], EPOLLIN, 3000);
+	if (fork() == 0) {
+		char byte;
+		alarm(60);
+		close(child_ends[1]);
+		if (read(child_ends[0], &byte, 1) == 1)
+			eventfd_write(at[3], 1);
+		/* Until the other process has ended: what is closed everywhere is watched no more. */
+		_exit((int)read(child_ends[0], &byte, 1));
+	}
+	CHECK(close(at[0]) == 0 && close(at[3]) == 0 && close(child_ends[0]) == 0);
+}
+
+static void verify_moved(void)
+{
+	struct epoll_event events[MOVED + 1];
+	CHECK(fcntl(at[0], F_GETFD) == -1 && fcntl(at[3], F_GETFD) == -1);
+	CHECK(epoll_wait(moving, events, MOVED + 1, 0) == 0);
+	for (int number = 0; number < 3; number++) {
+		CHECK(eventfd_write(now[number], 1) == 0);
+		CHECK(epoll_wait(moving, events, MOVED + 1, 0) == 1 && events[0].data.u64 == (uint64_t)LEFT + (uint64_t)number);
+		eventfd_t value;
+		CHECK(eventfd_read(now[number], &value) == 0 && value == 1);
+	}
+	CHECK(eventfd_write(at[2], 1) == 0 && epoll_wait(moving, events, MOVED + 1, 0) == 1 && events[0].data.u64 == 3000);
+	eventfd_t value;
+	CHECK(eventfd_read(at[2], &value) == 0);
+	CHECK(write(child_ends[1], "x", 1) == 1);
+	CHECK(epoll_wait(moving, events, MOVED + 1, 20000) == 1 && events[0].data.u64 == ABROAD);
 }
 
 static void fill(int file, size_t bytes, int seed)
@@ -52,6 +100,7 @@ static void set_up(void)
 	watch(outer, disarmed, EPOLLIN | EPOLLONESHOT, ONESHOT);
 	watch(inner, empty[0], EPOLLIN, 77);
 	watch(outer, inner, EPOLLIN, NESTED);
+	set_up_moved();
 	/* Use the one shot up: it must stay used up. */
 	struct epoll_event events[4];
 	CHECK(epoll_wait(outer, events, 4, 0) == 2);
@@ -74,6 +123,7 @@ static void hold(int step)
 
 static void verify_epoll(void)
 {
+	verify_moved();
 	struct epoll_event events[8];
 	int seen_edge = 0, seen_nested = 0;
 	CHECK(write(empty[1], "x", 1) == 1);

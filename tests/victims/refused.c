@@ -281,15 +281,22 @@ static void open_device(void)
 		skip("no device that may be opened");
 }
 
-/* The description lives on under another number, so the set goes on watching what the closed number was. */
+/* The description lives on in a message that waits to be received, so the set goes on watching what the closed number was. */
 static void make_epoll_of_a_closed_descriptor(void)
 {
-	int ends[2];
+	int ends[2], pair[2];
+	struct iovec part = { "x", 1 };
+	union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = { .header = { CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS } };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room };
 	number = epoll_create1(0);
-	CHECK(number >= 0 && pipe(ends) == 0);
+	CHECK(number >= 0 && pipe(ends) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
 	struct epoll_event event = { .events = EPOLLIN };
 	CHECK(epoll_ctl(number, EPOLL_CTL_ADD, ends[0], &event) == 0);
-	CHECK(dup(ends[0]) >= 0 && close(ends[0]) == 0);
+	memcpy(CMSG_DATA(&control.header), &ends[0], sizeof ends[0]);
+	CHECK(sendmsg(pair[0], &message, 0) == 1 && close(ends[0]) == 0);
 }
 
 static void make_protected_page(void)

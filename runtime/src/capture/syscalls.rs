@@ -7,6 +7,7 @@ use crate::image::{RobustList, Scheduling};
 use crate::proc::task;
 
 const KCMP_FILE: i32 = 0;
+const KCMP_EPOLL_TFD: i32 = 7;
 /// `ioprio_get(2)` of one thread.
 const IOPRIO_WHO_PROCESS: i32 = 1;
 /// `getpriority(2)` gives the nice value subtracted from this.
@@ -32,6 +33,27 @@ pub fn same_open_file(a: (i32, i32), b: (i32, i32)) -> Result<bool> {
     Errno::result(order)
         .map(|order| order == 0)
         .map_err(|source| Error::io("compare (kcmp) descriptors of", format!("/proc/{}/fd/{}", a.0, a.1), source))
+}
+
+/// What an epoll instance watches, as the kernel takes it: the instance's number, the number under which something was added, and how many
+/// with that number come before it.
+#[repr(C)]
+struct EpollSlot {
+    epoll: u32,
+    target: u32,
+    offset: u32,
+}
+
+/// Whether a descriptor, a process and a number, is the open file description that the epoll instance `epoll` watches under the number
+/// `target`, the one behind `before` others with that number.
+pub fn is_watched(descriptor: (i32, i32), epoll: (i32, i32), target: i32, before: usize) -> Result<bool> {
+    let slot = EpollSlot { epoll: epoll.1 as u32, target: target as u32, offset: before as u32 };
+    // SAFETY: the kernel reads one slot.
+    let order =
+        unsafe { libc::syscall(libc::SYS_kcmp, descriptor.0, epoll.0, KCMP_EPOLL_TFD, descriptor.1, &raw const slot) };
+    Errno::result(order).map(|order| order == 0).map_err(|source| {
+        Error::io("compare (kcmp) what is watched by", format!("/proc/{}/fd/{}", epoll.0, epoll.1), source)
+    })
 }
 
 /// Whether two processes have the same `what`, one of [`Shared`].

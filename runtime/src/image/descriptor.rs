@@ -196,6 +196,9 @@ pub struct EpollTarget {
     pub events: u32,
     /// The user's data.
     pub data: u64,
+    /// Index into `Objects::files`, if the number has been closed or leads to another file since.
+    #[serde(default)]
+    pub file: Option<u32>,
 }
 
 /// An open file description that signals somebody when it becomes ready (O_ASYNC).

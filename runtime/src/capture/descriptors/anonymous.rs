@@ -1,13 +1,12 @@
 //! What has no name but its kind: counters, timers, sets of signals.
 
-use super::{Entry, epoll, refused};
+use super::{Entry, refused};
 use crate::capture::timerfds;
 use crate::error::Result;
 use crate::image::FileKind;
-use crate::proc::fdinfo::FdInfo;
 
-/// What a descriptor that leads to something without name is; `all` are those of its process.
-pub fn kind(entry: Entry<'_>, all: &[FdInfo]) -> Result<FileKind> {
+/// What a descriptor that leads to something without name is.
+pub fn kind(entry: Entry<'_>) -> Result<FileKind> {
     let info = entry.info;
     match info.target.as_slice() {
         b"anon_inode:[eventfd]" => Ok(FileKind::EventFd {
@@ -23,7 +22,6 @@ pub fn kind(entry: Entry<'_>, all: &[FdInfo]) -> Result<FileKind> {
             let unreadable = || refused(info, "its signals cannot be read", "close it before the checkpoint");
             Ok(FileKind::SignalFd { mask: mask.ok_or_else(unreadable)? })
         }
-        b"anon_inode:[eventpoll]" => epoll::kind(info, all),
         _ => Err(refused(info, "this kind of object is not captured yet", "close it before the checkpoint")),
     }
 }

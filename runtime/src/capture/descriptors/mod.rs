@@ -112,7 +112,9 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
     let terminals = PseudoTerminals::among(&entries, owners)?;
     let pipes = Pipes::among(&entries);
     let (unlinked, queues, rings) = (Vec::new(), Vec::new(), io_urings::Mapped::default());
-    let mut found = Found { pipes, terminals, unlinked, sockets, queues, pids, places, rings };
+    let (elsewhere, entries) = (Vec::new(), entries.as_slice());
+    let mut found =
+        Found { pipes, terminals, unlinked, sockets, queues, pids, places, rings, elsewhere, entries, known: 0 };
     let mut representatives = Representatives::default();
     for (&owner, infos) in of_each() {
         let mut table = Table::default();
@@ -121,6 +123,7 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
             let file = match representatives.find(entry)? {
                 Some(file) => file,
                 None => {
+                    found.known = tables.files.len();
                     let kind = kind(entry, infos, &mut found)?;
                     tables.files.push(OpenFile { kind, flags: info.flags & KEPT_FLAGS });
                     tables.places.push((owner.pid, info.number));
@@ -138,6 +141,7 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
     refuse_in_flight(&table_in_flight, &tables.files)?;
     let file_of = table_in_flight.descriptors.iter().map(|descriptor| (descriptor.number, descriptor.file)).collect();
     let in_flight = found.sockets.finish(&mut tables.files, &file_of)?;
+    epoll::connect(found.elsewhere, &found.pids, &tables.of_process, &mut tables.files)?;
     locks::keep_one_of_each_description(&mut tables.of_process);
     refuse_too_many_to_hand_over(&tables.files)?;
     let Found { pipes, terminals, unlinked, queues, .. } = found;
@@ -175,6 +179,12 @@ struct Found<'a> {
     /// Where they work.
     places: Places,
     rings: io_urings::Mapped,
+    /// What epoll instances watch under numbers that lead elsewhere now.
+    elsewhere: Vec<epoll::Elsewhere>,
+    /// All descriptors.
+    entries: &'a [Entry<'a>],
+    /// How many open file descriptions have an index.
+    known: usize,
 }
 
 /// A descriptor of a process.
@@ -253,6 +263,8 @@ fn kind(entry: Entry<'_>, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileK
         pidfds::kind(entry, &found.pids)
     } else if info.target == crate::io_uring::NAME {
         io_urings::kind(entry, &found.pids, &mut found.rings)
+    } else if info.target == b"anon_inode:[eventpoll]" {
+        epoll::kind(entry, found.known, all, found.entries, &mut found.elsewhere)
     } else if info.target == b"anon_inode:inotify" {
         inotify::kind(entry, &mut found.places)
     } else if format == SFlag::S_IFREG {
@@ -276,7 +288,7 @@ fn kind(entry: Entry<'_>, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileK
     } else if format == SFlag::S_IFSOCK {
         found.sockets.kind(entry)
     } else {
-        anonymous::kind(entry, all)
+        anonymous::kind(entry)
     }
 }
 

@@ -160,6 +160,11 @@ fn files_flaw(objects: &Objects) -> Option<String> {
             Some(format!("no file has {size} bytes or the offset {offset}"))
         }
         FileKind::Socket(ref socket) => socket_flaw(socket, objects),
+        FileKind::Epoll { ref targets } => {
+            let lost =
+                targets.iter().filter_map(|target| target.file).find(|&file| file as usize >= objects.files.len());
+            lost.map(|file| format!("open file {file} is watched, and is missing"))
+        }
         _ => None,
     })
 }

@@ -250,7 +250,12 @@ pub fn sample(lab: &Lab, store: &mut dyn FnMut(&[u8]) -> PageListRef) -> JobImag
         OpenFile { kind: FileKind::Pipe { pipe: 0 }, flags: libc::O_RDONLY | libc::O_NONBLOCK },
         OpenFile {
             kind: FileKind::Epoll {
-                targets: vec![EpollTarget { number: 7, events: libc::EPOLLIN as u32, data: 0x1122_3344_5566_7788 }],
+                targets: vec![EpollTarget {
+                    number: 7,
+                    events: libc::EPOLLIN as u32,
+                    data: 0x1122_3344_5566_7788,
+                    file: None,
+                }],
             },
             flags: libc::O_RDWR,
         },

@@ -78,7 +78,8 @@ impl Workspace {
 
     /// How many numbers may be in use for them at one time.
     pub fn numbers_needed(&self) -> usize {
-        self.opened.len() + self.leading_outside * Outlet::COUNT
+        // One more while an epoll instance is filled.
+        self.opened.len() + self.leading_outside * Outlet::COUNT + 1
     }
 }
 
