@@ -249,6 +249,7 @@ rows! {
     shared_names: "shared_names";
     system_v_objects: "sysv";
     pseudo_terminals: "pseudo_terminals";
+    adopted_orphans: "adopts";
     orphans: "daemons" [.writes("daemon_log")];
     processes: "family" [.writes("written")];
     groups_and_sessions: "places";

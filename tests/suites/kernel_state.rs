@@ -67,19 +67,6 @@ fn rights_that_were_given_up_stay_given_up() {
 }
 
 #[test]
-fn a_program_that_adopts_orphans_is_refused() {
-    let scene = Scene::new();
-    let refused = scene.path().join("refused");
-    let program = Program::victim("rights").argument("60").argument("subreaper").waiting(10, &refused);
-    let mut life = Life::preloaded(&scene, "life", &program);
-    life.output.wait_for_lines(5);
-    let answer = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).call().failed_with(4);
-    std::fs::write(refused, "").expect("a file in the scene");
-    assert!(answer.stderr.contains("adopts orphans"), "{answer:?}");
-    assert_eq!(code_of(life.wait()), 7, "it runs on: {}", life.errors());
-}
-
-#[test]
 fn what_proc_had_of_another_program_leads_to_it_after_a_restart_until_it_is_gone() {
     let scene = Scene::new();
     let mut another = Command::new("sleep").arg("600").spawn().expect("sleep");

@@ -1,5 +1,5 @@
 /* Rights that a process has given up, and what it has asked of the kernel about itself: capabilities, no_new_privs,
- * the parent-death signal, the dumpable flag, umask, nice value, and limits. KIND "subreaper" adopts orphans. */
+ * the parent-death signal, the dumpable flag, umask, nice value, and limits. */
 #include "victim.h"
 #include <linux/capability.h>
 #include <signal.h>
@@ -12,8 +12,6 @@ enum { KEPT = 1 << CAP_KILL | 1 << CAP_CHOWN, EFFECTIVE = 1 << CAP_KILL, NICE = 
 
 static void set_up(void)
 {
-	if (strcmp(kind, "subreaper") == 0)
-		CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0);
 	struct rlimit files = { FILES, FILES };
 	CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
 	CHECK(prctl(PR_CAPBSET_DROP, CAP_SYS_TIME, 0, 0, 0) == 0);

@@ -109,6 +109,8 @@ pub struct OwnFacts {
     pub posix_timers: Vec<PosixTimer>,
     /// What its clocks show.
     pub clocks: Clocks,
+    /// `PR_GET_CHILD_SUBREAPER`.
+    pub adopts_orphans: bool,
     /// `PR_GET_PDEATHSIG`.
     pub parent_death_signal: i32,
     /// `PR_GET_DUMPABLE` is 1.
@@ -119,12 +121,16 @@ pub struct OwnFacts {
     pub memory_barriers: u64,
 }
 
-/// Asks inside the program; refuses a subreaper, whose children our own processes would become, and secure bits.
+/// Whether orphans below the process of `guest` become its children.
+pub fn adopts_orphans(guest: &mut Guest<'_>) -> Result<bool> {
+    Ok(flag(guest, PR_GET_CHILD_SUBREAPER, "asking whether it is a subreaper")? != 0)
+}
+
+/// Asks inside the program; refuses the first process of a container, and secure bits.
 pub fn own_facts(pid: i32, guest: &mut Guest<'_>) -> Result<OwnFacts> {
-    let subreaper = flag(guest, PR_GET_CHILD_SUBREAPER, "asking whether it is a subreaper")?;
-    if subreaper != 0 || pid == 1 {
+    if pid == 1 {
         return Err(Error::unsupported(
-            format!("process {pid}, which adopts orphans (a child subreaper, or pid 1)"),
+            format!("process {pid}, which adopts orphans (the first of a container)"),
             "its children, ours among them, would be adopted by nobody after a restart",
             "start the program under an init, such as a container's --init",
         ));
@@ -142,6 +148,7 @@ pub fn own_facts(pid: i32, guest: &mut Guest<'_>) -> Result<OwnFacts> {
         interval_timers: interval_timers(guest)?,
         posix_timers: posix_timers::capture(pid, guest)?,
         clocks: clocks::capture(pid, guest)?,
+        adopts_orphans: adopts_orphans(guest)?,
         parent_death_signal: flag(guest, PR_GET_PDEATHSIG, "asking for the parent-death signal")?,
         dumpable: guest.call("prctl", "PR_GET_DUMPABLE", libc::SYS_prctl, [PR_GET_DUMPABLE, 0, 0, 0, 0, 0])? == 1,
         permitted_components: permitted_components(guest)?,

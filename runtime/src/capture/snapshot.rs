@@ -214,12 +214,14 @@ fn capture_once(
     let Stop { mut phases, members, lost_leaders, states, mut tables, mut sysv } =
         stop(program, control, &mut lineage.processes)?;
     let mut memory = SharedMemory::default();
-    let mut frozen = Vec::with_capacity(members.len());
+    let mut frozen: Vec<Held> = Vec::with_capacity(members.len());
     for ((member, threads), table) in members.into_iter().zip(states).zip(std::mem::take(&mut tables.of_process)) {
         // Memory of the first process alone is stored finer.
         let chooser = lineage.series.as_mut().filter(|_| frozen.is_empty()).map(Series::begin).transpose();
         let ahead = ahead.remove(&member.program.pid).unwrap_or_default();
-        let about = About { request, files: &tables.files, chooser: chooser?, ahead };
+        // Parents come before their children.
+        let is_below_adopter = frozen.iter().any(|held| held.process.image.adopts_orphans);
+        let about = About { request, files: &tables.files, chooser: chooser?, ahead, is_below_adopter };
         frozen.push(freeze(member, threads, table, about, &mut memory, &mut lineage.processes, &mut phases)?);
     }
     sysv.connect(&mut memory)?;
@@ -350,6 +352,8 @@ struct About<'a> {
     chooser: Option<Chooser>,
     /// What was done before the stop.
     ahead: Ahead,
+    /// Whether a process above adopts orphans, which a clone would be.
+    is_below_adopter: bool,
 }
 
 /// A process whose state is captured.
@@ -410,9 +414,15 @@ fn freeze(
     let parts = take_census(pid, space.drafts, tracker, &mut copies, &base, about.chooser, memory)?;
     phases.end("pages");
     let copies = copies.map(|copies| complete(pid, copies, &parts, &known.costs)).transpose()?.flatten();
+    let would_be_adopted = own.adopts_orphans || about.is_below_adopter;
     let freed = match copies {
         _ if about.request.kill => Freed::No,
+        Some(copies) if would_be_adopted => Freed::ByCopies(copies, None),
         Some(copies) => Freed::ByCopies(copies, Twin::create(&mut guest, Memory::Shared)?),
+        None if would_be_adopted => {
+            log::info!("a clone of process {pid} would be adopted by the job: it stays stopped instead");
+            Freed::No
+        }
         None => clone_of(&mut guest, &parts, &mut known.costs)?,
     };
     match freed {
@@ -446,6 +456,7 @@ fn freeze(
         groups: facts.groups,
         no_new_privs: facts.no_new_privs,
         capabilities: task::capabilities(pid)?,
+        adopts_orphans: own.adopts_orphans,
         parent_death_signal: own.parent_death_signal,
         dumpable: own.dumpable,
         permitted_components: own.permitted_components,

@@ -40,6 +40,9 @@ pub struct ProcessImage {
     pub no_new_privs: bool,
     /// Capabilities; the same for all threads.
     pub capabilities: Capabilities,
+    /// Whether orphans below it become its children (`PR_SET_CHILD_SUBREAPER`).
+    #[serde(default)]
+    pub adopts_orphans: bool,
     /// Signal sent when the parent ends (`PR_SET_PDEATHSIG`); 0 for none.
     pub parent_death_signal: i32,
     /// Whether it may dump core and be traced by its own user (`PR_SET_DUMPABLE`).

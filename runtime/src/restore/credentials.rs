@@ -62,6 +62,14 @@ pub fn set(process: &mut HalfBuilt, index: usize, image: &ProcessImage, place: &
         let arguments = [libc::PR_SET_DUMPABLE as u64, u64::from(image.dumpable)];
         process.call(index, PRCTL, &arguments, format_args!("PR_SET_DUMPABLE"))?;
     }
+    if index == 0 && image.adopts_orphans {
+        process.call(
+            index,
+            PRCTL,
+            &[libc::PR_SET_CHILD_SUBREAPER as u64, 1],
+            format_args!("PR_SET_CHILD_SUBREAPER"),
+        )?;
+    }
     if index == 0 && image.parent_death_signal != 0 {
         let arguments = [libc::PR_SET_PDEATHSIG as u64, image.parent_death_signal as u64];
         process.call(index, PRCTL, &arguments, format_args!("PR_SET_PDEATHSIG"))?;

@@ -30,6 +30,7 @@ pub fn process(machine: &Machine) -> ProcessImage {
         groups: Vec::new(),
         no_new_privs: false,
         capabilities: crate::proc::task::capabilities(std::process::id() as i32).unwrap_or_default(),
+        adopts_orphans: false,
         parent_death_signal: 0,
         dumpable: true,
         permitted_components: 0,

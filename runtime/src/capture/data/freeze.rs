@@ -13,7 +13,7 @@ use crate::capture::guest::Guest;
 use crate::capture::page_set::PageSet;
 use crate::capture::snapshot::Still;
 use crate::capture::twin::{Memory, Twin};
-use crate::capture::{Event, Lineage, Program, TreeOptions, devices, refusals, stop, threads};
+use crate::capture::{Event, Lineage, Program, TreeOptions, devices, process, refusals, stop, threads};
 use crate::error::Result;
 use crate::image::LeftOut;
 use crate::proc::maps::{self, Mapping};
@@ -78,7 +78,11 @@ pub fn freeze(
         true => None,
         false => {
             let mut guest = Guest::enter(pid, &mut stopped[0], control, homes[0].home, &homes[0].reissued)?;
-            let twin = Twin::create(&mut guest, Memory::Copied)?;
+            // A clone would become its child.
+            let twin = match process::adopts_orphans(&mut guest)? {
+                true => None,
+                false => Twin::create(&mut guest, Memory::Copied)?,
+            };
             guest.leave()?;
             twin
         }
