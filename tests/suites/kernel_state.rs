@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives, survives_once};
 use ckpt_tests::system_v;
-use ckpt_tests::{Ckpt, Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes};
+use ckpt_tests::{Launch, Life, Program, Restart, Scene, Stdout, checkpoint, code_of, processes};
 use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
 
 /// Locks the file at `path` as somebody else, until the file is dropped.

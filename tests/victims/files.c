@@ -1,4 +1,5 @@
-/* Regular files and devices: offsets, append, sharing of offsets, flags, sizes. */
+/* Regular files and devices: offsets, append, sharing of offsets, flags, sizes; and files that have lost the name that they were opened by,
+ * and have another: in the same directory, and in one beside it, as a mailbox has it. */
 #include "victim.h"
 #include <dirent.h>
 #include <sys/mman.h>
@@ -7,6 +8,9 @@
 enum { TEXT = 26, HIGH_NUMBER = 200 };
 static int append, read_write, read_write_dup, second, cloexec, high, directory, null, zero, urandom, full_device;
 static int growing;
+enum { MOVED = 2 };
+static const char *const was[MOVED] = { "before", "mail/tmp/letter" }, *const is[MOVED] = { "behind", "mail/new/letter" };
+static int moved[MOVED];
 
 static int open_checked(const char *path, int flags)
 {
@@ -16,8 +20,29 @@ static int open_checked(const char *path, int flags)
 	return file;
 }
 
+static void move_files(void)
+{
+	CHECK(mkdir("mail", 0755) == 0 && mkdir("mail/tmp", 0755) == 0 && mkdir("mail/new", 0755) == 0);
+	for (int number = 0; number < MOVED; number++) {
+		moved[number] = open_checked(was[number], O_RDWR | O_CREAT);
+		CHECK(write(moved[number], "early", 5) == 5 && link(was[number], is[number]) == 0 && unlink(was[number]) == 0);
+	}
+}
+
+static void check_moved(void)
+{
+	for (int number = 0; number < MOVED; number++) {
+		char content[16] = "";
+		int other = open_checked(is[number], O_RDONLY);
+		CHECK(access(was[number], F_OK) == -1);
+		CHECK(write(moved[number], " late", 5) == 5 && read(other, content, 15) == 10 && strcmp(content, "early late") == 0);
+		close(other);
+	}
+}
+
 static void set_up(void)
 {
+	move_files();
 	append = open_checked("append", O_WRONLY | O_CREAT | O_APPEND);
 	read_write = open_checked("read_write", O_RDWR | O_CREAT | O_TRUNC);
 	CHECK(write(read_write, "abcdefghijklmnopqrstuvwxyz", TEXT) == TEXT);
@@ -83,6 +108,7 @@ static void hold(int step)
 static void verify(void)
 {
 	int found = 0;
+	check_moved();
 	CHECK(fchdir(directory) == 0);
 	DIR *listing = fdopendir(directory);
 	CHECK(listing != NULL);

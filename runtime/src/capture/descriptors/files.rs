@@ -2,9 +2,9 @@
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use ckpt_store::PageListRef;
 use nix::fcntl::{FcntlArg, fcntl};
@@ -20,6 +20,8 @@ use crate::proc::fdinfo::FdInfo;
 
 /// In a second.
 const NANOSECONDS: i64 = 1_000_000_000;
+/// So many entries of directories are looked through for another name of a file: some milliseconds.
+const ENTRIES_MAX: usize = 10_000;
 const MEMFD: &[u8] = b"/memfd:";
 
 /// A file that no path leads to, and where it can be read.
@@ -94,18 +96,47 @@ fn refuse_file_system(info: &FdInfo, handle: &OwnedFd) -> Result<()> {
     }
 }
 
-/// The path of a file that can be opened again by it.
+/// The path of a file that can be opened again by it: the one that it was opened by, or another of its names near that.
 pub fn living_path(info: &FdInfo) -> Result<Vec<u8>> {
-    if info.metadata.links == 0 || info.target.ends_with(DELETED) {
-        let why = "it has been deleted, and would not be found again";
-        return Err(refused(info, why, "keep it, or close it before the checkpoint"));
-    }
+    let place = (info.metadata.device, info.metadata.inode);
     let path = Path::new(OsStr::from_bytes(&info.target));
-    let leads_there = std::fs::metadata(path)
-        .is_ok_and(|named| named.ino() == info.metadata.inode && named.dev() == info.metadata.device);
-    if !leads_there {
-        let why = "its path leads nowhere or to another file (one that has been replaced meanwhile)";
-        return Err(refused(info, why, "close it before the checkpoint"));
+    if leads_to(path, place) {
+        return Ok(info.target.clone());
     }
-    Ok(info.target.clone())
+    let name = info.target.strip_suffix(DELETED).unwrap_or(&info.target);
+    if let Some(path) = another_name(Path::new(OsStr::from_bytes(name)), place) {
+        return Ok(path.into_os_string().into_vec());
+    }
+    let why = match name.len() == info.target.len() {
+        true => "its path leads nowhere or to another file (one that has been replaced meanwhile)",
+        false => "it has been deleted, and would not be found again",
+    };
+    Err(refused(info, why, "close it before the checkpoint"))
+}
+
+fn leads_to(path: &Path, place: (u64, u64)) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == place)
+}
+
+/// Another link to the file whose name `was`: where that was, or in a directory beside that one, as a mailbox has them.
+fn another_name(was: &Path, place: (u64, u64)) -> Option<PathBuf> {
+    let own = was.parent()?;
+    let mut left = ENTRIES_MAX;
+    let entries = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut beside: Vec<PathBuf> = Vec::new();
+    if let Some(above) = own.parent() {
+        let others = entries(above).take(ENTRIES_MAX).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        beside.extend(others.map(|entry| entry.path()).filter(|path| path != own));
+    }
+    std::iter::once(own.to_owned()).chain(beside).find_map(|directory| {
+        entries(&directory)
+            .take_while(|_| {
+                left = left.saturating_sub(1);
+                left > 0
+            })
+            // The number alone is there without a look at the file.
+            .filter(|entry| entry.ino() == place.1)
+            .map(|entry| entry.path())
+            .find(|path| leads_to(path, place))
+    })
 }
