@@ -32,6 +32,16 @@ pub fn local_time(unix_s: u64) -> String {
     format!("{year:04}-{month:02}-{:02} {:02}:{:02}:{:02}", tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec)
 }
 
+/// A time that has passed, roughly: `28 s`, `5 min`, `3 h`, `2 days`.
+pub fn ago(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
 /// The same as syslog has it (RFC 3164): `Nov  6 01:02:03`.
 pub fn syslog_time(unix_s: u64) -> String {
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

@@ -43,6 +43,7 @@ fn a_raw_program_is_raw_again_at_another_terminal_and_leaves_it_as_it_was() {
     let mut desk = Desk::new(&scene, "second", &program, LARGE);
     let before = desk.modes_for_jobs();
     desk.restart("{}");
+    desk.shell.output.wait_for_line("ckpt: restarting keys: checkpoint 1 of ");
     desk.shell.output.wait_for_line("3 size 40 132");
     ask(&mut desk, "m", 4, "modes keys silent bytes as-is");
     ask(&mut desk, "\x03", 5, "key 3");

@@ -117,7 +117,10 @@ pub fn time(row: &AttemptRow) -> String {
     }
 }
 
+/// As narrow as the rows allow: jobs are told by their ids where two have one name, and the depth is told where it differs.
 fn table(rows: &[AttemptRow]) -> Table {
+    let names_tell = rows.iter().all(|row| rows.iter().all(|other| row.name != other.name || row.job == other.job));
+    let depths_differ = rows.iter().any(|row| row.depth != Depth::Full);
     let mut table = Table::new(&[
         ("id", Align::Right),
         ("job", Align::Left),
@@ -125,7 +128,7 @@ fn table(rows: &[AttemptRow]) -> Table {
         ("time", Align::Left),
         ("trigger", Align::Left),
         ("depth", Align::Left),
-        ("processes", Align::Right),
+        ("procs", Align::Right),
         ("memory", Align::Right),
         ("new", Align::Right),
         ("stop_ms", Align::Right),
@@ -149,6 +152,12 @@ fn table(rows: &[AttemptRow]) -> Table {
             state_word(row.state).to_owned(),
             row.reason.clone(),
         ]);
+    }
+    if names_tell {
+        table.leave_out("job");
+    }
+    if !depths_differ {
+        table.leave_out("depth");
     }
     table
 }
@@ -188,8 +197,18 @@ pub(super) mod tests {
         let text = table(&rows).to_string();
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 3);
-        assert!(lines[1].starts_with(" 1  ab") && lines[1].ends_with("1.0 GiB  3.0 MiB      4.2       812  sealed"));
-        assert!(lines[2].starts_with("12  ab") && lines[2].ends_with("failed  no space"), "{}", lines[2]);
+        assert!(lines[1].starts_with(" 1  heat") && lines[1].ends_with("1.0 GiB  3.0 MiB      4.2       812  sealed"));
+        assert!(lines[2].starts_with("12  heat") && lines[2].ends_with("failed  no space"), "{}", lines[2]);
+        assert!(!lines[0].contains("depth") && lines[1].len() < 100, "{}", lines[0]);
+    }
+
+    #[test]
+    fn two_jobs_of_one_name_are_told_by_their_ids() {
+        let data = AttemptRow { depth: Depth::Data, ..attempt(2, "cd", "heat", AttemptState::Sealed) };
+        let text = table(&[attempt(1, "ab", "heat", AttemptState::Sealed), data]).to_string();
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].starts_with("id  job  name"), "{}", lines[0]);
+        assert!(lines[2].starts_with(" 2  cd   heat") && lines[2].contains("  data  "), "{}", lines[2]);
     }
 
     #[test]

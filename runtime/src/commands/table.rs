@@ -31,6 +31,13 @@ impl Table {
         self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
     }
 
+    /// Takes a column away.
+    pub fn leave_out(&mut self, name: &str) {
+        let Some(place) = self.columns.iter().position(|(column, _)| *column == name) else { return };
+        self.columns.remove(place);
+        self.rows.iter_mut().for_each(|row| drop(row.remove(place)));
+    }
+
     fn width(&self, column: usize) -> usize {
         let cells = self.rows.iter().map(|row| row[column].chars().count());
         cells.chain([self.columns[column].0.chars().count()]).max().unwrap_or(0)

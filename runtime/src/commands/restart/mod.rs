@@ -7,9 +7,11 @@ mod leftovers;
 mod owner;
 mod stdio;
 
+use std::io::IsTerminal;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ckpt_store::{Store, StoreOptions};
 use ckpt_wire::ENV_DIR;
@@ -27,6 +29,7 @@ use crate::image::{self, AtTerminal, PathMap};
 use crate::location::Location;
 use crate::parent::Parent;
 use crate::restore::{ClockWish, Place, Rebuilt, RestoreOptions, Stage, Stdio, at_terminal, rebuild};
+use crate::units;
 use inside::Inside;
 
 /// Bring a program back from its newest checkpoint
@@ -249,6 +252,23 @@ fn build_where_allowed(arguments: &Arguments, stdio: Stdio) -> Result<Built> {
     }
 }
 
+/// Says at a terminal what comes back, and from when. Elsewhere standard error is the program's, and has its lines alone.
+fn say_what_comes_back(store: &Store, id: u64) -> Result<()> {
+    if !std::io::stderr().is_terminal() {
+        return Ok(());
+    }
+    let Some(row) = store.attempts()?.into_iter().find(|row| row.id == id) else { return Ok(()) };
+    let sealed = row.sealed_unix_s.unwrap_or_default();
+    let passed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().saturating_sub(sealed));
+    crate::say!(
+        "restarting {}: checkpoint {id} of {}, {} ago",
+        row.name,
+        units::local_time(sealed),
+        units::ago(passed)
+    );
+    Ok(())
+}
+
 /// See [`leftovers`].
 fn refuse_second_life(arguments: &Arguments, record: &mut audit::Record) -> Result<()> {
     let Selected { store, id, .. } = Selected::by(arguments)?;
@@ -258,7 +278,8 @@ fn refuse_second_life(arguments: &Arguments, record: &mut audit::Record) -> Resu
     if arguments.as_owner {
         owner::refuse_more(&job, &arguments.dir)?;
     }
-    leftovers::refuse(&job, arguments.end_leftovers)
+    leftovers::refuse(&job, arguments.end_leftovers)?;
+    say_what_comes_back(&store, id)
 }
 
 /// What the user has chosen.

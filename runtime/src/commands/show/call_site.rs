@@ -121,16 +121,27 @@ impl Module {
     }
 }
 
+/// Characters of a function's name in a table: what templates make of one fills screens.
+const NAME_MAX: usize = 80;
+
+/// The name with the end cut off if that is long.
+fn short(name: &str) -> String {
+    match name.char_indices().nth(NAME_MAX) {
+        Some((end, _)) => format!("{}...", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
 impl CallSite {
-    /// In one cell of a table.
+    /// In one cell of a table. `--json` has the whole name.
     pub fn text(&self) -> String {
         let place = match self.module.rsplit('/').next() {
             Some("") | None => self.offset.clone(),
             Some(file) => format!("{file}+{}", self.offset),
         };
         match (&self.function, &self.source) {
-            (Some(function), Some(source)) => format!("{function} ({source})"),
-            (Some(function), None) => format!("{function} ({place})"),
+            (Some(function), Some(source)) => format!("{} ({source})", short(function)),
+            (Some(function), None) => format!("{} ({place})", short(function)),
             (None, _) => place,
         }
     }
@@ -138,6 +149,18 @@ impl CallSite {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_long_name_is_cut_in_a_table() {
+        let site = |name: String| CallSite {
+            module: "/lib/a.so".to_owned(),
+            offset: "0x10".to_owned(),
+            function: Some(name),
+            source: None,
+        };
+        assert_eq!(site("f".to_owned()).text(), "f (a.so+0x10)");
+        assert_eq!(site("é".repeat(500)).text(), format!("{}... (a.so+0x10)", "é".repeat(80)));
+    }
+
     use super::*;
     use crate::proc::maps;
 
