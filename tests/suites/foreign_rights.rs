@@ -7,8 +7,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ckpt_tests::ordinary_user::as_ordinary_user;
 use ckpt_tests::processes::wait_until;
-use ckpt_tests::{Answer, Ckpt, Life, Program, Restart, Scene, checkpoint, code_of, product};
+use ckpt_tests::{Answer, Ckpt, Life, Program, Restart, Scene, Store, checkpoint, code_of, product};
 
 const USER: u32 = 65534;
 const SECRET: &str = "a secret of root's, as long as the input\n";
@@ -371,10 +372,11 @@ fn a_hostile_store_costs_bounded_time_and_touches_nothing_outside() {
                 let said = String::from_utf8_lossy(&output.stderr);
                 let code = output.status.code();
                 let shown = format!("{command} with {kind} at {}: {code:?} {said}", path.display());
-                // What a restart does not need may be missing: the program runs, as its own user, and ends with 7.
-                let is_harmless = command.starts_with("restart") && code == Some(7);
+                // What is not needed may be missing: the program runs, as its own user, and ends with 7; the others read as that user.
+                let is_harmless = code == Some(if command.starts_with("restart") { 7 } else { 0 });
                 assert!(is_harmless || code.is_some_and(|code| code != 0 && code != 137), "{shown}");
                 assert!(!said.contains(SECRET.trim()), "{shown}");
+                assert!(!String::from_utf8_lossy(&output.stdout).contains(SECRET.trim()), "{shown}");
             }
             fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path)).expect("root may");
             fs::rename(&aside, &path).expect("its user may");
@@ -383,4 +385,76 @@ fn a_hostile_store_costs_bounded_time_and_touches_nothing_outside() {
     assert_eq!(everything(&roots), before);
     let said = fs::read_to_string(home.path.join("said")).unwrap_or_default();
     assert!(said.is_empty() || said.contains("Uid:\t65534\t65534\t65534\t65534"), "{said}");
+}
+
+#[test]
+fn a_daemon_that_has_given_up_its_rights_is_stored_by_root() {
+    let scene = Scene::new();
+    fs::set_permissions(scene.path(), Permissions::from_mode(0o755)).expect("the scene is ours");
+    let taken = scene.path().join("taken");
+    let program = Program::victim("drops_rights").argument("20").waiting(5, &taken);
+    let mut life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_lines(3);
+    let pid = life.pid.to_string();
+    let said = Ckpt::new(&scene, ["checkpoint", &pid]).call().failed_with(5).stderr;
+    assert!(said.contains("it is not dumpable") && said.contains("ckpt checkpoint --dir DIR PID"), "{said}");
+    let store = Store::at(scene.path().join("roots"));
+    let checkpoint =
+        || Ckpt::new(&scene, ["checkpoint".as_ref(), "--dir".as_ref(), store.path().as_os_str(), pid.as_ref()]);
+    assert_eq!([checkpoint().call().number(), checkpoint().call().number()], [1, 2], "one agent takes both");
+    assert_eq!(fs::metadata(store.path()).expect("a store").uid(), 0);
+    fs::write(&taken, "").expect("a file in the scene");
+    life.kill();
+    let mut second = Restart::of(&store).begin(&scene, &life.directory, life.pid);
+    assert_eq!(code_of(second.wait()), 7, "{}{}", second.output.text(), second.errors());
+}
+
+#[test]
+fn an_ordinary_user_cannot_choose_the_store_of_a_program() {
+    as_ordinary_user(&["idle"], &[], || {
+        let scene = Scene::new();
+        let said = Ckpt::new(&scene, ["checkpoint", "--dir", "elsewhere", "1"]).call().failed_with(2).stderr;
+        assert!(said.contains("--dir is for root"), "{said}");
+    });
+}
+
+/// Gives a folder with all that is in it to user [`USER`].
+fn give_away(folder: &Path) {
+    for entry in fs::read_dir(folder).expect("root may look") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() { give_away(&path) } else { lchown(path, Some(USER), Some(USER)).expect("root gives away") }
+    }
+    chown(folder, Some(USER), Some(USER)).expect("root gives away");
+}
+
+#[test]
+fn root_reads_the_store_of_a_user_with_that_users_rights() {
+    let scene = Scene::new();
+    fs::set_permissions(scene.path(), Permissions::from_mode(0o755)).expect("the scene is ours");
+    let mut life = Life::preloaded(&scene, "life", &Program::victim("registers"));
+    life.output.wait_for_lines(3);
+    checkpoint(&scene, life.pid);
+    checkpoint(&scene, life.pid);
+    life.kill();
+    let store = life.store().path().to_owned();
+    fs::set_permissions(&life.directory, Permissions::from_mode(0o755)).expect("it is ours");
+    give_away(&store);
+    let read = |words: &[&str]| {
+        let (verb, rest) = words.split_first().expect("a verb");
+        let words = [*verb].into_iter().map(str::to_owned).chain([store.display().to_string()]);
+        Ckpt::new(&scene, words.chain(rest.iter().map(|&word| word.to_owned()))).call()
+    };
+    let verbs: [&[&str]; 4] = [&["list", "--json"], &["show", "1"], &["verify"], &["diff", "1", "2"]];
+    for words in verbs {
+        let answer = read(words).succeeded();
+        assert!(!answer.stdout.is_empty(), "{words:?}: {answer:?}");
+    }
+    // Root itself could read these.
+    for name in ["packs", "manifests", "attempts"] {
+        fs::set_permissions(store.join(name), Permissions::from_mode(0o000)).expect("root may");
+    }
+    for words in verbs {
+        let answer = read(words);
+        assert!(answer.code != 0 && answer.stderr.contains("ermission denied"), "{words:?}: {answer:?}");
+    }
 }

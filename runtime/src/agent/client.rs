@@ -46,23 +46,30 @@ const LEFT_OUT_MAX: usize = 100;
 /// Where an agent of another user looks for programs: it needs none.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Takes a checkpoint of the job of process `pid` and returns its id.
-pub fn request_checkpoint(pid: i32, request: &CheckpointRequest, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
+/// Takes a checkpoint of the job of process `pid` and returns its id. With `dir` an agent of ours stores it there, and not where the
+/// program says.
+pub fn request_checkpoint(
+    pid: i32,
+    dir: Option<&Path>,
+    request: &CheckpointRequest,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<u64> {
     let pid = root_of(pid);
     let (program, control) = match find_loaded(pid) {
         Err(Error::NotPreloaded { .. }) => {
             // Its agent adopts it, or says why not. If it could not, because another one did, that one is asked.
-            let started = start(pid);
+            let started = start_with(pid, dir);
             let program = Program::find(pid).map_err(|error| started.err().unwrap_or(error))?;
             let control = program.control()?;
             (program, control)
         }
         found => found?,
     };
-    let store = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
+    let chosen = || PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
+    let store = dir.map_or_else(chosen, Path::to_owned);
     let address = Address::new(&store, &program.identity_by(&control)?);
     for _ in 0..TRIES {
-        let (stream, user) = connect(pid, &address)?.ok_or_else(|| no_answer(&store))?;
+        let (stream, user) = connect(pid, dir, &address)?.ok_or_else(|| no_answer(&store))?;
         match converse(&stream, Patience::with(user), request, progress, &store).map_err(|error| said_by(user, error)) {
             // An agent that was just dying accepted the connection and nobody read from it.
             Err(Error::Io { source, .. }) if is_unheard(&source) => {}
@@ -80,13 +87,13 @@ pub fn request_checkpoint(pid: i32, request: &CheckpointRequest, progress: &mut 
 /// Connects to the program's agent, which is started if there is none.
 ///
 /// One that was killed is the agent, to all that look, until the kernel has taken its memory apart.
-fn connect(pid: i32, address: &Address) -> Result<Option<(UnixStream, u32)>> {
+fn connect(pid: i32, dir: Option<&Path>, address: &Address) -> Result<Option<(UnixStream, u32)>> {
     let deadline = Instant::now() + DYING_AGENT_TIMEOUT;
     loop {
         if let Some(found) = address.connect(Trusted::by(pid)?)? {
             return Ok(Some(found));
         }
-        start(pid)?;
+        start_with(pid, dir)?;
         if let Some(found) = address.connect(Trusted::by(pid)?)? {
             return Ok(Some(found));
         }
@@ -207,11 +214,19 @@ fn no_answer(store: &Path) -> Error {
 ///
 /// It runs as the program's user, in a session of its own and without our terminal, so that it outlives us.
 pub fn start(pid: i32) -> Result<i32> {
+    start_with(pid, None)
+}
+
+/// The same; with a store of ours it runs as our user.
+fn start_with(pid: i32, dir: Option<&Path>) -> Result<i32> {
     let (mut command, executable) = detached()?;
     command.args(["--pid", &pid.to_string()]).env_remove(ENV_MARK);
+    if let Some(dir) = dir {
+        command.arg("--dir").arg(dir);
+    }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let user = program_user(pid)?;
-    if let Some((uid, gid)) = user.filter(|&(uid, _)| geteuid().is_root() && uid != 0) {
+    if let Some((uid, gid)) = user.filter(|&(uid, _)| geteuid().is_root() && uid != 0 && dir.is_none()) {
         // It is that user's to look into: nothing of ours may be in it.
         command.uid(uid).gid(gid).env_clear().env("PATH", PATH);
     }

@@ -144,7 +144,7 @@ pub enum Progress {
 }
 
 /// What an agent is started with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct AgentOptions {
     /// The program.
     pub pid: i32,
@@ -152,4 +152,6 @@ pub struct AgentOptions {
     pub first_trigger: Option<Trigger>,
     /// The program is only just being started: wait until libckpt.so is in it.
     pub is_starting: bool,
+    /// The store, if that is not the program's to choose.
+    pub dir: Option<PathBuf>,
 }

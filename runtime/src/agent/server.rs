@@ -71,7 +71,7 @@ struct Agent {
 pub fn serve(options: AgentOptions) -> Result<()> {
     let mut options = options;
     loop {
-        let outcome = serve_one(options);
+        let outcome = serve_one(&options);
         // It may have left the job to others, as daemons do, while we looked at it.
         let has_ended = || matches!(Program::find(options.pid), Err(Error::ProgramGone { .. }));
         if outcome.is_ok() || !has_ended() {
@@ -84,13 +84,14 @@ pub fn serve(options: AgentOptions) -> Result<()> {
     }
 }
 
-fn serve_one(options: AgentOptions) -> Result<()> {
+fn serve_one(options: &AgentOptions) -> Result<()> {
     let mut calls = WaitingCalls::default();
     // It may execute another program at any moment, as a shell does at once: what was read together is of one.
-    let (program, control) = find(&options, &mut calls)?;
+    let (program, control) = find(options, &mut calls)?;
     let pid = program.pid;
     capture::refuse_other_pid_namespace(pid)?;
-    let directory = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
+    let chosen = || PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
+    let directory = options.dir.clone().unwrap_or_else(chosen);
     location::refuse_url_in(&directory)?;
     let digest = wanted_digest(&control)?;
     let mut store_options = options_of(Some(digest.unwrap_or_else(|| default_digest(pid))), control.memory_bytes);

@@ -152,7 +152,10 @@ fn denied(pid: i32) -> Error {
     let (why, advice) = if users.iter().all(|user| *user == our_own) && !users.is_empty() {
         let why = "it may not be looked at: it is not dumpable (PR_SET_DUMPABLE, rights from its executable, or an executable \
                    that may not be read)";
-        (why, "let the program leave that flag as it is, or use root")
+        (
+            why,
+            "let the program leave that flag as it is, or use root: ckpt checkpoint --dir DIR PID, with a directory of root's",
+        )
     } else {
         ("permission denied: it belongs to another user, or may not be traced", "use the program's own user, or root")
     };

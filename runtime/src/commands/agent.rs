@@ -1,5 +1,7 @@
 //! `ckpt agent`: serves one program. Started by libckpt.so and by other commands, not by people.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 
 use crate::agent::{
@@ -19,6 +21,9 @@ pub struct Arguments {
     /// Read the pid of a program that is about to start from standard input
     #[arg(long, conflicts_with_all = ["pid", "trigger"])]
     pid_from_stdin: bool,
+    /// The store, whatever the program says
+    #[arg(long, conflicts_with = "pid_from_stdin")]
+    dir: Option<PathBuf>,
     /// Take a checkpoint at once, for this reason
     #[arg(long, value_enum)]
     trigger: Option<FirstTrigger>,
@@ -46,11 +51,11 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     core_dumps::forbid();
     let first_trigger = arguments.trigger.map(Trigger::from);
     match arguments.pid {
-        Some(pid) => serve(AgentOptions { pid, first_trigger, is_starting: false })?,
+        Some(pid) => serve(AgentOptions { pid, first_trigger, is_starting: false, dir: arguments.dir.clone() })?,
         None => {
             let Some(pid) = announced_pid()? else { return Ok(exit_code::DONE) };
             news::begin();
-            serve(AgentOptions { pid, first_trigger, is_starting: true }).inspect_err(|error| {
+            serve(AgentOptions { pid, first_trigger, is_starting: true, dir: None }).inspect_err(|error| {
                 // A program that has ended at once needs none.
                 if !matches!(error, Error::ProgramGone { .. }) {
                     news::tell(&News::Failed { message: error.to_string() });

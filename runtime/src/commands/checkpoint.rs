@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use ckpt_store::Depth;
 use clap::Args;
+use nix::unistd::geteuid;
 
 use super::interval::parse_time;
 use super::method::check_method;
 use super::progress_bar::{Progress as Bar, Unit};
 use super::with_dir::with_dirs;
-use super::{default_store, print, which_program};
+use super::{absolute, default_store, print, which_program};
 use crate::agent::{CheckpointRequest, Method, Progress, Trigger, request_checkpoint};
 use crate::audit;
 use crate::error::{Error, Result, exit_code};
@@ -28,6 +29,7 @@ Examples:
   ckpt checkpoint ckpt-store              the one program whose checkpoints go there
   ckpt checkpoint --no-wait 4711          returns when the program runs again
   ckpt checkpoint --kill $(pidof heat)    the program ends exactly where the checkpoint is
+  ckpt checkpoint --dir /var/lib/ckpt 4711
   ckpt checkpoint --data 4711             what it has allocated, and no more: to be looked at, not restarted
   ckpt checkpoint --data --every 10ms --count 500 4711")]
 pub struct Arguments {
@@ -58,16 +60,29 @@ pub struct Arguments {
     /// Capture a directory with all that is in it, as well, to be there again after a restart; may be given several times
     #[arg(long, value_name = "DIR", conflicts_with = "data")]
     with_dir: Vec<PathBuf>,
+    /// As root: store it in this directory of root's, by an agent of root's, and not where the program says. For a daemon that has
+    /// given up its rights, into which its own user may not look
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
+    if arguments.dir.is_some() && !geteuid().is_root() {
+        return Err(Error::Usage(
+            "--dir is for root: other users' programs say themselves where (CKPT_DIR)".to_owned(),
+        ));
+    }
     let pid = which_program::select(&arguments.program)?;
     audit::of_process("checkpoint", pid, |record| checkpoint(arguments, pid, record))
 }
 
 fn checkpoint(arguments: &Arguments, pid: i32, record: &mut audit::Record) -> Result<u8> {
-    if let Some(inside) = Inside::of(pid)
+    let inside = Inside::of(pid);
+    if inside.is_some() && arguments.dir.is_some() {
+        return Err(Error::Usage("--dir is for programs in no namespaces of their own".to_owned()));
+    }
+    if let Some(inside) = inside
         && let Some(code) =
             namespace::run_inside(&inside, repeated(arguments, inside.pid)?, arguments.every.unwrap_or_default())?
     {
@@ -83,7 +98,7 @@ fn checkpoint(arguments: &Arguments, pid: i32, record: &mut audit::Record) -> Re
 
 /// The same command line, for the process that is `pid` where it is executed.
 fn repeated(arguments: &Arguments, pid: i32) -> Result<Vec<OsString>> {
-    let &Arguments { program: _, no_wait, kill, data, every, count, method, ref with_dir } = arguments;
+    let &Arguments { program: _, no_wait, kill, data, every, count, method, ref with_dir, dir: _ } = arguments;
     let flags = [(no_wait, "--no-wait"), (kill, "--kill"), (data, "--data")];
     let mut words = vec!["checkpoint".to_owned()];
     words.extend(flags.iter().filter(|(given, _)| *given).map(|(_, flag)| (*flag).to_owned()));
@@ -109,7 +124,8 @@ fn take(arguments: &Arguments, pid: i32) -> Result<u64> {
     let mut bar = Bar::start();
     // Whoever passes on what we say hears that we are there, and says nothing of it.
     let is_relayed = std::env::var_os("CKPT_RELAYED").is_some();
-    let id = request_checkpoint(pid, &request, &mut |progress| match progress {
+    let dir = arguments.dir.as_deref().map(absolute).transpose()?;
+    let id = request_checkpoint(pid, dir.as_deref(), &request, &mut |progress| match progress {
         Progress::Resumed { stop_ms } => log::info!("process {pid} was stopped for {stop_ms:.1} ms"),
         Progress::Writing { done_bytes, total_bytes } => bar.update("writing", done_bytes, total_bytes, Unit::Bytes),
         Progress::Alive if is_relayed => messages::be_heard(),

@@ -6,6 +6,7 @@ use ckpt_store::{AttemptRow, AttemptState, Depth};
 use clap::Args;
 use serde::{Serialize, Serializer};
 
+use super::store_owner::read_as_owner;
 use super::table::{Align, Table};
 use super::{default_store, print, print_json, which_checkpoint};
 use crate::error::{Result, exit_code};
@@ -32,6 +33,10 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn execute(arguments: &Arguments) -> Result<u8> {
+    read_as_owner(&arguments.dir, || list(arguments))
+}
+
+fn list(arguments: &Arguments) -> Result<u8> {
     let attempts = location::open(&arguments.dir)?.attempts()?;
     let mut rows = which_checkpoint::attempts_of(&arguments.dir, attempts, arguments.job.as_deref())?;
     rows.sort_by_key(|row| row.id);

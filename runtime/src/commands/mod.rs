@@ -22,6 +22,7 @@ pub mod rm;
 pub mod run;
 pub mod show;
 pub mod stand_still;
+mod store_owner;
 pub mod verify;
 
 mod default_store;

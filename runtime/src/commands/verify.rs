@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::progress_bar::{Progress, Unit};
+use super::store_owner::read_as_owner;
 use super::table::{Align, Table};
 use super::{default_store, print, print_json, which_checkpoint};
 use crate::differences::Differences;
@@ -44,7 +45,7 @@ pub struct Arguments {
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     core_dumps::forbid_and_close();
     let (dir, id) = default_store::with_checkpoint(&arguments.dir, arguments.id);
-    audit::of_store("verify", &dir, |_| verify(arguments, &dir, id))
+    audit::of_store("verify", &dir, |_| read_as_owner(&dir, || verify(arguments, &dir, id)))
 }
 
 fn verify(arguments: &Arguments, dir: &Path, id: Option<u64>) -> Result<u8> {

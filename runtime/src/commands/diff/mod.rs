@@ -14,6 +14,7 @@ use std::path::Path;
 
 use clap::Args;
 
+use super::store_owner::read_as_owner;
 use super::{default_store, print, print_json, which_checkpoint};
 use crate::error::{Error, Result, exit_code};
 use crate::image::Image;
@@ -58,7 +59,7 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     let [a, b] = ids[..] else { return Err(Error::Usage("name two checkpoints to compare".to_owned())) };
     audit::of_store("diff", &dir, |record| {
         record.number("checkpoint", a).number("with", b);
-        diff(arguments, &dir, (a, b))
+        read_as_owner(&dir, || diff(arguments, &dir, (a, b)))
     })
 }
 

@@ -13,8 +13,9 @@ use std::path::{Path, absolute};
 
 use ckpt_wire::ENV_KEY;
 use nix::errno::Errno;
-use nix::unistd::{Gid, Uid, User, fexecve, geteuid, getgrouplist, getgroups, setgroups, setresgid, setresuid};
+use nix::unistd::{Gid, fexecve, geteuid, getgroups};
 
+use super::super::store_owner::StoreOwner;
 use super::Arguments;
 use crate::audit;
 use crate::error::{Error, Result};
@@ -45,9 +46,9 @@ pub fn become_owner(arguments: &Arguments) -> Result<()> {
     audit::of_store("trust-owner", &arguments.dir, |_| refuse_terminal(arguments))?;
     let failed = |source: io::Error| Error::io("become the owner of", &arguments.dir, source);
     let executable = File::open("/proc/self/exe").map_err(failed)?;
-    let owner = Owner::of(&found).map_err(failed)?;
-    let environment = owner.environment().map_err(failed)?;
-    owner.take_over().map_err(failed)?;
+    let owner = StoreOwner::of(&found).map_err(failed)?;
+    let environment = environment_of(&owner).map_err(failed)?;
+    take_over(&owner).map_err(failed)?;
     let line = command_line().map_err(failed)?;
     // SAFETY: takes numbers; this process has one thread, which closes nothing that it uses: it is executed from one of them.
     unsafe { libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) };
@@ -71,58 +72,34 @@ fn refuse_terminal(arguments: &Arguments) -> Result<()> {
     ))
 }
 
-/// The owner of a store.
-struct Owner {
-    user: Uid,
-    group: Gid,
-    groups: Vec<Gid>,
-    /// Name and home directory, of a user that has an entry.
-    account: Option<(CString, CString)>,
+/// The environment of a restart as `owner`.
+fn environment_of(owner: &StoreOwner) -> io::Result<Vec<CString>> {
+    let mut environment = vec![CString::new(PATH)?];
+    for name in KEPT_VARIABLES {
+        if let Some(value) = std::env::var_os(name) {
+            environment.push(CString::new([name.as_bytes(), b"=", &value.into_vec()].concat())?);
+        }
+    }
+    // The name of a file gives nothing away; a command may.
+    if let Some(file) = std::env::var_os(ENV_KEY).filter(|value| !value.as_bytes().starts_with(b"command:")) {
+        environment.push(CString::new(
+            [ENV_KEY.as_bytes(), b"=", &absolute(Path::new(&file))?.into_os_string().into_vec()].concat(),
+        )?);
+    }
+    if let Some((name, home)) = &owner.account {
+        for (variable, value) in [("USER=", name), ("LOGNAME=", name), ("HOME=", home)] {
+            environment.push(CString::new([variable.as_bytes(), value.as_bytes()].concat())?);
+        }
+    }
+    Ok(environment)
 }
 
-impl Owner {
-    fn of(store: &std::fs::Metadata) -> io::Result<Owner> {
-        let user = Uid::from_raw(store.uid());
-        let Some(entry) = User::from_uid(user)? else {
-            let group = Gid::from_raw(store.gid());
-            return Ok(Owner { user, group, groups: vec![group], account: None });
-        };
-        let name = CString::new(entry.name)?;
-        let groups = getgrouplist(&name, entry.gid)?;
-        let home = CString::new(entry.dir.into_os_string().into_vec())?;
-        Ok(Owner { user, group: entry.gid, groups, account: Some((name, home)) })
-    }
-
-    fn environment(&self) -> io::Result<Vec<CString>> {
-        let mut environment = vec![CString::new(PATH)?];
-        for name in KEPT_VARIABLES {
-            if let Some(value) = std::env::var_os(name) {
-                environment.push(CString::new([name.as_bytes(), b"=", &value.into_vec()].concat())?);
-            }
-        }
-        // The name of a file gives nothing away; a command may.
-        if let Some(file) = std::env::var_os(ENV_KEY).filter(|value| !value.as_bytes().starts_with(b"command:")) {
-            environment.push(CString::new(
-                [ENV_KEY.as_bytes(), b"=", &absolute(Path::new(&file))?.into_os_string().into_vec()].concat(),
-            )?);
-        }
-        if let Some((name, home)) = &self.account {
-            for (variable, value) in [("USER=", name), ("LOGNAME=", name), ("HOME=", home)] {
-                environment.push(CString::new([variable.as_bytes(), value.as_bytes()].concat())?);
-            }
-        }
-        Ok(environment)
-    }
-
-    /// Gives up all that is root's but the right to choose ids.
-    fn take_over(&self) -> io::Result<()> {
-        setgroups(&self.groups)?;
-        setresgid(self.group, self.group, self.group)?;
-        // SAFETY: this prctl takes numbers only.
-        Errno::result(unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) })?;
-        setresuid(self.user, self.user, self.user)?;
-        keep_only_ids()
-    }
+/// Becomes `owner`, and gives up all that is root's but the right to choose ids.
+fn take_over(owner: &StoreOwner) -> io::Result<()> {
+    // SAFETY: this prctl takes numbers only.
+    Errno::result(unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) })?;
+    owner.become_user()?;
+    keep_only_ids()
 }
 
 /// Keeps the capability to choose ids, over the next execution too, if it is there, and no other.

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::store_owner::read_as_owner;
 use super::{default_store, print, print_json, which_checkpoint, which_program};
 use crate::error::{Result, exit_code};
 use crate::image::Image;
@@ -49,10 +50,13 @@ pub struct Arguments {
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     core_dumps::forbid_and_close();
     match running_program(arguments) {
-        Some(pid) => audit::of_process("show", pid, |_| show_program(arguments, pid))?,
-        None => audit::of_store("show", &arguments.dir, |_| show_checkpoint(arguments))?,
+        Some(pid) => audit::of_process("show", pid, |_| show_program(arguments, pid)).map(|()| exit_code::DONE),
+        None => {
+            let dir = &arguments.dir;
+            let show = || show_checkpoint(arguments).map(|()| exit_code::DONE);
+            audit::of_store("show", dir, |_| read_as_owner(dir, show))
+        }
     }
-    Ok(exit_code::DONE)
 }
 
 fn show_program(arguments: &Arguments, pid: i32) -> Result<()> {
