@@ -272,7 +272,7 @@ fn a_userfaultfd_that_a_dying_agent_leaves_behind_is_closed_by_the_next_checkpoi
 
 /// A program with a raw socket, which every checkpoint refuses.
 fn unsupported() -> Program {
-    Program::victim("refused").argument("3000").argument("raw_socket")
+    Program::victim("refused").argument("3000").argument("packet_socket")
 }
 
 /// The attempts of a store that failed.

@@ -240,6 +240,7 @@ rows! {
     internet_sockets: "internet_sockets";
     full_connections: "full_connections";
     sockets_of_both_families: "dual_stack";
+    rare_sockets: "other_sockets";
     sockets_whose_ends_are_gone: "socket_ends";
     named_pipes_and_packets: "fifos";
     pidfds_and_inotify: "watchers";

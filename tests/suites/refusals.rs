@@ -79,7 +79,8 @@ macro_rules! refused {
 }
 
 refused! { is_refused:
-    a_raw_socket_is_refused: "raw_socket", "sockets of family 2, type 3, protocol 1";
+    a_packet_socket_is_refused: "packet_socket", "sockets of family 17, type 3, protocol 0";
+    a_filter_in_ebpf_is_refused: "ebpf_filter", "it has a filter in eBPF";
     what_was_sent_before_it_was_accepted_is_refused: "unaccepted", "to a connection that has not been accepted yet";
     a_child_that_shares_its_descriptors_is_refused: "sharing_child", "which shares its descriptor table with process";
     an_inotify_descriptor_with_unread_events_is_refused: "inotify", "events are queued in it that nobody has read yet";
@@ -267,7 +268,7 @@ fn an_agent_whose_parent_has_not_ended_yet_is_none_of_the_job() {
 fn what_is_refused_at_each_interval_is_in_the_log_once() {
     let scene = Scene::new();
     let refused = scene.path().join("refused");
-    let program = Program::victim("refused").argument("40").argument("raw_socket").variable("CKPT_INTERVAL", "1s");
+    let program = Program::victim("refused").argument("40").argument("packet_socket").variable("CKPT_INTERVAL", "1s");
     let mut life = Life::preloaded(&scene, "life", &program.waiting(20, &refused));
     let log = life.store().path().join("log");
     let failed = || life.store().rows(&scene).iter().filter(|row| row.state == "failed").count();

@@ -468,7 +468,7 @@ fn a_program_whose_ckpt_is_killed_is_waited_for_and_saved() {
 #[test]
 fn a_program_that_cannot_be_saved_is_ended_by_sigterm_and_that_is_said() {
     let scene = scene();
-    let program = Program::victim("refused").argument("3000").argument("raw_socket");
+    let program = Program::victim("refused").argument("3000").argument("packet_socket");
     let job = Job::new(&scene, &program).options(&["--interval", "0", "--grace", "30"]);
     let mut call = job.call();
     let pid = call.program();
@@ -484,7 +484,7 @@ fn a_program_that_cannot_be_saved_is_ended_by_sigterm_and_that_is_said() {
 #[test]
 fn a_program_that_ignores_sigterm_is_killed_when_its_time_is_up() {
     let scene = scene();
-    let code = "import signal, socket, time; signal.signal(15, signal.SIG_IGN); s = socket.socket(socket.AF_INET, socket.SOCK_RAW, 1); print('ready', flush=True); time.sleep(100)";
+    let code = "import signal, socket, time; signal.signal(15, signal.SIG_IGN); s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0); print('ready', flush=True); time.sleep(100)";
     let program = Program::at("/usr/bin/python3").argument("-c").argument(code);
     let options = ["--interval", "0", "--grace", "1", "--kill-after", "1"];
     let job = Job::new(&scene, &program).options(&options);

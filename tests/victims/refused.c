@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <linux/bpf.h>
 #include <linux/filter.h>
 #include <linux/io_uring.h>
 #include <linux/seccomp.h>
@@ -281,6 +282,23 @@ static void open_device(void)
 		skip("no device that may be opened");
 }
 
+/* Lets everything pass. */
+static void make_ebpf_filter(void)
+{
+	struct bpf_insn code[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .imm = -1 },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	union bpf_attr about = { .prog_type = BPF_PROG_TYPE_SOCKET_FILTER, .insn_cnt = 2 };
+	about.insns = (uintptr_t)code, about.license = (uintptr_t)"";
+	int program = (int)syscall(SYS_bpf, BPF_PROG_LOAD, &about, sizeof about);
+	if (program < 0)
+		skip("no eBPF");
+	number = socket(AF_INET, SOCK_DGRAM, 0);
+	CHECK(number >= 0 && setsockopt(number, SOL_SOCKET, SO_ATTACH_BPF, &program, sizeof program) == 0);
+	close(program);
+}
+
 /* The description lives on in a message that waits to be received, so the set goes on watching what the closed number was. */
 static void make_epoll_of_a_closed_descriptor(void)
 {
@@ -433,8 +451,10 @@ static void set_up(void)
 	if (is("stranger"))
 		be_stranger(steps);
 	step_ms = 20;
-	if (is("raw_socket"))
-		number = socket(AF_INET, SOCK_RAW, 1);
+	if (is("packet_socket"))
+		number = socket(AF_PACKET, SOCK_RAW, 0);
+	else if (is("ebpf_filter"))
+		make_ebpf_filter();
 	else if (is("unaccepted"))
 		send_before_accepted();
 	else if (is("full_connection"))

@@ -8,6 +8,8 @@ use crate::descriptor::made;
 
 /// Bytes that any address and any option of [`super::options`] fit in.
 const ROOM: usize = 256;
+/// Instructions that a filter can have (BPF_MAXINSNS).
+const FILTER_INSTRUCTIONS_MAX: usize = 4096;
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -46,6 +48,44 @@ pub fn option(socket: BorrowedFd<'_>, level: i32, name: i32) -> Result<Vec<u8>> 
 pub fn number_option(socket: BorrowedFd<'_>, level: i32, name: i32) -> Result<i32> {
     let value = option(socket, level, name)?;
     value.first_chunk().map(|&value| i32::from_ne_bytes(value)).ok_or(Errno::EINVAL)
+}
+
+/// The instructions of the filter of a socket, eight bytes each (SO_GET_FILTER); empty without one. The kernel counts instructions here, not
+/// bytes.
+///
+/// # Errors
+/// `EACCES` for a program in eBPF, which it does not show.
+pub fn filter(socket: BorrowedFd<'_>) -> Result<Vec<u8>> {
+    let get = |into: *mut libc::c_void, mut count: libc::socklen_t| {
+        // SAFETY: the kernel writes at most `count` instructions, for which the callers below have room.
+        let found =
+            unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_GET_FILTER, into, &mut count) };
+        Errno::result(found).map(|_| count)
+    };
+    // Without room it says how many there are.
+    if get(std::ptr::null_mut(), 0)? == 0 {
+        return Ok(Vec::new());
+    }
+    let mut instructions = vec![0; FILTER_INSTRUCTIONS_MAX * size_of::<libc::sock_filter>()];
+    let count = get(instructions.as_mut_ptr().cast(), FILTER_INSTRUCTIONS_MAX as libc::socklen_t)?;
+    instructions.truncate(count as usize * size_of::<libc::sock_filter>());
+    Ok(instructions)
+}
+
+/// Gives a socket such a filter.
+pub fn set_filter(socket: BorrowedFd<'_>, instructions: &[u8]) -> Result<()> {
+    let parsed: Vec<libc::sock_filter> = instructions
+        .chunks_exact(size_of::<libc::sock_filter>())
+        // SAFETY: each chunk has the size of an instruction, of which any bytes are one.
+        .map(|chunk| unsafe { chunk.as_ptr().cast::<libc::sock_filter>().read_unaligned() })
+        .collect();
+    let length = u16::try_from(parsed.len()).map_err(|_| Errno::EINVAL)?;
+    let program = libc::sock_fprog { len: length, filter: parsed.as_ptr().cast_mut() };
+    let bytes = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    let from = (&raw const program).cast();
+    // SAFETY: the kernel reads the program and its instructions, which outlive the call.
+    let set = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, from, bytes) };
+    Errno::result(set).map(drop)
 }
 
 /// Sets option `name` of `level`.

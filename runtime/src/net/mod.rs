@@ -9,7 +9,8 @@ mod tcp;
 
 pub use address::Address;
 pub use calls::{
-    bind, connect, duplicate, name, new, number_option, option, pair, peer_name, set_option, shut_down, unsent_bytes,
+    bind, connect, duplicate, filter, name, new, number_option, option, pair, peer_name, set_filter, set_option,
+    shut_down, unsent_bytes,
 };
 pub use options::{Defaults, IP_LOCAL_PORT_RANGE, SO_BUF_LOCK, Time, time_of};
 pub use peek::{FILES_MAX, Look, bytes_sent_before, peek};

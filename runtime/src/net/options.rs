@@ -23,6 +23,11 @@ pub enum Time {
 }
 
 const SOL_UDP: i32 = libc::IPPROTO_UDP;
+const UDPLITE_SEND_CSCOV: i32 = 10;
+const UDPLITE_RECV_CSCOV: i32 = 11;
+const SOL_RAW: i32 = 255;
+const ICMP_FILTER: i32 = 1;
+const ICMPV6_FILTER: i32 = 1;
 /// Which of the sizes of a socket's buffers the program has chosen: bit 0 that for sending, bit 1 that for receiving.
 pub const SO_BUF_LOCK: i32 = 72;
 const SO_PASSPIDFD: i32 = 76;
@@ -70,8 +75,10 @@ const OF_ALL: &[i32] = &[
     libc::SO_BUSY_POLL,
     libc::SO_MAX_PACING_RATE,
     libc::SO_ZEROCOPY,
+    libc::SO_LOCK_FILTER,
 ];
 const OF_IP: &[i32] = &[
+    libc::IP_HDRINCL,
     libc::IP_FREEBIND,
     libc::IP_TRANSPARENT,
     libc::IP_BIND_ADDRESS_NO_PORT,
@@ -130,6 +137,10 @@ const OF_TCP: &[i32] = &[
     libc::TCP_CONGESTION,
 ];
 const OF_UDP: &[i32] = &[libc::UDP_CORK, libc::UDP_SEGMENT, libc::UDP_GRO];
+const OF_UDP_LITE: &[i32] = &[UDPLITE_SEND_CSCOV, UDPLITE_RECV_CSCOV];
+/// Which messages of ICMP a raw socket gets: `struct icmp_filter`.
+const OF_ICMP: &[i32] = &[ICMP_FILTER];
+const OF_ICMP_6: &[i32] = &[ICMPV6_FILTER];
 const OF_NETLINK: &[i32] = &[
     libc::NETLINK_PKTINFO,
     libc::NETLINK_BROADCAST_ERROR,
@@ -152,7 +163,12 @@ const BEFORE_NAME: &[(i32, i32)] = &[
     (libc::IPPROTO_IPV6, libc::IPV6_FREEBIND),
     (libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT),
 ];
-const FILLED: &[(i32, i32)] = &[(libc::IPPROTO_TCP, libc::TCP_CORK), (SOL_UDP, libc::UDP_CORK)];
+const FILLED: &[(i32, i32)] = &[
+    (libc::IPPROTO_TCP, libc::TCP_CORK),
+    (SOL_UDP, libc::UDP_CORK),
+    (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER),
+    (libc::SOL_SOCKET, libc::SO_LOCK_FILTER),
+];
 
 /// When an option of `level` is set.
 pub fn time_of(level: i32, name: i32) -> Time {
@@ -203,6 +219,9 @@ fn levels(family: i32, protocol: i32) -> impl Iterator<Item = (i32, &'static &'s
         (family == libc::AF_INET6, libc::IPPROTO_IPV6, &OF_IPV6),
         (is_internet && protocol == libc::IPPROTO_TCP, libc::IPPROTO_TCP, &OF_TCP),
         (is_internet && protocol == libc::IPPROTO_UDP, SOL_UDP, &OF_UDP),
+        (is_internet && protocol == libc::IPPROTO_UDPLITE, libc::IPPROTO_UDPLITE, &OF_UDP_LITE),
+        (is_internet && protocol == libc::IPPROTO_ICMP, SOL_RAW, &OF_ICMP),
+        (is_internet && protocol == libc::IPPROTO_ICMPV6, libc::IPPROTO_ICMPV6, &OF_ICMP_6),
         (family == libc::AF_NETLINK, libc::SOL_NETLINK, &OF_NETLINK),
     ]
     .into_iter()

@@ -99,6 +99,12 @@ fn number(level: i32, name: i32, value: i32) -> SocketOption {
 }
 
 fn set_one(socket: BorrowedFd<'_>, option: &SocketOption, shown: &str) {
+    if (option.level, option.name) == (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER) {
+        if let Err(errno) = net::set_filter(socket, &option.value) {
+            log::warn!("{shown}: its filter cannot be set again: {errno}");
+        }
+        return;
+    }
     // Some can be set only before there is a name, from which they follow.
     if net::option(socket, option.level, option.name).is_ok_and(|now| now == option.value.as_slice()) {
         return;

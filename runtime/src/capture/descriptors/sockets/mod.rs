@@ -35,6 +35,9 @@ const NAMESPACE: &str = "ns/net";
 /// asked would wait for ever.
 const TOLD: &str = "the kernel has told something in it that nobody has read yet";
 
+/// Protocols of ICMP.
+const ICMP: [i32; 2] = [libc::IPPROTO_ICMP, libc::IPPROTO_ICMPV6];
+
 /// The sockets of a job.
 #[derive(Default)]
 pub struct Sockets {
@@ -66,6 +69,8 @@ struct Seen {
     name: Vec<u8>,
     peer_name: Option<Vec<u8>>,
     tcp: Option<TcpInfo>,
+    /// The instructions of its filter.
+    filter: Vec<u8>,
     unread: Vec<Unread>,
     /// Of one of TCP whose other end is in the job, too: all that that has written is in `unread`.
     has_all: bool,
@@ -141,8 +146,12 @@ impl Sockets {
             return Ok(FileKind::Standard { stream: info.number, was: info.target.clone() });
         }
         let named = unix::place(seen, self.unix.get(&(inode as u32)), &self.pids);
-        let options =
+        let mut options =
             self.defaults.differing(seen.handle.as_fd(), seen.made_by()).map_err(|source| failed(info, source))?;
+        if !seen.filter.is_empty() {
+            // In front of what locks it.
+            options.insert(0, (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, seen.filter.clone()));
+        }
         let socket = Socket {
             family: seen.family,
             kind: seen.kind,
@@ -230,16 +239,19 @@ impl Seen {
         let option = |name| net::number_option(handle.as_fd(), libc::SOL_SOCKET, name).map_err(failed);
         let (family, kind, protocol) = (option(libc::SO_DOMAIN)?, option(libc::SO_TYPE)?, option(libc::SO_PROTOCOL)?);
         refuse_kind(info, (family, kind, protocol), &handle)?;
+        let filter = net::filter(handle.as_fd()).map_err(|errno| filter_not_shown(info, errno))?;
         let name = net::name(handle.as_fd()).map_err(failed)?;
         let peer_name = net::peer_name(handle.as_fd()).ok();
         let is_tcp = protocol == libc::IPPROTO_TCP && family != libc::AF_UNIX;
         let tcp = is_tcp.then(|| TcpInfo::of(handle.as_fd())).transpose().map_err(failed)?;
         let takes_connections = option(libc::SO_ACCEPTCONN)? != 0;
-        let unread = match takes_connections || family == libc::AF_NETLINK {
+        let is_of_packets = kind == libc::SOCK_RAW || ICMP.contains(&protocol) && family != libc::AF_UNIX;
+        // Packets of raw sockets and of ICMP may be lost on any way.
+        let unread = match takes_connections || family == libc::AF_NETLINK || is_of_packets {
             true => Vec::new(),
             false => unread::unread(handle.as_fd(), family, kind).map_err(failed)?,
         };
-        let seen = Seen { handle, family, kind, protocol, name, peer_name, tcp, unread, has_all: false };
+        let seen = Seen { handle, family, kind, protocol, name, peer_name, tcp, filter, unread, has_all: false };
         if family == libc::AF_NETLINK && seen.has(libc::POLLIN) {
             return Err(unsettled(info, TOLD, "read it, or try again"));
         }
@@ -277,7 +289,10 @@ fn refuse_kind(info: &FdInfo, made_by: (i32, i32, i32), handle: &OwnedFd) -> Res
         made_by,
         (libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_DGRAM | libc::SOCK_SEQPACKET, _)
             | (libc::AF_INET | libc::AF_INET6, libc::SOCK_STREAM, libc::IPPROTO_TCP)
-            | (libc::AF_INET | libc::AF_INET6, libc::SOCK_DGRAM, libc::IPPROTO_UDP)
+            | (libc::AF_INET | libc::AF_INET6, libc::SOCK_DGRAM, libc::IPPROTO_UDP | libc::IPPROTO_UDPLITE)
+            | (libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_ICMP)
+            | (libc::AF_INET6, libc::SOCK_DGRAM, libc::IPPROTO_ICMPV6)
+            | (libc::AF_INET | libc::AF_INET6, libc::SOCK_RAW, _)
             | (libc::AF_NETLINK, ..)
     );
     if !is_known {
@@ -293,11 +308,18 @@ fn refuse_kind(info: &FdInfo, made_by: (i32, i32, i32), handle: &OwnedFd) -> Res
             "turn kTLS off",
         ));
     }
-    // Each instruction counts; none means that there is no filter.
-    if net::option(handle.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER).is_ok_and(|filter| !filter.is_empty()) {
-        return Err(refused(info, "it has a filter (SO_ATTACH_FILTER)", "detach it before the checkpoint"));
-    }
     Ok(())
+}
+
+fn filter_not_shown(info: &FdInfo, errno: Errno) -> Error {
+    match errno {
+        Errno::EACCES => refused(
+            info,
+            "it has a filter in eBPF (SO_ATTACH_BPF), which the kernel does not show",
+            "detach it before the checkpoint",
+        ),
+        other => failed(info, other),
+    }
 }
 
 fn refuse_other_network(pid: i32, info: &FdInfo) -> Result<()> {
