@@ -271,6 +271,7 @@ impl Error {
             Error::Difference(merkle::Error::Corrupt { .. } | merkle::Error::NoSuchRegion { .. }) => exit_code::CORRUPT,
             Error::Store(
                 StoreError::Io { .. }
+                | StoreError::CannotCreate { .. }
                 | StoreError::NoRoom { .. }
                 | StoreError::ForeignOwner { .. }
                 | StoreError::KeyNeeded { .. }

@@ -402,3 +402,15 @@ fn a_program_of_root_whose_pid_is_taken_goes_on_in_a_namespace() {
 fn a_program_of_root_one_of_whose_tids_is_taken_goes_on_in_a_namespace() {
     goes_on_although_an_id_is_taken(|ids| ids[3]);
 }
+
+#[test]
+fn a_store_that_cannot_be_made_is_said_with_the_user() {
+    as_ordinary_user(&["registers"], &[], || {
+        let scene = Scene::new();
+        let program = Program::victim("registers").variable("CKPT_DIR", "/proc/no-store");
+        let life = Life::start(&scene, "life", &program, &Launch::Preload, Stdout::File);
+        life.output.wait_for_lines(1);
+        let said = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).call().failed_with(5).stderr;
+        assert!(said.contains("cannot create /proc/no-store as user 65534"), "{said}");
+    });
+}

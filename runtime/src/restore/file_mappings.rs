@@ -7,10 +7,12 @@
 //!
 //! A shared mapping of a file that can be written is a mapping of that file or nothing.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ckpt_store::Store;
 
@@ -60,6 +62,8 @@ pub struct MappingPlan {
     pub segments: Vec<Attached>,
     opened: Vec<Opened>,
     objects: Vec<Option<usize>>,
+    /// Files of which it was said that their pages come from the checkpoint.
+    told: HashSet<PathBuf>,
 }
 
 /// A file that is open already.
@@ -153,7 +157,7 @@ impl MappingPlan {
         let file = match self.open(holders, &identity.path, Some(identity), false) {
             Ok(file) => file,
             Err(error) => {
-                log::warn!("{} cannot be mapped ({error}): its pages come from the checkpoint", path.display());
+                self.tell(path, format_args!("cannot be mapped ({error})"));
                 return Ok(None);
             }
         };
@@ -161,16 +165,20 @@ impl MappingPlan {
         match first_difference(&self.files[file], region, identity, &list, store.digest()) {
             Ok(None) => Ok(Some(file)),
             Ok(Some(offset)) => {
-                let path = path.display();
-                log::warn!(
-                    "{path} has changed at {offset:#x} since the checkpoint: its pages come from the checkpoint"
-                );
+                self.tell(path, format_args!("has changed at {offset:#x} since the checkpoint"));
                 Ok(None)
             }
             Err(error) => {
-                log::warn!("{} cannot be read ({error}): its pages come from the checkpoint", path.display());
+                self.tell(path, format_args!("cannot be read ({error})"));
                 Ok(None)
             }
+        }
+    }
+
+    /// Says once of each file, which may be mapped in many parts and by many processes, that its pages come from the checkpoint.
+    fn tell(&mut self, path: &Path, why: fmt::Arguments<'_>) {
+        if self.told.insert(path.to_owned()) {
+            log::warn!("{} {why}: its pages come from the checkpoint", path.display());
         }
     }
 

@@ -1,5 +1,7 @@
 //! How a thread is scheduled: policy, nice value, priority, CPUs, I/O. All of it is set from outside, by the thread's id.
 
+use std::sync::Once;
+
 use nix::errno::Errno;
 
 use crate::error::{Error, Result};
@@ -56,7 +58,10 @@ fn set_affinity(tid: i32, mask: &[u8]) {
     const ALL: [u8; 128] = [0xff; 128];
     let wanted = if mask.is_empty() { &ALL } else { mask };
     if let Err(errno) = change_affinity(tid, wanted) {
-        log::warn!("thread {tid} cannot have the CPUs it had ({errno}): it may use all");
+        static SAID: Once = Once::new();
+        SAID.call_once(|| {
+            log::warn!("thread {tid}, and perhaps others, cannot have the CPUs it had ({errno}): it may use all");
+        });
         if let Err(errno) = change_affinity(tid, &ALL) {
             log::warn!("thread {tid} stays on the restarter's CPU: {errno}");
         }
@@ -73,7 +78,12 @@ fn set_io_priority(tid: i32, priority: u16) {
     // SAFETY: takes numbers only.
     let set = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, tid, i32::from(priority)) };
     if let Err(errno) = Errno::result(set) {
-        log::warn!("thread {tid} cannot have the I/O priority it had ({errno}): it has one by its nice value");
+        static SAID: Once = Once::new();
+        SAID.call_once(|| {
+            log::warn!(
+                "thread {tid}, and perhaps others, cannot have the I/O priority it had ({errno}): it has one by its nice value"
+            );
+        });
     }
 }
 

@@ -29,6 +29,18 @@ pub enum StoreError {
         /// The system's answer.
         source: io::Error,
     },
+    /// There may be no store here.
+    #[error(
+        "cannot create {path} as user {user}: {source}; name a directory that this user may make, or make it for that user"
+    )]
+    CannotCreate {
+        /// The directory.
+        path: PathBuf,
+        /// Who was to own it.
+        user: u32,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// Bytes in the store are not what was written.
     #[error(
         "{path} is corrupt at byte {offset}: {what} should be {expected} but is {found}; restart from another checkpoint or restore this file from a copy"

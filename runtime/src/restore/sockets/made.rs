@@ -73,10 +73,11 @@ impl Making<'_> {
             }
             SocketLink::Outside { name } => {
                 let shown = self.all.shown(file);
-                log::warn!(
-                    "{shown} was connected with {} outside the job: it is told that this was reset",
-                    Address(name)
-                );
+                let peer = match Address(name).is_named() {
+                    true => format!("with {} outside the job", Address(name)),
+                    false => "with a socket without a name outside the job".to_owned(),
+                };
+                log::warn!("{shown} was connected {peer}: it is told that this was reset");
                 self.all.named(file, closed::with_lost_peer(socket, &[], true, &mut self.acceptors))?
             }
             _ => return self.bind(file, socket),

@@ -62,7 +62,10 @@ impl Local {
         match DirBuilder::new().recursive(true).mode(0o700).create(root) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(io("create", error)),
+            Err(source) => {
+                let user = rustix::process::geteuid().as_raw();
+                return Err(StoreError::CannotCreate { path: root.to_path_buf(), user, source });
+            }
         }
         crate::fault::point(crate::fault::DIRECTORY_CREATE);
         let opened = Self::open(root, trust_owner)?;
