@@ -21,7 +21,7 @@ impl CapturedFiles {
     /// Saves what differs, and puts back what was captured. `id` names the checkpoint in the names of what is saved.
     pub fn put_back(self, id: u64, job: &JobImage, store: &Store) -> Result<()> {
         let holders = Holders::of(job);
-        let (mut saved, mut cut) = (0, 0);
+        let mut saved = 0;
         for path in &self.additions {
             let holders = holders.of_path(path.as_os_str().as_encoded_bytes());
             let moved = Spot::reach(path, &holders).and_then(|spot| move_aside(&spot, id));
@@ -31,19 +31,10 @@ impl CapturedFiles {
         }
         for (index, difference) in &self.differences {
             let file = &job.objects.captured_files[*index];
-            let had_to_save = restore_as_found(file, difference, &holders.of_path(&file.path), id, store)?;
-            // A log that has grown since is the rule.
-            let count =
-                if let Difference::Content { has_only_grown: true, .. } = difference { &mut cut } else { &mut saved };
-            *count += u32::from(had_to_save);
-        }
-        if cut > 0 {
-            log::info!(
-                "{cut} files have grown since checkpoint {id}, and are cut back; the rest of each is beside it, as NAME.ckpt-{id}.tail"
-            );
+            saved += u32::from(restore_as_found(file, difference, &holders.of_path(&file.path), id, store)?);
         }
         if saved > 0 {
-            log::warn!(
+            crate::say!(
                 "{saved} files are again as they were at checkpoint {id}; what they were until now is beside them, as NAME.ckpt-{id}"
             );
         }
