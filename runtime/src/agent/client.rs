@@ -1,10 +1,8 @@
 //! Asking for a checkpoint: finding the program's agent, or starting one.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -20,7 +18,7 @@ use super::address::{Address, Trusted};
 use super::news::Heard;
 use super::protocol::{Patient, Reply, Request, receive, send};
 use super::server::READY;
-use super::{CheckpointRequest, Progress};
+use super::{CheckpointRequest, Progress, store_of};
 use crate::capture::{Program, find_loaded, root_of};
 use crate::descriptor::{self, pidfd_open};
 use crate::error::{Error, Result, exit_code};
@@ -65,8 +63,7 @@ pub fn request_checkpoint(
         }
         found => found?,
     };
-    let chosen = || PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
-    let store = dir.map_or_else(chosen, Path::to_owned);
+    let store = store_of(&control, dir);
     let address = Address::new(&store, &program.identity_by(&control)?);
     for _ in 0..TRIES {
         let (stream, user) = connect(pid, dir, &address)?.ok_or_else(|| no_answer(&store))?;

@@ -22,7 +22,11 @@ pub use client::{AwaitingProgram, request_checkpoint, start};
 pub use server::serve;
 pub use store_options::digest_warning;
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use ckpt_wire::Control;
 
 use ckpt_store::{Depth, Sharing};
 use serde::{Deserialize, Serialize};
@@ -141,6 +145,11 @@ pub enum Progress {
     },
     /// The agent is at work.
     Alive,
+}
+
+/// The store of a program: the directory that was chosen for it, or the one that its control block names.
+pub fn store_of(control: &Control, chosen: Option<&Path>) -> PathBuf {
+    chosen.map_or_else(|| OsStr::from_bytes(ckpt_wire::text(&control.dir)).into(), Path::to_owned)
 }
 
 /// What an agent is started with.

@@ -20,6 +20,7 @@ use super::protocol::{Reply, Request};
 use super::recorded::recorded;
 use super::restart_script::write_restart_script;
 use super::retention::Retention;
+use super::store_of;
 use super::store_options::{
     UsersWatch, copies_bytes, default_digest, digest_warning, options_of, tree_options, wanted_digest, wanted_method,
 };
@@ -90,8 +91,7 @@ fn serve_one(options: &AgentOptions) -> Result<()> {
     let (program, control) = find(options, &mut calls)?;
     let pid = program.pid;
     capture::refuse_other_pid_namespace(pid)?;
-    let chosen = || PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
-    let directory = options.dir.clone().unwrap_or_else(chosen);
+    let directory = store_of(&control, options.dir.as_deref());
     location::refuse_url_in(&directory)?;
     let digest = wanted_digest(&control)?;
     let mut store_options = options_of(Some(digest.unwrap_or_else(|| default_digest(pid))), control.memory_bytes);

@@ -1,7 +1,5 @@
 //! Which program a command means when the user names a process, or the store that its checkpoints go to.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +7,7 @@ use nix::unistd::geteuid;
 
 use super::absolute;
 use crate::agent::Address;
+use crate::agent::store_of;
 use crate::capture::{Program, root_of};
 use crate::error::{Error, Result};
 use crate::image::ProcessImage;
@@ -80,7 +79,7 @@ pub fn all() -> Result<Vec<Running>> {
     let running = |pid: i32| {
         let program = Program::find(pid).ok()?;
         let control = program.control().ok()?;
-        let store = PathBuf::from(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
+        let store = store_of(&control, None);
         let is_one = root_of(pid) == pid && !is_clone(&program, &store) && is_believed(&program, &store);
         let agent = Some(control.agent_pid).filter(|&agent| agent > 0 && is_agent(agent));
         Some(Running {
@@ -144,8 +143,8 @@ fn processes(likely: impl Fn(i32) -> bool) -> Result<Vec<i32>> {
 fn name_if_it_stores_in(dir: &Path, pid: i32) -> Option<String> {
     let program = Program::find(pid).ok()?;
     let control = program.control().ok()?;
-    let stored = Path::new(OsStr::from_bytes(ckpt_wire::text(&control.dir)));
-    let is_wanted = is_same(stored, dir) && !is_clone(&program, stored) && is_believed(&program, stored);
+    let stored = store_of(&control, None);
+    let is_wanted = is_same(&stored, dir) && !is_clone(&program, &stored) && is_believed(&program, &stored);
     is_wanted.then(|| String::from_utf8_lossy(ckpt_wire::text(&control.name)).into_owned())
 }
 

@@ -13,6 +13,6 @@ pub use calls::{
     shut_down, unsent_bytes,
 };
 pub use options::{Defaults, IP_LOCAL_PORT_RANGE, SO_BUF_LOCK, Time, time_of};
-pub use peek::{FILES_MAX, Look, bytes_sent_before, peek};
+pub use peek::{FILES_MAX, Look, beginning, bytes_sent_before, peek};
 pub use repair::{Queues, in_flight};
 pub use tcp::{TcpInfo, TcpState};

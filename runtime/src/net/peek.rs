@@ -37,6 +37,20 @@ pub fn peek(socket: BorrowedFd<'_>, room: &mut [u8]) -> Result<Look, Errno> {
     look(socket, slice::from_mut(&mut part))
 }
 
+/// The first `count` bytes of a stream without descriptors, as far as they are there.
+///
+/// # Errors
+/// The kernel's.
+pub fn beginning(socket: BorrowedFd<'_>, count: usize) -> Result<Vec<u8>, Errno> {
+    let mut bytes = vec![0; count];
+    let seen = match count {
+        0 => 0,
+        _ => peek(socket, &mut bytes)?.bytes,
+    };
+    bytes.truncate(seen);
+    Ok(bytes)
+}
+
 /// How many bytes of a stream lie before what was sent together with its byte number `room.len()`. What was sent at once the kernel copies
 /// at once, and stops before it when it cannot: behind the room there is no memory.
 pub fn bytes_sent_before(socket: BorrowedFd<'_>, room: &mut [u8]) -> Result<usize, Errno> {

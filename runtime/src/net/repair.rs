@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
 use nix::sys::signal::SigSet;
@@ -13,7 +13,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, fork};
 
 use super::calls::{number_option, option, set_option, unsent_bytes};
-use super::peek::peek;
+use super::peek::beginning;
 use crate::unread_bytes::unread_bytes;
 
 const RECEIVE_QUEUE: i32 = 1;
@@ -124,7 +124,7 @@ fn look(sender: BorrowedFd<'_>, receiver: BorrowedFd<'_>) -> Result<Queues> {
             || Ok((repair.end()?, unsent_bytes(sender)?)),
             |&(end, taken)| {
                 // A packet of which a part has been taken is there as a whole.
-                let written = bytes_of(sender, taken + PACKET_MAX)?;
+                let written = beginning(sender, taken + PACKET_MAX)?;
                 let begin = end.wrapping_sub((written.len() + usize::from(has_untaken_end(sender)?)) as u32);
                 Ok((written, begin))
             },
@@ -133,7 +133,7 @@ fn look(sender: BorrowedFd<'_>, receiver: BorrowedFd<'_>) -> Result<Queues> {
     let repair = Repair::of(receiver, RECEIVE_QUEUE)?;
     let (unread, end) = steady(
         || Ok((repair.end()?, unread_bytes(receiver)?)),
-        |&(end, pending)| Ok((bytes_of(receiver, pending)?, end)),
+        |&(end, pending)| Ok((beginning(receiver, pending)?, end)),
     )?;
     // The end of what is sent counts as a byte, and may have arrived, too.
     let arrived = (end.wrapping_sub(begin) as usize).min(written.len());
@@ -160,20 +160,10 @@ fn steady<S: PartialEq, T>(state: impl Fn() -> Result<S>, read: impl Fn(&S) -> R
     }
 }
 
-/// The first `count` bytes of the queue.
-fn bytes_of(socket: BorrowedFd<'_>, count: usize) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; count];
-    let seen = match count {
-        0 => 0,
-        _ => peek(socket.as_fd(), &mut bytes)?.bytes,
-    };
-    bytes.truncate(seen);
-    Ok(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
 
     use super::*;
 

@@ -3,6 +3,8 @@
 //! An instance knows what it watches by an open file description and the number that this had. When the number has been closed, and the
 //! description lives on under another one, or in another process, the instance goes on watching it.
 
+use std::collections::HashMap;
+
 use super::{Entry, Table, refused};
 use crate::capture::syscalls::is_watched;
 use crate::error::Result;
@@ -35,33 +37,31 @@ pub fn kind(
     elsewhere: &mut Vec<Elsewhere>,
 ) -> Result<FileKind> {
     let (info, epoll) = (entry.info, (entry.owner.pid, entry.info.number));
-    let mut targets: Vec<EpollTarget> = Vec::new();
+    let (mut targets, mut met) = (Vec::new(), HashMap::new());
+    let by_number: HashMap<i32, &FdInfo> = all.iter().map(|info| (info.number, info)).collect();
     for (_, value) in info.fields.iter().filter(|(name, _)| name == "tfd") {
         let unreadable = || refused(info, "what it watches cannot be read", "close it before the checkpoint");
         let (target, inode) = epoll_target(value).ok_or_else(unreadable)?;
-        let before = targets.iter().filter(|other| other.number == target.number).count();
+        let times: &mut usize = met.entry(target.number).or_default();
+        let before = std::mem::replace(times, *times + 1);
         let is_it = |place: (i32, i32), at: &FdInfo| -> Result<bool> {
             Ok(at.metadata.inode == inode && is_watched(place, epoll, target.number, before)?)
         };
-        let under_number = all.iter().find(|other| other.number == target.number);
-        let is_there = match under_number {
+        let is_there = match by_number.get(&target.number) {
             // Sockets, pipes and terminals are known by their inodes: the kernel would have to look through all that is watched.
             Some(at) if !at.target.starts_with(ANONYMOUS) && before == 0 => at.metadata.inode == inode,
             Some(at) => is_it((epoll.0, at.number), at)?,
             None => false,
         };
         if !is_there {
-            let why = format!("it watches descriptor {}, which has been closed or replaced", target.number);
-            let refusal = refused(info, &why, "remove it from the epoll set before closing it");
-            let mut found = None;
-            for other in entries {
-                let place = (other.owner.pid, other.info.number);
-                if found.is_none() && is_it(place, other.info)? {
-                    found = Some(place);
-                }
-            }
-            let Some(place) = found else { return Err(refusal) };
-            elsewhere.push(Elsewhere { instance, target: targets.len(), place, refusal });
+            let refusal = || {
+                let why = format!("it watches descriptor {}, which has been closed or replaced", target.number);
+                refused(info, &why, "remove it from the epoll set before closing it")
+            };
+            let mut places = entries.iter().map(|other| ((other.owner.pid, other.info.number), other.info));
+            let found = places.find_map(|(place, info)| is_it(place, info).map(|is| is.then_some(place)).transpose());
+            let place = found.transpose()?.ok_or_else(refusal)?;
+            elsewhere.push(Elsewhere { instance, target: targets.len(), place, refusal: refusal() });
         }
         targets.push(target);
     }

@@ -121,22 +121,15 @@ fn leads_to(path: &Path, place: (u64, u64)) -> bool {
 /// Another link to the file whose name `was`: where that was, or in a directory beside that one, as a mailbox has them.
 fn another_name(was: &Path, place: (u64, u64)) -> Option<PathBuf> {
     let own = was.parent()?;
-    let mut left = ENTRIES_MAX;
     let entries = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut beside: Vec<PathBuf> = Vec::new();
     if let Some(above) = own.parent() {
         let others = entries(above).take(ENTRIES_MAX).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         beside.extend(others.map(|entry| entry.path()).filter(|path| path != own));
     }
-    std::iter::once(own.to_owned()).chain(beside).find_map(|directory| {
-        entries(&directory)
-            .take_while(|_| {
-                left = left.saturating_sub(1);
-                left > 0
-            })
-            // The number alone is there without a look at the file.
-            .filter(|entry| entry.ino() == place.1)
-            .map(|entry| entry.path())
-            .find(|path| leads_to(path, place))
-    })
+    let directories = std::iter::once(own.to_owned()).chain(beside);
+    let looked_through = directories.flat_map(|directory| entries(&directory)).take(ENTRIES_MAX);
+    // The number alone is there without a look at the file.
+    let of_that_number = looked_through.filter(|entry| entry.ino() == place.1);
+    of_that_number.map(|entry| entry.path()).find(|path| leads_to(path, place))
 }

@@ -113,8 +113,7 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
     let pipes = Pipes::among(&entries);
     let (unlinked, queues, rings) = (Vec::new(), Vec::new(), io_urings::Mapped::default());
     let (elsewhere, entries) = (Vec::new(), entries.as_slice());
-    let mut found =
-        Found { pipes, terminals, unlinked, sockets, queues, pids, places, rings, elsewhere, entries, known: 0 };
+    let mut found = Found { pipes, terminals, unlinked, sockets, queues, pids, places, rings, elsewhere, entries };
     let mut representatives = Representatives::default();
     for (&owner, infos) in of_each() {
         let mut table = Table::default();
@@ -123,8 +122,7 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
             let file = match representatives.find(entry)? {
                 Some(file) => file,
                 None => {
-                    found.known = tables.files.len();
-                    let kind = kind(entry, infos, &mut found)?;
+                    let kind = kind(entry, tables.files.len(), infos, &mut found)?;
                     tables.files.push(OpenFile { kind, flags: info.flags & KEPT_FLAGS });
                     tables.places.push((owner.pid, info.number));
                     tables.signal_driven.extend(signal_driven::capture(entry, tables.files.len() as u32 - 1)?);
@@ -183,8 +181,6 @@ struct Found<'a> {
     elsewhere: Vec<epoll::Elsewhere>,
     /// All descriptors.
     entries: &'a [Entry<'a>],
-    /// How many open file descriptions have an index.
-    known: usize,
 }
 
 /// A descriptor of a process.
@@ -251,8 +247,8 @@ fn unsettled(info: &FdInfo, why: &str, advice: &str) -> Error {
     Error::unsettled(format!("descriptor {} ({})", info.number, info.shown()), why, advice)
 }
 
-/// What `entry` leads to; `all` are the descriptors of its process.
-fn kind(entry: Entry<'_>, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileKind> {
+/// What `entry` leads to, which is to be file `index` of the job; `all` are the descriptors of its process.
+fn kind(entry: Entry<'_>, index: usize, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileKind> {
     let info = entry.info;
     locks::refuse_lease(info)?;
     let format = SFlag::from_bits_truncate(info.metadata.mode) & SFlag::S_IFMT;
@@ -264,7 +260,7 @@ fn kind(entry: Entry<'_>, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileK
     } else if info.target == crate::io_uring::NAME {
         io_urings::kind(entry, &found.pids, &mut found.rings)
     } else if info.target == b"anon_inode:[eventpoll]" {
-        epoll::kind(entry, found.known, all, found.entries, &mut found.elsewhere)
+        epoll::kind(entry, index, all, found.entries, &mut found.elsewhere)
     } else if info.target == b"anon_inode:inotify" {
         inotify::kind(entry, &mut found.places)
     } else if format == SFlag::S_IFREG {

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ckpt_store::{Store, StoreOptions};
+use ckpt_store::{AttemptRow, Store, StoreOptions};
 use ckpt_wire::ENV_DIR;
 use clap::{Args, ValueEnum};
 
@@ -253,20 +253,19 @@ fn build_where_allowed(arguments: &Arguments, stdio: Stdio) -> Result<Built> {
 }
 
 /// Says at a terminal what comes back, and from when. Elsewhere standard error is the program's, and has its lines alone.
-fn say_what_comes_back(store: &Store, id: u64) -> Result<()> {
+fn say_what_comes_back(row: &AttemptRow) {
     if !std::io::stderr().is_terminal() {
-        return Ok(());
+        return;
     }
-    let Some(row) = store.attempts()?.into_iter().find(|row| row.id == id) else { return Ok(()) };
     let sealed = row.sealed_unix_s.unwrap_or_default();
     let passed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().saturating_sub(sealed));
     crate::say!(
-        "restarting {}: checkpoint {id} of {}, {} ago",
+        "restarting {}: checkpoint {} of {}, {} ago",
         row.name,
+        row.id,
         units::local_time(sealed),
         units::ago(passed)
     );
-    Ok(())
 }
 
 /// See [`leftovers`].
@@ -279,7 +278,8 @@ fn refuse_second_life(arguments: &Arguments, record: &mut audit::Record) -> Resu
         owner::refuse_more(&job, &arguments.dir)?;
     }
     leftovers::refuse(&job, arguments.end_leftovers)?;
-    say_what_comes_back(&store, id)
+    say_what_comes_back(&manifest.row);
+    Ok(())
 }
 
 /// What the user has chosen.

@@ -149,18 +149,6 @@ impl CallSite {
 
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn a_long_name_is_cut_in_a_table() {
-        let site = |name: String| CallSite {
-            module: "/lib/a.so".to_owned(),
-            offset: "0x10".to_owned(),
-            function: Some(name),
-            source: None,
-        };
-        assert_eq!(site("f".to_owned()).text(), "f (a.so+0x10)");
-        assert_eq!(site("é".repeat(500)).text(), format!("{}... (a.so+0x10)", "é".repeat(80)));
-    }
-
     use super::*;
     use crate::proc::maps;
 
@@ -175,6 +163,18 @@ mod tests {
             size: None,
         };
         maps::outline(std::process::id() as i32).unwrap().into_iter().filter(|it| it.inode != 0).map(of).collect()
+    }
+
+    #[test]
+    fn a_long_name_is_cut_in_a_table() {
+        let site = |name: String| CallSite {
+            module: "/lib/a.so".to_owned(),
+            offset: "0x10".to_owned(),
+            function: Some(name),
+            source: None,
+        };
+        assert_eq!(site("f".to_owned()).text(), "f (a.so+0x10)");
+        assert_eq!(site("é".repeat(500)).text(), format!("{}... (a.so+0x10)", "é".repeat(80)));
     }
 
     #[test]

@@ -51,10 +51,7 @@ fn unread_of(sender: &Seen, receiver: &Seen) -> Result<Option<Vec<u8>>> {
     if pending == seen {
         return Ok(None);
     }
-    let mut bytes = vec![0; pending];
-    let look = net::peek(to, &mut bytes)?;
-    bytes.truncate(look.bytes);
-    Ok(Some(bytes))
+    net::beginning(to, pending).map(Some)
 }
 
 fn has_arrived(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<bool> {

@@ -76,10 +76,7 @@ fn of_messages(socket: BorrowedFd<'_>, pending: usize) -> Result<Vec<Unread>> {
 
 /// In a stream of TCP there are no descriptors, and not every kernel can look further than from its beginning.
 fn of_plain_stream(socket: BorrowedFd<'_>, pending: usize) -> Result<Vec<Unread>> {
-    let mut bytes = vec![0; pending];
-    let look = peek(socket, &mut bytes)?;
-    bytes.truncate(look.bytes);
-    Ok(vec![Unread { bytes, ..Unread::default() }])
+    Ok(vec![Unread { bytes: net::beginning(socket, pending)?, ..Unread::default() }])
 }
 
 /// The kernel gives what lies before a message with descriptors together with that.
