@@ -252,6 +252,7 @@ rows! {
     pseudo_terminals: "pseudo_terminals";
     adopted_orphans: "adopts";
     orphans: "daemons" [.writes("daemon_log")];
+    common_memory: "common_memory";
     processes: "family" [.writes("written")];
     groups_and_sessions: "places";
     processes_born_and_dying: "forks" [.argument("120")];

@@ -102,6 +102,34 @@ fn a_life_whose_first_process_runs_is_not_left_over() {
     lets_it_end(&scene, life);
 }
 
+/// KiB that processes take together, each page counted once.
+fn taken_together(pids: impl IntoIterator<Item = i32>) -> u64 {
+    let of_one = |pid: i32| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("it is ours");
+        let line = text.lines().find_map(|line| line.strip_prefix("Pss:")).expect("the kernel has counted");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number")
+    };
+    pids.into_iter().map(of_one).sum()
+}
+
+#[test]
+fn what_forks_share_copy_on_write_is_shared_after_a_restart() {
+    let scene = Scene::new();
+    let over = scene.path().join("over");
+    let program = Program::victim("common_memory").argument("40").waiting(20, &over);
+    let life = Life::preloaded(&scene, "life", &program);
+    life.output.wait_for_line("step 20:");
+    let all = |pid| std::iter::once(pid).chain(processes::descendants(pid));
+    let before = taken_together(all(life.pid));
+    checkpoint(&scene, life.pid);
+    let (store, directory, pid) = (life.store(), life.directory.clone(), life.pid);
+    drop(life);
+    let back = Restart::of(store).begin(&scene, &directory, pid);
+    let after = taken_together(all(back.pid));
+    assert!(after <= before * 5 / 4, "they took {before} KiB, and take {after} KiB now");
+    lets_it_end(&scene, back);
+}
+
 /// A program that becomes a daemon, waiting at step `until` for `over`; gives the daemon's pid, too.
 fn daemon<'scene>(scene: &'scene Scene, until: usize, variables: &[(&str, &str)]) -> (Life<'scene>, i32) {
     let over = scene.path().join("over");

@@ -10,6 +10,7 @@ use std::os::fd::RawFd;
 
 use nix::errno::Errno;
 
+use super::copy_on_write::InCommon;
 use super::file_mappings::Source;
 use super::host::Machine;
 use super::io_urings;
@@ -35,26 +36,30 @@ const RSEQ_FLAG_UNREGISTER: u64 = 1;
 const MAP_DROPPABLE: i32 = 0x8;
 
 /// Replaces the child's mappings by `image`'s, without content. `sources` and `executable` are what the mapping plan says of
-/// this process; `first_file` is the number that the plan's first file has in it.
+/// this process; `first_file` is the number that the plan's first file has in it, and `common` is what it shares with others.
 pub fn exchange(
     process: &mut HalfBuilt,
     (image, objects): (&ProcessImage, &Objects),
     (machine, vdso): (&Machine, &VdsoPlan),
     (sources, executable): (&[Source], Option<usize>),
     first_file: RawFd,
+    common: InCommon<'_>,
 ) -> Result<()> {
     unregister_rseq(process)?;
-    unmap_all(process, machine)?;
-    move_special_mappings(process, image, machine, vdso)?;
-    process.map_scratch(scratch_address(image, vdso)?)?;
+    unmap_all(process, machine, common.span())?;
+    move_special_mappings(process, image, (machine, vdso), common.span())?;
+    process.map_scratch(scratch_address(image, vdso, common.span())?)?;
     map_old_vdso(process, vdso)?;
     sysv::attach(process, image, objects)?;
     io_urings::map(process, image, sources, first_file)?;
-    for (region, &source) in image.regions.iter().zip(sources) {
-        map(process, region, source, first_file)?;
+    for (number, (region, &source)) in image.regions.iter().zip(sources).enumerate() {
+        if !common.put(process, number, region)? {
+            map(process, region, source, first_file)?;
+        }
         advise(process, region)?;
         name(process, region)?;
     }
+    common.drop_rest(process)?;
     set_layout(process, image, executable.map(|file| first_file + file as RawFd))?;
     // After the mappings: READ_IMPLIES_EXEC would change their protection.
     process.call(0, PERSONALITY, &[u64::from(image.personality)], format_args!("{:#x}", image.personality)).map(drop)
@@ -72,9 +77,9 @@ fn unregister_rseq(process: &mut HalfBuilt) -> Result<()> {
     process.call(0, RSEQ, &arguments, format_args!("the restarter's own registration")).map(drop)
 }
 
-fn unmap_all(process: &mut HalfBuilt, machine: &Machine) -> Result<()> {
-    let kept = machine.special_mappings.iter().map(|mapping| Span::of(mapping.address, mapping.bytes)).collect();
-    for gap in gaps(kept) {
+fn unmap_all(process: &mut HalfBuilt, machine: &Machine, staged: Option<Span>) -> Result<()> {
+    let special = machine.special_mappings.iter().map(|mapping| Span::of(mapping.address, mapping.bytes));
+    for gap in gaps(special.chain(staged).collect()) {
         process.call(0, MUNMAP, &[gap.start, gap.end - gap.start], format_args!("the restarter's own memory"))?;
     }
     Ok(())
@@ -83,10 +88,10 @@ fn unmap_all(process: &mut HalfBuilt, machine: &Machine) -> Result<()> {
 fn move_special_mappings(
     process: &mut HalfBuilt,
     image: &ProcessImage,
-    machine: &Machine,
-    vdso: &VdsoPlan,
+    (machine, vdso): (&Machine, &VdsoPlan),
+    staged: Option<Span>,
 ) -> Result<()> {
-    let steps = moves(&machine.special_mappings, &vdso.wanted).ok_or_else(|| no_room(image))?;
+    let steps = moves(&machine.special_mappings, &vdso.wanted, staged).ok_or_else(|| no_room(image))?;
     for step in steps {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         let arguments = [step.from, step.bytes, step.bytes, flags as u64, step.to];
@@ -110,11 +115,11 @@ fn map_old_vdso(process: &mut HalfBuilt, vdso: &VdsoPlan) -> Result<()> {
     process.call(0, MPROTECT, &[*address, bytes, executable], purpose).map(drop)
 }
 
-fn scratch_address(image: &ProcessImage, vdso: &VdsoPlan) -> Result<u64> {
+fn scratch_address(image: &ProcessImage, vdso: &VdsoPlan, staged: Option<Span>) -> Result<u64> {
     let regions = image.regions.iter().map(|region| Span::of(region.address, region.bytes));
     let specials =
         image.special_mappings.iter().chain(&vdso.wanted).map(|mapping| Span::of(mapping.address, mapping.bytes));
-    room(regions.chain(specials).collect(), SCRATCH_BYTES).ok_or_else(|| no_room(image))
+    room(regions.chain(specials).chain(staged).collect(), SCRATCH_BYTES).ok_or_else(|| no_room(image))
 }
 
 fn no_room(image: &ProcessImage) -> Error {
@@ -154,7 +159,7 @@ fn map(process: &mut HalfBuilt, region: &Region, source: Source, first_file: Raw
 
 /// A private mapping counts as committed memory once it has been writable and written: such a one is mapped
 /// writable, and loses the right in [`complete`], when it has its content.
-fn first_protection(region: &Region) -> i32 {
+pub fn first_protection(region: &Region) -> i32 {
     let is_private = matches!(region.backing, Backing::Anonymous | Backing::PrivateFile(_));
     let committed = if region.advice.accounted && is_private { libc::PROT_WRITE } else { 0 };
     region.protection | committed

@@ -6,8 +6,9 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use ckpt_store::{PAGE_BYTES, PageKey, Store};
+use ckpt_store::{PAGE_BYTES, PageKey, PageList, Store};
 
+use super::copy_on_write::InCommon;
 use super::file_mappings::{MappingPlan, Source};
 use super::fresh_memory::FreshMemory;
 use super::lazy::Rest;
@@ -24,10 +25,11 @@ const BATCH_PAGES: usize = 1 << 14;
 const WRITE_BYTES: usize = 1 << 20;
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Writes the pages of `region` into `process`, or those of them that have to be there first; `filled` is told the bytes of each batch.
+/// Writes the pages of a region into `process` but for those that are there in common with others, or those that have to be there first;
+/// `filled` is told the bytes of each batch.
 pub fn fill(
     (process, fresh): (&HalfBuilt, Option<&FreshMemory>),
-    region: &Region,
+    (number, region, common): (usize, &Region, InCommon<'_>),
     (source, rest): (Source, Option<&Rest>),
     plan: &MappingPlan,
     (store, differences): (&Store, &Differences),
@@ -64,12 +66,23 @@ pub fn fill(
         Source::Memory | Source::SharedMemory | Source::Object { .. } | Source::Ring { .. } | Source::Sysv { .. } => {
             let list = store.page_list(&region.pages)?;
             for (page, key) in list.iter().take_while(|(page, _)| *page < region.bytes / PAGE) {
-                if !key.is_zero() {
+                if !key.is_zero() && key != common.page(number, page) {
                     writer.add(page, key)?;
                 }
             }
         }
     }
+    writer.finish()
+}
+
+/// Writes `pages` to `address` of process `pid`, where they can be written.
+///
+/// # Errors
+/// When the store cannot be read, or there is no memory.
+pub fn write(pid: i32, address: u64, pages: &PageList, store: &Store, filled: &mut dyn FnMut(u64)) -> Result<()> {
+    let target = Target::Writable(pid, address);
+    let mut writer = Writer { target, store, filled, pages: Vec::new(), keys: Vec::new() };
+    pages.iter().try_for_each(|(page, key)| writer.add(page, key))?;
     writer.finish()
 }
 

@@ -17,6 +17,7 @@ mod child;
 mod clocks;
 mod content;
 mod control;
+mod copy_on_write;
 mod credentials;
 mod devices;
 mod directories;
@@ -91,6 +92,7 @@ use crate::image::{self, AtTerminal, JobImage, PathMap, ProcessImage};
 use crate::namespace;
 use crate::ptrace::{Pinned, Registers};
 use clocks::ClockPlan;
+use copy_on_write::CopyOnWrite;
 use devices::{Devices, Replacements};
 pub use preflight::check_before_seal;
 
@@ -269,10 +271,22 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
 
     let terminals = PseudoTerminals::make(&job)?;
 
+    let mut filling = Filling::of(&job, &plan, progress);
+    let mut common = match &lazy {
+        // All of the memory comes later, to each for itself.
+        Some(_) => CopyOnWrite::default(),
+        None => {
+            let elsewhere = vdsos.iter().flat_map(|vdso| &vdso.wanted);
+            let elsewhere = elsewhere.chain(of_each().flat_map(|image| &image.special_mappings));
+            CopyOnWrite::stage(&job, &plan.sources, elsewhere, store, &mut |bytes| filling.add(bytes))?
+        }
+    };
+
     let pinned = Pinned::here();
     let ready = Ready { mappings: &plan, opened: &opened, queues: &queues, sockets: &sockets, terminals: &terminals };
     let Spawned { mut processes, handed, first_kept, first_file, first_terminal } =
         spawn::spawn(&job, &outside, &ready, &clocks, machine.syscall())?;
+    common.leave_to_forks();
     drop(opened);
     sockets.settle();
     terminals.shut(&job)?;
@@ -284,7 +298,14 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     for (index, (process, image)) in processes.iter_mut().zip(&job.processes).enumerate() {
         mapping_defaults::set_for_pages(process, image)?;
         let mappings = (plan.sources[index].as_slice(), plan.executables[index]);
-        address_space::exchange(process, (image, &job.objects), (&machine, &vdsos[index]), mappings, first_file)?;
+        address_space::exchange(
+            process,
+            (image, &job.objects),
+            (&machine, &vdsos[index]),
+            mappings,
+            first_file,
+            common.of(index),
+        )?;
         give_foreground(process, image, &job, first_terminal)?;
         address_space::close_kept(process, first_kept)?;
     }
@@ -297,8 +318,8 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
         }
     }
     drop(pinned);
-    fill(&processes, &job, &plan, (store, &differences), (lazy.as_ref(), &fresh), progress)?;
-    drop((differences, fresh));
+    fill(&processes, &job, &plan, (store, &differences), (lazy.as_ref(), &fresh, &common), &mut filling)?;
+    drop((differences, fresh, common));
     plan.segments.clear();
     sysv::make_others(&mut processes, &job, &mut made)?;
     sysv::settle_memory(&job.objects)?;
@@ -341,31 +362,56 @@ fn plan_mappings(
     })
 }
 
+/// How much of the memory has been filled.
+struct Filling<'a, 'b> {
+    done: u64,
+    total: u64,
+    progress: &'a mut Progress<'b>,
+}
+
+impl<'a, 'b> Filling<'a, 'b> {
+    fn of(job: &JobImage, plan: &MappingPlan, progress: &'a mut Progress<'b>) -> Filling<'a, 'b> {
+        let regions = job.processes.iter().flat_map(|process| &process.regions);
+        let sources = plan.sources.iter().flatten();
+        let total = regions.zip(sources).map(|(region, &source)| content::bytes_to_fill(region, source)).sum();
+        Filling { done: 0, total, progress }
+    }
+
+    fn add(&mut self, bytes: u64) {
+        self.done = (self.done + bytes).min(self.total);
+        (self.progress)(Stage::Mapping, self.done, self.total);
+    }
+}
+
 fn fill(
     processes: &[HalfBuilt],
     job: &JobImage,
     plan: &MappingPlan,
     (store, differences): (&Store, &[Differences]),
-    (lazy, fresh): (Option<&Lazy>, &[Option<FreshMemory>]),
-    progress: &mut Progress,
+    (lazy, fresh, common): (Option<&Lazy>, &[Option<FreshMemory>], &CopyOnWrite),
+    filling: &mut Filling<'_, '_>,
 ) -> Result<()> {
-    let regions =
-        |index: usize| job.processes[index].regions.iter().zip(plan.sources[index].iter().copied()).enumerate();
-    let all = || (0..processes.len()).flat_map(|index| regions(index).map(move |part| (index, part)));
-    let total = all().map(|(_, (_, (region, source)))| content::bytes_to_fill(region, source)).sum();
-    let mut finished = 0;
-    for (index, (number, (region, source))) in all() {
-        let mut done = finished;
-        let rest = lazy.and_then(|lazy| lazy.rest(index, number));
-        let fresh = fresh.get(index).and_then(Option::as_ref).filter(|fresh| fresh.has(region));
-        let process = (&processes[index], fresh);
-        content::fill(process, region, (source, rest), plan, (store, &differences[index]), &mut |bytes| {
-            done += bytes;
-            progress(Stage::Mapping, done.min(total), total);
-        })?;
-        finished += content::bytes_to_fill(region, source);
+    for (index, process) in processes.iter().enumerate() {
+        for (number, (region, &source)) in job.processes[index].regions.iter().zip(&plan.sources[index]).enumerate() {
+            let rest = lazy.and_then(|lazy| lazy.rest(index, number));
+            let fresh = fresh.get(index).and_then(Option::as_ref).filter(|fresh| fresh.has(region));
+            let (of_region, mut done) = (content::bytes_to_fill(region, source), 0);
+            let region = (number, region, common.of(index));
+            content::fill(
+                (process, fresh),
+                region,
+                (source, rest),
+                plan,
+                (store, &differences[index]),
+                &mut |bytes| {
+                    done += bytes;
+                    filling.add(bytes);
+                },
+            )?;
+            // Of zeros, and of what is there already, nothing is told.
+            filling.add(of_region.saturating_sub(done));
+        }
     }
-    progress(Stage::Mapping, total, total);
     Ok(())
 }
 

@@ -72,8 +72,8 @@ pub struct Move {
 }
 
 /// The moves that bring the special mappings from where they are to where they are wanted. Both hold the same
-/// names and lengths. Where a wanted place is still occupied, all go through a temporary place.
-pub fn moves(current: &[SpecialMapping], wanted: &[SpecialMapping]) -> Option<Vec<Move>> {
+/// names and lengths. Where a wanted place is still occupied, all go through a temporary place, which is not in `avoided`.
+pub fn moves(current: &[SpecialMapping], wanted: &[SpecialMapping], avoided: Option<Span>) -> Option<Vec<Move>> {
     let pairs: Vec<(&SpecialMapping, &SpecialMapping)> = current
         .iter()
         .map(|from| wanted.iter().find(|to| to.name == from.name).map(|to| (from, to)))
@@ -90,7 +90,7 @@ pub fn moves(current: &[SpecialMapping], wanted: &[SpecialMapping]) -> Option<Ve
     if !occupied {
         return Some(moving.iter().map(|(from, to)| step(from, from.address, to.address)).collect());
     }
-    let spans = current.iter().chain(wanted).map(Span::of_special).collect();
+    let spans = current.iter().chain(wanted).map(Span::of_special).chain(avoided).collect();
     let total = moving.iter().map(|(from, _)| from.bytes).sum();
     let mut temporary = room(spans, total)?;
     let mut away = Vec::new();
@@ -146,7 +146,7 @@ mod tests {
     fn mappings_move_directly_where_there_is_room() {
         let current = [special("[vvar]", 0x10_0000, 0x4000), special("[vdso]", 0x10_4000, 0x2000)];
         let wanted = [special("[vvar]", 0x20_0000, 0x4000), special("[vdso]", 0x20_4000, 0x2000)];
-        let moves = moves(&current, &wanted).unwrap();
+        let moves = moves(&current, &wanted, None).unwrap();
         assert_eq!(moves.len(), 2);
         assert_eq!(play(&current, &moves), [(0x20_0000, 0x20_4000), (0x20_4000, 0x20_6000)]);
         assert!(!moves[0].is_vdso && moves[1].is_vdso);
@@ -157,7 +157,7 @@ mod tests {
         let current = [special("[vvar]", 0x10_0000, 0x4000), special("[vdso]", 0x10_4000, 0x2000)];
         for shift in [0x1000, 0x2000, 0x4000, 0x6000] {
             let wanted = [special("[vvar]", 0x10_0000 + shift, 0x4000), special("[vdso]", 0x10_4000 + shift, 0x2000)];
-            let places = play(&current, &moves(&current, &wanted).unwrap());
+            let places = play(&current, &moves(&current, &wanted, None).unwrap());
             assert_eq!(places[1], (0x10_4000 + shift, 0x10_6000 + shift));
         }
     }
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn nothing_moves_when_all_is_in_place_and_names_must_agree() {
         let current = [special("[vdso]", 0x10_4000, 0x2000)];
-        assert_eq!(moves(&current, &current), Some(Vec::new()));
-        assert_eq!(moves(&current, &[special("[vvar]", 0x10_4000, 0x2000)]), None);
+        assert_eq!(moves(&current, &current, None), Some(Vec::new()));
+        assert_eq!(moves(&current, &[special("[vvar]", 0x10_4000, 0x2000)], None), None);
     }
 }
