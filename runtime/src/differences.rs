@@ -310,6 +310,7 @@ mod tests {
             name: Vec::new(),
             pages: stored[0].pages.clone(),
             own_pages: Vec::new(),
+            follows: None,
             guards: Vec::new(),
             in_differences,
         };

@@ -158,6 +158,7 @@ mod tests {
                 name: Vec::new(),
                 pages: attempt.write_page_list(&list).unwrap(),
                 own_pages: Vec::new(),
+                follows: None,
                 guards: Vec::new(),
                 in_differences: false,
             });

@@ -137,7 +137,7 @@ mod tests {
 
     fn draft(backing: Backing, file: Option<FileStamp>) -> Draft {
         let mapping = Mapping { start: 0x1000, end: 0x1000 + 10 * PAGE, ..Mapping::default() };
-        Draft { mapping, backing, advice: Advice::default(), file, is_sparse: false, data: None }
+        Draft { mapping, backing, advice: Advice::default(), file, is_sparse: false, data: None, follows: None }
     }
 
     fn key(fill: u8) -> PageKey {

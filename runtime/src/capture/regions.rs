@@ -41,6 +41,8 @@ pub struct Draft {
     pub is_sparse: bool,
     /// Pages that hold anything, where that is known (`allocated`).
     pub data: Option<PageSet>,
+    /// The memory object that its pages come from which are not the program's own, where that can still be written.
+    pub follows: Option<u32>,
 }
 
 /// Which content a file had.
@@ -129,6 +131,38 @@ impl SharedMemory {
     }
 }
 
+/// Notes which private mappings show a file without a path that a job can still write, because it has that open (`opened` gives
+/// names and inodes) or mapped: what is written to it shows in them.
+pub fn connect_private_views<'a>(
+    drafts: impl Iterator<Item = (i32, &'a mut Draft)>,
+    opened: &[(&[u8], u64)],
+    memory: &mut SharedMemory,
+) {
+    let drafts: Vec<(i32, &mut Draft)> = drafts.collect();
+    let shared = drafts.iter().filter_map(|(_, draft)| match &draft.backing {
+        Backing::SharedObject { object, .. } => Some((draft.mapping.clone(), *object)),
+        _ => None,
+    });
+    let shared: Vec<(Mapping, u32)> = shared.collect();
+    for (pid, draft) in drafts {
+        let mapping = &draft.mapping;
+        let is_view = matches!(&draft.backing, Backing::PrivateFile(file) if file.deleted);
+        if !is_view || mapping.name.starts_with(MAPPED_NAME) {
+            continue;
+        }
+        let covers = |other: &Mapping| {
+            let is_same = (other.device, other.inode, &other.name) == (mapping.device, mapping.inode, &mapping.name);
+            is_same
+                && other.offset <= mapping.offset
+                && other.offset + other.bytes() >= mapping.offset + mapping.bytes()
+        };
+        draft.follows = match opened.contains(&(mapping.name.as_slice(), mapping.inode)) {
+            true => Some(memory.object(pid, mapping)),
+            false => shared.iter().find(|(other, _)| covers(other)).map(|(_, object)| *object),
+        };
+    }
+}
+
 /// Sorts `mappings` of process `pid`; what they share with those of others is in `memory`.
 pub fn sort(pid: i32, mappings: Vec<Mapping>, memory: &mut SharedMemory) -> Result<AddressSpace> {
     let mut space = AddressSpace::default();
@@ -146,7 +180,15 @@ pub fn sort(pid: i32, mappings: Vec<Mapping>, memory: &mut SharedMemory) -> Resu
         let backing = backing(pid, &mapping, stat.as_ref(), memory);
         let is_sparse = stat.as_ref().is_some_and(|stat| stat.is_sparse);
         let file = stat.map(|stat| stat.stamp);
-        space.drafts.push(Draft { advice: advice(&mapping), backing, file, is_sparse, data: None, mapping });
+        space.drafts.push(Draft {
+            advice: advice(&mapping),
+            backing,
+            file,
+            is_sparse,
+            data: None,
+            follows: None,
+            mapping,
+        });
     }
     Ok(space)
 }
@@ -347,6 +389,7 @@ mod tests {
                 file: None,
                 is_sparse: false,
                 data: None,
+                follows: None,
             });
         }
         let parts: Vec<_> = drafts.iter().map(SharedPart::of).collect();

@@ -137,6 +137,7 @@ impl Writer<'_> {
                 name: draft.mapping.name,
                 pages: self.attempt.write_page_list(&list)?,
                 own_pages: page_ranges(&own),
+                follows: draft.follows,
                 guards: page_ranges(&census.guards),
                 in_differences: finer,
             });

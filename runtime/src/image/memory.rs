@@ -29,6 +29,9 @@ pub struct Region {
     /// For a private file mapping: the pages that are the program's own copies, ascending. All others were the
     /// file's at the time of the checkpoint.
     pub own_pages: Vec<PageRange>,
+    /// For a private mapping of a file that no path leads to, if the job can still write it: its index in `Objects::memory`.
+    #[serde(default)]
+    pub follows: Option<u32>,
     /// Pages that are not there, and that nobody may touch (`MADV_GUARD_INSTALL`), ascending. Of private anonymous memory alone.
     #[serde(default)]
     pub guards: Vec<PageRange>,

@@ -304,12 +304,10 @@ fn in_common(lists: &[PageList], extents: &[Range<u64>]) -> (PageList, Vec<Vec<R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ckpt_store::Digest;
-
-    fn list(pages: &[(u64, u64)]) -> PageList {
+    fn list(pages: &[(u64, u8)]) -> PageList {
         let mut list = PageList::new();
         for &(page, content) in pages {
-            list.set(page, Digest::Sha1.key_of_bytes(&content.to_le_bytes()));
+            list.set(page, PageKey::from_bytes([content; 28]));
         }
         list
     }

@@ -12,10 +12,11 @@ use crate::image::{FileIdentity, PageRange, Region};
 const BATCH_PAGES: u64 = 256;
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Offset in the file of the first page that is not what the region showed; `digest` made the keys of `list`.
+/// Offset in the file of the first page that is not what the region showed, but for those that are `put_back`; `digest` made the keys
+/// of `list`.
 pub fn first_difference(
     file: &File,
-    region: &Region,
+    (region, put_back): (&Region, &[PageRange]),
     identity: &FileIdentity,
     list: &PageList,
     digest: Digest,
@@ -24,10 +25,13 @@ pub fn first_difference(
     let existing = |size: u64| (region.bytes / PAGE).min(size.saturating_sub(identity.offset).div_ceil(PAGE));
     // A page of the program's own needs the file underneath as well, or touching it would be a bus error.
     let (end, then) = (existing(size), existing(identity.size));
-    if end != then {
+    let is_all_put_back = put_back.first().is_some_and(|range| range.first == 0 && range.count == region.bytes / PAGE);
+    if end < then || (end > then && !is_all_put_back) {
         return Ok(Some(identity.offset + end.min(then) * PAGE));
     }
-    for range in foreign_pages(&region.own_pages, end) {
+    let mut passed_by = [&region.own_pages, put_back].concat();
+    passed_by.sort_unstable_by_key(|range| range.first);
+    for range in foreign_pages(&passed_by, end) {
         if let Some(page) = first_different_page(file, identity.offset, range, list, digest)? {
             return Ok(Some(identity.offset + page * PAGE));
         }
@@ -74,7 +78,7 @@ pub fn read_padded(file: &File, offset: u64, into: &mut [u8]) -> io::Result<()> 
     Ok(())
 }
 
-/// The pages below `end` that are not in `own`.
+/// The pages below `end` that are not in `own`, whose ranges ascend.
 fn foreign_pages(own: &[PageRange], end: u64) -> Vec<PageRange> {
     let mut foreign = Vec::new();
     let mut first = 0;

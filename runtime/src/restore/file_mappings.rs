@@ -3,7 +3,8 @@
 //! A private mapping shows today's file wherever the program has no page of its own. If the file's pages are what
 //! they were (by digest), the file is mapped again: libraries stay shared and nothing of them is written. If a page
 //! differs, or the file is shorter or missing (a package was upgraded), the region becomes anonymous memory with the
-//! pages of the checkpoint, which are all in the store. The same goes for shared mappings that can never be written.
+//! pages of the checkpoint, which are all in the store. The same goes for shared mappings that can never be written. What the restart
+//! itself puts back into a file is not compared: the program has written it since, and a private mapping is to show what it will be.
 //!
 //! A shared mapping of a file that can be written is a mapping of that file or nothing.
 
@@ -14,7 +15,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 
-use ckpt_store::Store;
+use ckpt_store::{PAGE_BYTES, Store};
 
 use super::file_comparison::first_difference;
 use super::io_urings;
@@ -23,8 +24,10 @@ use super::sysv::Attached;
 use super::unlinked_files;
 use crate::error::{Error, Result};
 use crate::image::{
-    Backing, FileIdentity, FileKind, JobImage, ProcessImage, Region, SharedObject, UnlinkedFile, path_of,
+    Backing, FileIdentity, FileKind, JobImage, PageRange, ProcessImage, Region, SharedObject, UnlinkedFile, path_of,
 };
+
+const PAGE: u64 = PAGE_BYTES as u64;
 
 /// What is put behind a region. `file` is an index into [`MappingPlan::files`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +101,14 @@ impl MappingPlan {
                 plan.rings.push((index, made));
             }
         }
+        // Those that are missing are made again: private mappings of them find them then.
+        for process in &job.processes {
+            for region in &process.regions {
+                if let Backing::SharedFile { file: identity, may_write: true } = &region.backing {
+                    plan.open_to_write(&holders, process, identity)?;
+                }
+            }
+        }
         for process in &job.processes {
             let mut sources = Vec::with_capacity(process.regions.len());
             for region in &process.regions {
@@ -126,11 +137,14 @@ impl MappingPlan {
         match &region.backing {
             Backing::Anonymous => Ok(Source::Memory),
             Backing::PrivateFile(identity) => {
-                let mapped = self.unchanged(holders, region, identity, store)?;
+                let mapped = match region.follows {
+                    Some(object) => self.followed(job, object)?,
+                    None => self.unchanged((job, holders), region, identity, store)?,
+                };
                 Ok(mapped.map_or(Source::Memory, |file| Source::PrivateFile { file, offset: identity.offset }))
             }
             Backing::SharedFile { file: identity, may_write: false } => {
-                let mapped = self.unchanged(holders, region, identity, store)?;
+                let mapped = self.unchanged((job, holders), region, identity, store)?;
                 let offset = identity.offset;
                 Ok(mapped.map_or(Source::Memory, |file| Source::SharedFile { file, offset, may_write: false }))
             }
@@ -145,7 +159,7 @@ impl MappingPlan {
     /// The file, if the region's pages that are not the program's own are still what it shows.
     fn unchanged(
         &mut self,
-        holders: &Holders<'_>,
+        (job, holders): (&JobImage, &Holders<'_>),
         region: &Region,
         identity: &FileIdentity,
         store: &Store,
@@ -162,7 +176,8 @@ impl MappingPlan {
             }
         };
         let list = store.page_list(&region.pages)?;
-        match first_difference(&self.files[file], region, identity, &list, store.digest()) {
+        let put_back = pages_put_back(job, region, identity);
+        match first_difference(&self.files[file], (region, &put_back), identity, &list, store.digest()) {
             Ok(None) => Ok(Some(file)),
             Ok(Some(offset)) => {
                 self.tell(path, format_args!("has changed at {offset:#x} since the checkpoint"));
@@ -227,10 +242,9 @@ impl MappingPlan {
     }
 
     fn object(&mut self, job: &JobImage, region: &Region, object: usize, offset: u64) -> Result<Source> {
-        let is_it = |unlinked: &UnlinkedFile| unlinked.object == Some(object as u32);
-        if let Some(unlinked) = job.objects.unlinked_files.iter().position(is_it) {
+        if let Some(file) = self.unlinked_object(job, object) {
             // It has its content already.
-            return Ok(Source::SharedFile { file: self.unlinked[unlinked], offset, may_write: true });
+            return Ok(Source::SharedFile { file, offset, may_write: true });
         }
         let shared = &job.objects.memory[object];
         if let Some(segment) = shared.sysv {
@@ -241,20 +255,44 @@ impl MappingPlan {
             let missing = || Error::io("map", "an io_uring instance", io::ErrorKind::NotFound);
             return Ok(Source::Ring { file: made.ok_or_else(missing)?, offset });
         }
-        let uses =
-            |other: &Region| matches!(other.backing, Backing::SharedObject { object: o, .. } if o as usize == object);
+        let uses = |other: &Region| match other.backing {
+            Backing::SharedObject { object: shown, .. } => shown as usize == object,
+            _ => other.follows == Some(object as u32),
+        };
         let only_one =
             job.processes.iter().flat_map(|process| &process.regions).filter(|other| uses(other)).count() == 1;
         let writable = region.protection & libc::PROT_WRITE != 0;
         if only_one && writable && shared.name.is_empty() && offset == 0 && shared.bytes == region.bytes {
             return Ok(Source::SharedMemory);
         }
+        Ok(Source::Object { file: self.memory_file(job, object)?, offset })
+    }
+
+    /// The file behind a private mapping of a file without a path.
+    fn followed(&mut self, job: &JobImage, object: u32) -> Result<Option<usize>> {
+        let index = object as usize;
+        let shared = &job.objects.memory[index];
+        match self.unlinked_object(job, index) {
+            Some(file) => Ok(Some(file)),
+            None if shared.sysv.is_some() || shared.ring.is_some() => Ok(None),
+            None => self.memory_file(job, index).map(Some),
+        }
+    }
+
+    /// The unlinked file that a memory object is.
+    fn unlinked_object(&self, job: &JobImage, object: usize) -> Option<usize> {
+        let is_it = |unlinked: &UnlinkedFile| unlinked.object == Some(object as u32);
+        job.objects.unlinked_files.iter().position(is_it).map(|unlinked| self.unlinked[unlinked])
+    }
+
+    /// The file of a memory object that only mappings lead to.
+    fn memory_file(&mut self, job: &JobImage, object: usize) -> Result<usize> {
         let file = match self.objects[object] {
             Some(file) => file,
-            None => self.keep(memory_object(shared)?),
+            None => self.keep(memory_object(&job.objects.memory[object])?),
         };
         self.objects[object] = Some(file);
-        Ok(Source::Object { file, offset })
+        Ok(file)
     }
 
     /// The executable, for a link that people and debuggers read. The program runs without it.
@@ -266,6 +304,28 @@ impl MappingPlan {
         }
         opened.ok()
     }
+}
+
+/// The pages of a region, ascending, whose file gets them back from this restart, whatever it has there now.
+fn pages_put_back(job: &JobImage, region: &Region, identity: &FileIdentity) -> Vec<PageRange> {
+    let pages = region.bytes / PAGE;
+    if job.objects.captured_files.iter().any(|file| file.path == identity.path) {
+        return vec![PageRange { first: 0, count: pages }];
+    }
+    let view = identity.offset / PAGE..identity.offset / PAGE + pages;
+    let all = job.processes.iter().flat_map(|process| &process.regions);
+    let written = all.filter_map(|other| match &other.backing {
+        Backing::SharedFile { file, may_write: true } if file.path == identity.path => {
+            let (first, pages) = (file.offset / PAGE, other.bytes / PAGE);
+            let within = first.max(view.start)..(first + pages).min(view.end);
+            (!within.is_empty())
+                .then(|| PageRange { first: within.start - view.start, count: within.end - within.start })
+        }
+        _ => None,
+    });
+    let mut written: Vec<PageRange> = written.collect();
+    written.sort_unstable_by_key(|range| range.first);
+    written
 }
 
 /// Makes the missing file of a shared mapping again, with its owner, mode and size.

@@ -22,15 +22,9 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Compares the files with the checkpoint, and verifies in the store what differs.
-    pub fn find(job: &JobImage, plan: &MappingPlan, store: &Store) -> Result<Changes> {
-        let captured = CapturedFiles::compare(job, store)?;
+    /// Compares the mapped files with the checkpoint, and verifies in the store what differs.
+    pub fn find(job: &JobImage, plan: &MappingPlan, captured: CapturedFiles, store: &Store) -> Result<Changes> {
         Ok(Changes { shared: SharedPages::find(job, plan, store)?, captured })
-    }
-
-    /// Makes what is missing, empty, so that it can be opened; it goes again with the guard, unless that is told to keep it.
-    pub fn prepare(&self, job: &JobImage) -> Result<super::captured_files::Prepared> {
-        self.captured.prepare(job)
     }
 
     /// Changes the files. `id` names the checkpoint in the names of what is saved.

@@ -226,6 +226,7 @@ mod tests {
             file: None,
             is_sparse: false,
             data: None,
+            follows: None,
         }
     }
 

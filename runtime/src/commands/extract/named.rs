@@ -136,6 +136,7 @@ mod tests {
             name: Vec::new(),
             pages,
             own_pages: Vec::new(),
+            follows: None,
             guards: Vec::new(),
             in_differences: false,
         }

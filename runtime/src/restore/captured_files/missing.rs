@@ -35,7 +35,7 @@ impl Drop for Prepared {
 }
 
 impl CapturedFiles {
-    /// Makes missing directories, and missing files without content. What has become of another kind is put back later: nothing
+    /// Makes missing directories, and missing files of zeros. What has become of another kind is put back later: nothing
     /// is moved before the restart is certain to succeed.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl CapturedFiles {
             let holders = holders.of_path(&file.path);
             match &file.kind {
                 CapturedKind::Directory => prepared.make_directory(path, &holders)?,
-                CapturedKind::Regular { .. } => prepared.make_file(path, &holders)?,
+                CapturedKind::Regular { content, .. } => prepared.make_file(path, content.bytes, &holders)?,
                 CapturedKind::SymbolicLink { .. } => {}
             }
         }
@@ -75,10 +75,11 @@ impl Prepared {
         Ok(())
     }
 
-    fn make_file(&mut self, path: &Path, holders: &[Rights]) -> Result<()> {
+    /// It has its length: what is mapped of it can be written.
+    fn make_file(&mut self, path: &Path, bytes: u64, holders: &[Rights]) -> Result<()> {
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
-        let made = Spot::reach(path, holders).and_then(|spot| spot.make(flags, 0o600, None).map(|_| spot));
-        let made = made.map_err(|source| match source.kind() {
+        let made = Spot::reach(path, holders).and_then(|spot| Ok((spot.make(flags, 0o600, None)?, spot)));
+        let (file, spot) = made.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => Error::environment(
                 "restart",
                 format!("{} was in a directory that is missing", path.display()),
@@ -86,7 +87,7 @@ impl Prepared {
             ),
             _ => reach::failed("make the missing file", path, source),
         })?;
-        self.files.push(made);
-        Ok(())
+        self.files.push(spot);
+        file.set_len(bytes).map_err(|source| reach::failed("make the missing file", path, source))
     }
 }

@@ -13,7 +13,6 @@ use std::path::PathBuf;
 
 use ckpt_store::PageKey;
 
-pub use missing::Prepared;
 pub use put_back::write_content;
 
 /// The number of a page in its file, and what it holds.

@@ -292,6 +292,10 @@ fn region_flaw(image: &ProcessImage, objects: &Objects, region: &Region, page: u
     if !ascend_within(&region.guards, pages) || (region.backing != Backing::Anonymous && !region.guards.is_empty()) {
         return flaw("has guards outside itself, twice, or where there can be none");
     }
+    let is_view = matches!(&region.backing, Backing::PrivateFile(file) if file.deleted);
+    if region.follows.is_some_and(|object| !is_view || object as usize >= objects.memory.len()) {
+        return flaw("shows a memory object that there is not");
+    }
     match &region.backing {
         Backing::Anonymous => None,
         Backing::PrivateFile(file) | Backing::SharedFile { file, .. } => {
@@ -369,6 +373,7 @@ mod tests {
             name: Vec::new(),
             pages: three_pages(),
             own_pages: Vec::new(),
+            follows: None,
             guards: Vec::new(),
             in_differences: false,
         }
@@ -518,6 +523,7 @@ mod tests {
             ("more pages than it is long", |job| job.processes[0].regions[0].bytes = 0x2000),
             ("owns pages", |job| job.processes[0].regions[1].own_pages[1] = PageRange { first: 1, count: 1 }),
             ("owns pages", |job| job.processes[0].regions[1].own_pages[1].count = u64::MAX),
+            ("shows a memory object", |job| job.processes[0].regions[1].follows = Some(0)),
             ("has guards", |job| job.processes[0].regions[0].guards = vec![PageRange { first: 3, count: 2 }]),
             ("has guards", |job| job.processes[0].regions[1].guards = vec![PageRange { first: 0, count: 1 }]),
             ("no file has bytes", |job| {

@@ -194,6 +194,7 @@ pub fn region(address: u64, bytes: u64, protection: i32, backing: Backing, pages
         name: Vec::new(),
         pages,
         own_pages: Vec::new(),
+        follows: None,
         guards: Vec::new(),
         in_differences: false,
     }
