@@ -252,6 +252,9 @@ rows! {
     pseudo_terminals: "pseudo_terminals";
     adopted_orphans: "adopts";
     orphans: "daemons" [.writes("daemon_log")];
+    private_views: "private_views" [.writes("mapped").writes("open")];
+    stopped_children: "stopped_children";
+    on_faults: "on_faults";
     common_memory: "common_memory";
     processes: "family" [.writes("written")];
     groups_and_sessions: "places";

@@ -6,7 +6,7 @@
 #include <netinet/tcp.h>
 #include <sys/wait.h>
 
-enum { BIG = 60000, CLIENTS = 4 };
+enum { BIG = 60000, CLIENTS = 4, LOCKED_BOTH = 3 };
 
 union any {
 	struct sockaddr any;
@@ -142,6 +142,9 @@ static void set_up(void)
 	set(one, IPPROTO_TCP, TCP_KEEPIDLE, 123);
 	set(one, SOL_SOCKET, SO_SNDBUF, 100000);
 	set(other, IPPROTO_IP, IP_TOS, 8);
+	/* Sizes that the kernel has chosen and is to leave alone, and an address that the machine need not have. */
+	set(half_one, SOL_SOCKET, SO_BUF_LOCK, LOCKED_BOTH);
+	set(never, IPPROTO_IP, IP_FREEBIND, 1);
 	set(listener, SOL_SOCKET, SO_REUSEADDR, 1);
 	set(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, 3);
 	CHECK(fcntl(other, F_SETFL, O_NONBLOCK) == 0);
@@ -165,6 +168,8 @@ static void hold(int step)
 	CHECK(get(other, IPPROTO_IP, IP_TOS) == 8 && get(never, SOL_SOCKET, SO_REUSEADDR) == 0);
 	CHECK(get(listener, SOL_SOCKET, SO_REUSEADDR) == 1 && get(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT) == 3);
 	CHECK(get(listener, SOL_SOCKET, SO_ACCEPTCONN) == 1);
+	CHECK(get(half_one, SOL_SOCKET, SO_BUF_LOCK) == LOCKED_BOTH && get(half_other, SOL_SOCKET, SO_BUF_LOCK) == 0);
+	CHECK(get(never, IPPROTO_IP, IP_FREEBIND) == 1);
 	CHECK(fcntl(one, F_GETFD) == FD_CLOEXEC && (fcntl(other, F_GETFL) & O_NONBLOCK) != 0);
 	ask_kernel(routes);
 	hear_kernel(routes);

@@ -40,8 +40,8 @@ pub struct Member {
     pub family: Family,
     /// Whether it is the first of them.
     pub is_first: bool,
-    /// Whether it was under a job-control stop before.
-    pub job_stopped: bool,
+    /// The signal of the job-control stop that it was under before.
+    pub job_stopped: Option<i32>,
 }
 
 /// A job that stands still.
@@ -224,8 +224,10 @@ fn stop_one(
 ) -> Result<Member> {
     let pid = program.pid;
     known.of(pid, &control, is_first).calls.look(pid);
-    let job_stopped = task::is_job_stopped(pid);
+    let is_job_stopped = task::is_job_stopped(pid);
     let threads = stop::stop(pid)?;
+    let by = || threads.iter().find_map(Stopped::job_stop_signal).unwrap_or(libc::SIGSTOP);
+    let job_stopped = is_job_stopped.then(by);
     let stat = task::stat_fields(pid, "stat")?;
     let number = |field| stat_number(&stat, field) as i32;
     let family =

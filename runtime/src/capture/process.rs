@@ -18,6 +18,7 @@ const SIGNALS: i32 = 64;
 const PR_GET_PDEATHSIG: u64 = 2;
 const PR_GET_DUMPABLE: u64 = 3;
 const PR_GET_SECUREBITS: u64 = 27;
+const PR_MCE_KILL_GET: u64 = 34;
 const PR_GET_CHILD_SUBREAPER: u64 = 37;
 /// `arch_prctl`: which state components the process may use that need a permission.
 const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
@@ -119,6 +120,8 @@ pub struct OwnFacts {
     pub permitted_components: u64,
     /// Commands of `membarrier(2)` that it has registered for.
     pub memory_barriers: u64,
+    /// `PR_MCE_KILL_GET`, of a kernel that has it.
+    pub broken_memory: Option<u64>,
 }
 
 /// Whether orphans below the process of `guest` become its children.
@@ -153,6 +156,7 @@ pub fn own_facts(pid: i32, guest: &mut Guest<'_>) -> Result<OwnFacts> {
         dumpable: guest.call("prctl", "PR_GET_DUMPABLE", libc::SYS_prctl, [PR_GET_DUMPABLE, 0, 0, 0, 0, 0])? == 1,
         permitted_components: permitted_components(guest)?,
         memory_barriers: guest.try_call(libc::SYS_membarrier, [GET_REGISTRATIONS, 0, 0, 0, 0, 0])?.unwrap_or(0),
+        broken_memory: guest.try_call(libc::SYS_prctl, [PR_MCE_KILL_GET, 0, 0, 0, 0, 0])?.ok(),
     })
 }
 

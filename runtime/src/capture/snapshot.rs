@@ -224,6 +224,13 @@ fn capture_once(
         let about = About { request, files: &tables.files, chooser: chooser?, ahead, is_below_adopter };
         frozen.push(freeze(member, threads, table, about, &mut memory, &mut lineage.processes, &mut phases)?);
     }
+    let opened: Vec<(&[u8], u64)> =
+        tables.unlinked.iter().map(|unlinked| (unlinked.target.as_slice(), unlinked.place.1)).collect();
+    let drafts = frozen.iter_mut().flat_map(|it| {
+        let pid = it.process.image.pid;
+        it.process.parts.iter_mut().map(move |part| (pid, &mut part.draft))
+    });
+    regions::connect_private_views(drafts, &opened, &mut memory);
     sysv.connect(&mut memory)?;
     descriptors::connect_io_urings(&tables.files, &mut memory)?;
     for unlinked in &mut tables.unlinked {
@@ -283,7 +290,8 @@ fn stop_once(program: &Program, control: &Control, known: &mut ProcessLineages) 
     let mut phases = Phases::begin();
     let descent::StillJob { mut members, lost_leaders } = descent::stop(program, control, known)?;
     phases.end("stopping");
-    let awake = members.iter().try_for_each(|it| devices::refuse_awake(it.program.pid, &it.control, it.job_stopped));
+    let awake =
+        members.iter().try_for_each(|it| devices::refuse_awake(it.program.pid, &it.control, it.job_stopped.is_some()));
     let states: Result<Vec<_>> =
         awake.and_then(|()| members.iter_mut().map(|member| threads_of(member, known)).collect());
     phases.end("threads");
@@ -461,6 +469,8 @@ fn freeze(
         dumpable: own.dumpable,
         permitted_components: own.permitted_components,
         memory_barriers: own.memory_barriers,
+        core_dump_filter: task::core_dump_filter(pid),
+        broken_memory: own.broken_memory,
         family,
         limits: process::limits(pid)?,
         signal_actions,
@@ -468,7 +478,8 @@ fn freeze(
         interval_timers: own.interval_timers,
         posix_timers: own.posix_timers,
         clocks: Some(own.clocks),
-        job_stopped,
+        job_stopped: job_stopped.is_some(),
+        stopped_by: job_stopped,
         layout: facts.layout,
         auxv: facts.auxv,
         special_mappings: space.special,
@@ -708,8 +719,15 @@ mod tests {
         for backing in [shared, Backing::PrivateFile(file), Backing::Anonymous] {
             let (mapping, copies) = copied(&content);
             let pages = PageSet::of(mapping.pages());
-            let drafts =
-                vec![Draft { mapping, backing, advice: Advice::default(), file: None, is_sparse: false, data: None }];
+            let drafts = vec![Draft {
+                mapping,
+                backing,
+                advice: Advice::default(),
+                file: None,
+                is_sparse: false,
+                data: None,
+                follows: None,
+            }];
             let (own, mut copies, mut memory) = (std::process::id() as i32, Some(copies), SharedMemory::default());
             let parts = take_census(own, drafts, None, &mut copies, &Base::new(), None, &mut memory).unwrap();
             assert_eq!(copies.unwrap().missing(&pages), pages, "{:?}", parts[0].draft.backing);

@@ -53,6 +53,12 @@ pub struct ProcessImage {
     /// Commands of `membarrier(2)` that it has registered for (`MEMBARRIER_CMD_REGISTER_*`).
     #[serde(default)]
     pub memory_barriers: u64,
+    /// What a core dump of it has (`/proc/PID/coredump_filter`). None: an older ckpt has not asked.
+    #[serde(default)]
+    pub core_dump_filter: Option<u32>,
+    /// Whether its main thread is told of broken memory before it uses that (`PR_MCE_KILL_GET`).
+    #[serde(default)]
+    pub broken_memory: Option<u64>,
     /// Its place among others.
     pub family: Family,
     /// Resource limits.
@@ -71,6 +77,9 @@ pub struct ProcessImage {
     pub clocks: Option<Clocks>,
     /// The job-control stop that was in force (the program had been sent SIGSTOP or the like).
     pub job_stopped: bool,
+    /// The signal of that stop. None: it is not stopped, or an older ckpt has not asked.
+    #[serde(default)]
+    pub stopped_by: Option<i32>,
     /// Addresses that the kernel keeps about the address space.
     pub layout: Layout,
     /// The auxiliary vector, as words.

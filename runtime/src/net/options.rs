@@ -52,6 +52,7 @@ const OF_ALL: &[i32] = &[
     libc::SO_BINDTODEVICE,
     libc::SO_SNDBUF,
     libc::SO_RCVBUF,
+    SO_BUF_LOCK,
     libc::SO_PRIORITY,
     libc::SO_MARK,
     libc::SO_KEEPALIVE,

@@ -144,6 +144,11 @@ pub fn is_job_stopped(pid: i32) -> bool {
     text(pid, "status").is_ok_and(|status| status_value(&status, "State").is_some_and(|state| state.starts_with('T')))
 }
 
+/// What a core dump of the process has, as bits of core(5). None where the kernel makes no dumps.
+pub fn core_dump_filter(pid: i32) -> Option<u32> {
+    u32::from_str_radix(text(pid, "coredump_filter").ok()?.trim(), 16).ok()
+}
+
 /// When the process started, in clock ticks since boot as our time namespace shows it: with the pid it names a
 /// process for ever, to all in there.
 pub fn start_time(pid: i32) -> Result<u64> {

@@ -71,7 +71,7 @@ fn call(thread: &mut Stopped, site: &CallSite, number: i64, arguments: [u64; 6])
                 let deadline = Instant::now() + Duration::from_secs(10);
                 child = Some(Running::attached(tid).wait_for_trap(deadline)?);
             }
-            StopCause::Trap | StopCause::Signal(_) | StopCause::Event(_) => {
+            StopCause::Trap(_) | StopCause::Signal(_) | StopCause::Event(_) => {
                 return Err(Error::Ptrace { request: "remote call", tid: thread.tid(), source: Errno::EPROTO });
             }
         }
@@ -101,7 +101,7 @@ fn reach_entry(thread: &mut Stopped, number: i64) -> Result<()> {
             let name = Signal::try_from(signal).map_or("an unknown signal", Signal::as_str);
             format!("it got {name}")
         }
-        StopCause::Trap => format!("it made none for {} s", ENTRY_TIMEOUT.as_secs()),
+        StopCause::Trap(_) => format!("it made none for {} s", ENTRY_TIMEOUT.as_secs()),
         StopCause::Clone | StopCause::Event(_) => "it reported an event".to_owned(),
     };
     Err(Error::Overwritten { tid, number, instead })

@@ -40,8 +40,8 @@ impl Options {
 /// Why a thread reported a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopCause {
-    /// Our interrupt, the birth of a traced child, or a group stop.
-    Trap,
+    /// Our interrupt, the birth of a traced child, or a job-control stop, whose signal it has then (else SIGTRAP).
+    Trap(i32),
     /// A signal is about to be delivered.
     Signal(i32),
     /// Entry to or exit from a system call.
@@ -80,7 +80,7 @@ fn wait(tid: i32, flags: i32) -> Result<Waited> {
     Ok(Waited::Stop(match status >> 16 {
         0 if signal == libc::SIGTRAP | 0x80 => StopCause::Syscall,
         0 => StopCause::Signal(signal),
-        libc::PTRACE_EVENT_STOP => StopCause::Trap,
+        libc::PTRACE_EVENT_STOP => StopCause::Trap(signal),
         libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK => StopCause::Clone,
         event => StopCause::Event(event),
     }))
@@ -211,7 +211,9 @@ impl Running {
     pub fn wait_for_trap(self, deadline: Instant) -> Result<Stopped> {
         loop {
             let signal = match self.wait_until(deadline)? {
-                StopCause::Trap => return Ok(Stopped { tid: self.tid, held_signals: Vec::new(), released: false }),
+                StopCause::Trap(signal) => {
+                    return Ok(Stopped { tid: self.tid, signal, held_signals: Vec::new(), released: false });
+                }
                 StopCause::Signal(signal) => signal,
                 StopCause::Syscall | StopCause::Clone | StopCause::Event(_) => 0,
             };
@@ -244,6 +246,8 @@ impl Running {
 #[derive(Debug)]
 pub struct Stopped {
     tid: i32,
+    /// The signal that it reported its stop with.
+    signal: i32,
     /// Signals that arrived during remote calls and are due when the thread goes on.
     held_signals: Vec<i32>,
     released: bool,
@@ -253,6 +257,11 @@ impl Stopped {
     /// The thread's id.
     pub fn tid(&self) -> i32 {
         self.tid
+    }
+
+    /// The signal of the job-control stop that it was in, if it was in one.
+    pub fn job_stop_signal(&self) -> Option<i32> {
+        [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].into_iter().find(|&signal| signal == self.signal)
     }
 
     /// The general registers.
@@ -344,8 +353,8 @@ impl Stopped {
                     }
                     request::cont_to_syscall(self.tid)?;
                 }
-                Waited::Stop(StopCause::Trap) if is_interrupted => return Ok(StopCause::Trap),
-                Waited::Stop(StopCause::Trap | StopCause::Event(_)) => request::cont_to_syscall(self.tid)?,
+                Waited::Stop(StopCause::Trap(signal)) if is_interrupted => return Ok(StopCause::Trap(signal)),
+                Waited::Stop(StopCause::Trap(_) | StopCause::Event(_)) => request::cont_to_syscall(self.tid)?,
                 Waited::Stop(cause) => return Ok(cause),
                 Waited::Nothing if is_interrupted => {
                     let timeout_ms = INTERRUPT_TIMEOUT.as_millis() as u64;

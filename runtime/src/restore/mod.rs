@@ -39,6 +39,7 @@ mod mapping_defaults;
 mod memory_barriers;
 mod message_queues;
 mod of_processes;
+mod on_faults;
 mod open_files;
 mod outside;
 mod paths;
@@ -87,10 +88,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::differences::Differences;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::image::{self, AtTerminal, JobImage, PathMap, ProcessImage};
 use crate::namespace;
 use crate::ptrace::{Pinned, Registers};
+use captured_files::CapturedFiles;
 use clocks::ClockPlan;
 use copy_on_write::CopyOnWrite;
 use devices::{Devices, Replacements};
@@ -205,11 +207,11 @@ impl Rebuilt {
     /// # Errors
     /// When it cannot be let run, or cannot have its devices back: then it has been ended.
     pub fn release(self, progress: &mut Progress) -> Result<()> {
-        for stopped in self.job.processes.iter().filter(|process| process.job_stopped).map(|process| process.pid) {
-            kill(Pid::from_raw(stopped), Signal::SIGSTOP)
-                .map_err(|source| Error::io("stop", format!("process {stopped}"), source))?;
-        }
-        HalfBuilt::release_all(self.processes)?;
+        let stops = |pid: i32| {
+            let process = self.job.processes.iter().find(|process| process.pid == pid)?;
+            process.job_stopped.then(|| stop_signal(&self.job, process))
+        };
+        HalfBuilt::release_all(self.processes, &stops)?;
         self.devices.give_back(progress)?;
         let is_news_for = |process: &&ProcessImage| self.terminal.is_news_for(process);
         for pid in self.job.processes.iter().filter(is_news_for).map(|process| process.pid) {
@@ -222,6 +224,16 @@ impl Rebuilt {
         }
         Ok(())
     }
+}
+
+/// The signal that stops a process again, of which its parent is told. The kernel ignores those of the terminal in a group that has no
+/// parent in its session: without one in the job it is SIGSTOP.
+fn stop_signal(job: &JobImage, stopped: &ProcessImage) -> Signal {
+    let family = &stopped.family;
+    let parent = family.parent.and_then(|parent| job.processes.get(parent as usize)).map(|parent| &parent.family);
+    let is_controlled = parent.is_some_and(|parent| parent.session == family.session && parent.group != family.group);
+    let signal = stopped.stopped_by.and_then(|signal| Signal::try_from(signal).ok());
+    signal.filter(|_| is_controlled).unwrap_or(Signal::SIGSTOP)
 }
 
 /// What the program of `job` finds again at its terminal, if a restart by this process gives it one that controls it.
@@ -259,10 +271,11 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let of_each = || job.processes.iter();
     let vdsos: Vec<_> = of_each().map(|image| VdsoPlan::new(image, &job.host, &machine)).collect::<Result<_>>()?;
     let differences: Vec<_> = of_each().map(|image| Differences::of(image, store)).collect::<Result<_>>()?;
+    let captured = CapturedFiles::compare(&job, store)?;
+    let prepared = captured.prepare(&job)?;
     let mut plan = plan_mappings(&job, store, &options.store_dir, progress)?;
-    let changes = Changes::find(&job, &plan, store)?;
+    let changes = Changes::find(&job, &plan, captured, store)?;
     let outside = Outside::of(&job, &options.stdio)?;
-    let prepared = changes.prepare(&job)?;
     Stdio::name_lost(&job);
     let fifos = fifos::make_missing(&job)?;
     let opened = OpenFiles::of(&job)?;
@@ -331,6 +344,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
         address_space::complete(process, image)?;
         guards::install(process, image)?;
         memory_barriers::register(process, image)?;
+        on_faults::set(process, image)?;
         make_threads(process, (&job, index), id, &options.place)?;
     }
     directories.keep();

@@ -10,6 +10,8 @@
 use std::ffi::c_long;
 use std::fmt::Arguments;
 use std::os::fd::{AsFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -18,12 +20,16 @@ use nix::unistd::Pid;
 use super::ranges::Span;
 use crate::descriptor::{pidfd_getfd, pidfd_open};
 use crate::error::{Error, Result};
+use crate::proc::task;
 use crate::ptrace::{
     CallSite, Options, ProcessMemory, Stopped, remote_call, remote_clone, wait_until_gone, write_memory,
 };
 
 /// Bytes of the scratch area: the largest argument is the list of 65,536 supplementary groups.
 pub const SCRATCH_BYTES: u64 = 512 * 1024;
+
+/// Longest time until a process has stopped that was stopped before.
+const STOPPING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A system call by name and number.
 #[derive(Clone, Copy, Debug)]
@@ -179,12 +185,25 @@ impl HalfBuilt {
         Ok(scratch.start)
     }
 
-    /// Makes programs of them: from here on they survive the restarter, and all their threads run.
-    pub fn release_all(mut all: Vec<HalfBuilt>) -> Result<()> {
+    /// Makes programs of them: from here on they survive the restarter, and all their threads run. Those that `stops` has a signal for are
+    /// stopped by it before any other runs, which may ask at once what they do.
+    pub fn release_all(mut all: Vec<HalfBuilt>, stops: &dyn Fn(i32) -> Option<Signal>) -> Result<()> {
         for thread in all.iter().flat_map(|process| &process.threads) {
             thread.set_options(Options::PROGRAM)?;
         }
         all.iter_mut().for_each(|process| process.released = true);
+        let (stopped, running): (Vec<_>, Vec<_>) = all.into_iter().partition(|process| stops(process.pid).is_some());
+        let pids: Vec<i32> = stopped.iter().map(HalfBuilt::pid).collect();
+        for &pid in &pids {
+            let signal = stops(pid).unwrap_or(Signal::SIGSTOP);
+            kill(Pid::from_raw(pid), signal).map_err(|source| Error::io("stop", format!("process {pid}"), source))?;
+        }
+        HalfBuilt::let_run(stopped)?;
+        pids.into_iter().for_each(wait_until_stopped);
+        HalfBuilt::let_run(running)
+    }
+
+    fn let_run(all: Vec<HalfBuilt>) -> Result<()> {
         for mut process in all {
             // The main thread last. A program may end as soon as one thread of it runs; its end is reported when we have waited
             // for all others that we still traced.
@@ -234,6 +253,17 @@ fn kill_only(pid: i32) {
 fn reap(tid: i32) {
     if let Err(error) = wait_until_gone(tid) {
         log::warn!("waiting for the end of the half-built process {tid}: {error}");
+    }
+}
+
+/// Waits for the stop of a process that a signal has been sent to. One that has been killed meanwhile does not stop.
+fn wait_until_stopped(pid: i32) {
+    let deadline = Instant::now() + STOPPING_TIMEOUT;
+    while !task::is_job_stopped(pid) && task::start_time(pid).is_ok() {
+        if Instant::now() >= deadline {
+            return log::warn!("process {pid} does not stop, as it was at the checkpoint");
+        }
+        thread::sleep(Duration::from_micros(100));
     }
 }
 
