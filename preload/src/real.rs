@@ -31,6 +31,11 @@ pub static SIGSET: Real<SetHandler> = Real::new(c"sigset");
 /// `sigignore`.
 pub static SIGIGNORE: Real<unsafe extern "C" fn(c_int) -> c_int> = Real::new(c"sigignore");
 
+/// `semget`.
+pub static SEMGET: Real<unsafe extern "C" fn(libc::key_t, c_int, c_int) -> c_int> = Real::new(c"semget");
+/// `msgget`.
+pub static MSGGET: Real<unsafe extern "C" fn(libc::key_t, c_int) -> c_int> = Real::new(c"msgget");
+
 /// `signal` and its relatives.
 pub type SetHandler = unsafe extern "C" fn(c_int, sighandler_t) -> sighandler_t;
 
@@ -51,7 +56,7 @@ impl<F: Copy> Real<F> {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
         let mut address = self.address.load(Ordering::Relaxed);
         if address.is_null() {
-            address = self.resolve();
+            address = resolve(&self.name, &self.address);
         }
         // SAFETY: `F` is the type of the symbol's function, by the declarations above, and not null.
         (!address.is_null()).then(|| unsafe { core::mem::transmute_copy(&address) })
@@ -61,19 +66,20 @@ impl<F: Copy> Real<F> {
         match behind.function(self.name.get()) {
             Some(address) => self.address.store(address, Ordering::Relaxed),
             None => {
-                self.resolve();
+                resolve(&self.name, &self.address);
             }
         }
     }
+}
 
-    #[inline(never)]
-    fn resolve(&self) -> *mut c_void {
-        let _errno = SavedErrno::new();
-        // SAFETY: the name is zero-terminated; RTLD_NEXT is resolved against this library.
-        let address = unsafe { libc_functions::dlsym(libc::RTLD_NEXT, self.name.get()) };
-        self.address.store(address, Ordering::Relaxed);
-        address
-    }
+/// Looks `name` up, of a function of whatever type, and keeps its address.
+#[inline(never)]
+fn resolve(name: &Literal, kept: &AtomicPtr<c_void>) -> *mut c_void {
+    let _errno = SavedErrno::new();
+    // SAFETY: the name is zero-terminated; RTLD_NEXT is resolved against this library.
+    let address = unsafe { libc_functions::dlsym(libc::RTLD_NEXT, name.get()) };
+    kept.store(address, Ordering::Relaxed);
+    address
 }
 
 /// Looks all of them up.

@@ -77,6 +77,7 @@ fn describe(control: &mut Control) {
     control.handler = trigger::handler_address() as u64;
     control.allocations = hooks::recorded::allocations() as u64;
     control.hold = hooks::cuda::HOLD.get() as u64;
+    control.sysv_ids = hooks::sysv::IDS.get() as u64;
     control.magic = CONTROL_MAGIC;
 }
 

@@ -249,6 +249,7 @@ rows! {
     posix_message_queues: "mqueues";
     shared_names: "shared_names";
     system_v_objects: "sysv";
+    system_v_objects_of_workers: "sysv_workers";
     pseudo_terminals: "pseudo_terminals";
     adopted_orphans: "adopts";
     orphans: "daemons" [.writes("daemon_log")];

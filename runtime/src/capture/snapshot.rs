@@ -300,7 +300,8 @@ fn stop_once(program: &Program, control: &Control, known: &mut ProcessLineages) 
         let owners: Vec<Owner<'_>> =
             members.iter().map(|it| Owner { pid: it.program.pid, pidfd: it.program.pidfd.as_fd() }).collect();
         let pids: Vec<i32> = owners.iter().map(|owner| owner.pid).collect();
-        let sysv = sysv::capture(&pids, states.iter().flat_map(|threads| &threads.images))?;
+        let made = sysv::made(members.iter().map(|it| (it.program.pid, it.control.as_ref())));
+        let sysv = sysv::capture(&pids, &made, states.iter().flat_map(|threads| &threads.images))?;
         Ok((states, descriptors::capture(&owners)?, sysv))
     });
     let looked = looked.and_then(|looked| {

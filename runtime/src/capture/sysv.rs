@@ -1,15 +1,17 @@
 //! System V shared memory, semaphores and message queues that a job uses.
 //!
-//! No descriptor leads to them, and nobody writes down who uses them. Memory belongs to a job that has attached or made it. Of a
-//! set of semaphores and a queue the kernel knows which processes have changed it last, and a thread that waits on one has its id in
-//! its registers: one of these must be the job's.
+//! No descriptor leads to them, and the kernel does not write down who uses them. Memory belongs to a job that has attached or made it. Of
+//! a set of semaphores and a queue the kernel knows which processes have changed it last, and a thread that waits on one has its id in
+//! its registers. libckpt.so remembers which a process has had made: such a one is the job's unless somebody else uses it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::ptr;
 
 use ckpt_store::{Attempt, PAGE_BYTES, PageList};
+use ckpt_wire::{Control, SYSV_IDS, SysvIds};
 use nix::errno::Errno;
+use zerocopy::{FromZeros, IntoBytes};
 
 use super::page_set::PageSet;
 use super::pages;
@@ -18,9 +20,9 @@ use crate::error::{Error, Result};
 use crate::image::{
     FileContent, Objects, SysvIdentity, SysvMemory, SysvMessage, SysvQueue, SysvSemaphores, ThreadImage,
 };
-use crate::proc::maps;
 use crate::proc::sysvipc::{Kind, Row, rows};
-use crate::ptrace::Registers;
+use crate::proc::{maps, task};
+use crate::ptrace::{Registers, read_memory};
 
 /// Name of such a mapping, before its key.
 pub const MAPPED_NAME: &[u8] = b"/SYSV";
@@ -43,8 +45,35 @@ pub struct Sysv {
     queues: Vec<SysvQueue>,
 }
 
-/// Captures those of the stopped processes `pids`, whose threads are `threads`.
-pub fn capture<'a>(pids: &[i32], threads: impl Iterator<Item = &'a ThreadImage> + Clone) -> Result<Sysv> {
+/// Ids of semaphores and of queues that processes have had made.
+#[derive(Debug, Default)]
+pub struct Made {
+    semaphores: HashSet<i32>,
+    queues: HashSet<i32>,
+}
+
+/// What libckpt.so in the stopped processes remembers of them.
+pub fn made<'a>(members: impl Iterator<Item = (i32, &'a Control)>) -> Made {
+    let mut made = Made::default();
+    for (pid, control) in members.filter(|(_, control)| control.sysv_ids != 0) {
+        let mut ids = SysvIds::new_zeroed();
+        if let Err(error) = read_memory(pid, control.sysv_ids, ids.as_mut_bytes()) {
+            log::debug!("what process {pid} has made of System V objects is not known: {error}");
+        }
+        let kept = |ids: [i32; SYSV_IDS]| ids.into_iter().filter(|id| *id > 0).map(|id| id - 1);
+        made.semaphores.extend(kept(ids.semaphores));
+        made.queues.extend(kept(ids.queues));
+    }
+    made
+}
+
+/// Whether none of those who have used an object last lives outside of the job.
+fn is_left_to(pids: &[i32], users: &[i32]) -> bool {
+    users.iter().all(|user| *user == 0 || pids.contains(user) || !task::lives(*user))
+}
+
+/// Captures those of the stopped processes `pids`, whose threads are `threads`, and who have `made` some.
+pub fn capture<'a>(pids: &[i32], made: &Made, threads: impl Iterator<Item = &'a ThreadImage> + Clone) -> Result<Sysv> {
     let mut sysv = Sysv::default();
     sysv.capture_memory(pids)?;
     let waited = |calls: &[i64], id: i32| threads.clone().any(|thread| waits(thread, calls, id));
@@ -54,7 +83,8 @@ pub fn capture<'a>(pids: &[i32], threads: impl Iterator<Item = &'a ThreadImage> 
         let waits = waited(&[libc::SYS_semop, libc::SYS_semtimedop], row.id);
         let may_be_used = waits || owners.iter().any(|&uid| i64::from(uid) == row.number("cuid") || uid == 0);
         let users = if may_be_used { users(&row) } else { Vec::new() };
-        if waits || users.iter().any(|user| pids.contains(user)) {
+        let is_made = || may_be_used && made.semaphores.contains(&row.id) && is_left_to(pids, &users);
+        if waits || users.iter().any(|user| pids.contains(user)) || is_made() {
             let values = values(&row)?;
             sysv.semaphores.push(SysvSemaphores { identity: identity(&row), values, users });
         }
@@ -62,7 +92,8 @@ pub fn capture<'a>(pids: &[i32], threads: impl Iterator<Item = &'a ThreadImage> 
     for row in rows(Kind::Queue)? {
         let [sender, receiver] = ["lspid", "lrpid"].map(|column| row.number(column) as i32);
         let waits = waited(&[libc::SYS_msgrcv, libc::SYS_msgsnd], row.id);
-        if waits || pids.contains(&sender) || pids.contains(&receiver) {
+        let is_made = || made.queues.contains(&row.id) && is_left_to(pids, &[sender, receiver]);
+        if waits || pids.contains(&sender) || pids.contains(&receiver) || is_made() {
             let (capacity, messages) = (capacity(&row)?, messages(&row)?);
             sysv.queues.push(SysvQueue { identity: identity(&row), capacity, sender, receiver, messages });
         }
@@ -243,7 +274,7 @@ fn messages(row: &Row) -> Result<Vec<SysvMessage>> {
         let copied = unsafe { libc::msgrcv(row.id, buffer.as_mut_ptr().cast(), room, index, flags) };
         match Errno::result(copied) {
             Ok(bytes) => {
-                let text = zerocopy::IntoBytes::as_bytes(&buffer[1..])[..bytes as usize].to_vec();
+                let text = buffer[1..].as_bytes()[..bytes as usize].to_vec();
                 messages.push(SysvMessage { kind: buffer[0] as i64, text });
             }
             Err(Errno::ENOMSG) => break,

@@ -144,6 +144,12 @@ pub fn is_job_stopped(pid: i32) -> bool {
     text(pid, "status").is_ok_and(|status| status_value(&status, "State").is_some_and(|state| state.starts_with('T')))
 }
 
+/// Whether process `pid` lives: one that has ended and waits to be reaped does not.
+pub fn lives(pid: i32) -> bool {
+    let status = text(pid, "status").unwrap_or_default();
+    status_value(&status, "State").is_some_and(|state| !state.starts_with(['Z', 'X']))
+}
+
 /// What a core dump of the process has, as bits of core(5). None where the kernel makes no dumps.
 pub fn core_dump_filter(pid: i32) -> Option<u32> {
     u32::from_str_radix(text(pid, "coredump_filter").ok()?.trim(), 16).ok()

@@ -321,6 +321,7 @@ mod tests {
         assert_eq!(absent, [vec![], vec![]]);
     }
 
+    #[expect(clippy::single_range_in_vec_init, reason = "a set of one run")]
     #[test]
     fn a_part_is_compared_where_it_lies_and_lacks_what_is_zero() {
         let whole = list(&[(3, 1), (4, 2), (5, 3), (513, 4)]);

@@ -259,7 +259,7 @@ fn reap(tid: i32) {
 /// Waits for the stop of a process that a signal has been sent to. One that has been killed meanwhile does not stop.
 fn wait_until_stopped(pid: i32) {
     let deadline = Instant::now() + STOPPING_TIMEOUT;
-    while !task::is_job_stopped(pid) && task::start_time(pid).is_ok() {
+    while !task::is_job_stopped(pid) && task::lives(pid) {
         if Instant::now() >= deadline {
             return log::warn!("process {pid} does not stop, as it was at the checkpoint");
         }

@@ -233,6 +233,22 @@ pub struct Control {
     pub founder: u64,
     /// Address of the [`PID_DIGITS`] digits behind `CKPT_AGENT_PID=` in the environment that programs inherit; 0 for none.
     pub agent_text: u64,
+    /// Address of the [`SysvIds`]; 0 where there are none.
+    pub sysv_ids: u64,
+}
+
+/// How many ids of one kind a process remembers. A new one takes the place of an older one then.
+pub const SYSV_IDS: usize = 64;
+
+/// The System V objects that a process has asked to be made, or that one had before it forked this one: of these the kernel does not tell
+/// whose they are. An id is kept plus 1; 0 is a free place.
+#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SysvIds {
+    /// By `semget`.
+    pub semaphores: [i32; SYSV_IDS],
+    /// By `msgget`.
+    pub queues: [i32; SYSV_IDS],
 }
 
 impl Control {
@@ -317,7 +333,7 @@ mod tests {
         assert_eq!(offset_of!(Control, stub_start), 32);
         assert_eq!(offset_of!(Control, reason), 96);
         assert_eq!(CONTROL_BYTES_MIN, 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
-        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 80 + PATH_BYTES + 40);
+        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 80 + PATH_BYTES + 48);
     }
 
     #[test]

@@ -217,7 +217,7 @@ macro_rules! driver_hooks {
                 type Function = unsafe extern "C" fn($($type),*) -> core::ffi::c_int;
 
                 const KINDS: u32 = 0 $(| $crate::hooks::cuda::driver::kind!($kind))*;
-                static PLACE: Place = Place::new();
+                static AT: Place = Place::new();
 
                 $(#[$docs])*
                 // SAFETY (of the name): standing in front of the driver's symbol is the purpose.
@@ -246,7 +246,7 @@ macro_rules! driver_hooks {
                         concat!(".asciz \"", $base, "\""),
                         ".popsection",
                         hooked = sym hooked,
-                        place = sym PLACE,
+                        place = sym AT,
                         since = const $since,
                         kinds = const KINDS,
                     )
@@ -262,7 +262,7 @@ macro_rules! driver_hooks {
                         }
                     };
                     // SAFETY: the type and the name are those of the hook.
-                    let Some($real) = (unsafe { PLACE.function::<Function>(name) }) else { return NO_FUNCTION };
+                    let Some($real) = (unsafe { AT.function::<Function>(name) }) else { return NO_FUNCTION };
                     let _passage = (KINDS & UNGATED == 0).then(gate::enter);
                     // SAFETY: the caller's word, passed on.
                     unsafe { $body }

@@ -19,7 +19,8 @@ pub fn make(processes: &mut [HalfBuilt], job: &JobImage, made: &mut Made) -> Res
         let identity = &queue.identity;
         let (id, sender, receiver) =
             (identity.id, place_of(processes, queue.sender), place_of(processes, queue.receiver));
-        match find(job, Kind::Queue, identity, ("key", i64::from(identity.key) as u64))? {
+        let found = find(job, Kind::Queue, identity, ("key", i64::from(identity.key) as u64))?;
+        match &found {
             Some(_) => empty(id)?,
             None => {
                 let flags = libc::IPC_CREAT | libc::IPC_EXCL | 0o600;
@@ -29,7 +30,7 @@ pub fn make(processes: &mut [HalfBuilt], job: &JobImage, made: &mut Made) -> Res
         }
         set(queue, identity.mode | 0o600)?;
         // The kernel notes who has sent and received last, and a later checkpoint asks it.
-        if queue.receiver != 0 {
+        if queue.receiver != 0 || found.is_some() {
             send(&mut processes[sender], id, &SysvMessage { kind: 1, text: Vec::new() })?;
             receive_nothing(&mut processes[receiver], id)?;
         }
