@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use ckpt_runtime::commands::{
     agent, checkpoint, copy, devices, diff, doctor, extract, fault_points, flatten, keep_memory, key, list, prune, ps,
-    restart, rm, run, show, stand_still, status_beside_program, verify,
+    restart, rm, run, saved, show, stand_still, status_beside_program, verify,
 };
 use ckpt_runtime::error::{Result, exit_code};
 use ckpt_runtime::{fault, logging, parent, units};
@@ -38,6 +38,7 @@ Examples:
   ckpt restart                     bring the program back after it has ended
   ckpt verify                      prove that they are whole
   ckpt rm 1                        drop one of them
+  ckpt saved                       see what a restart has replaced in files
   ckpt doctor                      see what works on this host
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 checkpoint corrupt, 4 state not supported, 5 environment;
@@ -57,6 +58,7 @@ enum Command {
     Copy(copy::Arguments),
     Prune(prune::Arguments),
     Rm(rm::Arguments),
+    Saved(saved::Arguments),
     Flatten(flatten::Arguments),
     Key(key::Arguments),
     Doctor(doctor::Arguments),
@@ -92,6 +94,7 @@ impl Command {
             Command::Copy(arguments) => copy::execute(arguments),
             Command::Prune(arguments) => prune::execute(arguments),
             Command::Rm(arguments) => rm::execute(arguments),
+            Command::Saved(arguments) => saved::execute(arguments),
             Command::Flatten(arguments) => flatten::execute(arguments),
             Command::Key(arguments) => key::execute(arguments),
             Command::Doctor(arguments) => doctor::execute(arguments),

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives};
@@ -74,6 +74,12 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
+/// Where restarts save what they replace in `directory`.
+fn place_of_saved(life: &Life<'_>, directory: &Path) -> PathBuf {
+    let directory = directory.canonicalize().expect("it is there");
+    life.store().path().join("saved").join(directory.strip_prefix("/").expect("an absolute path"))
+}
+
 fn restart_and_kill(scene: &Scene, life: &Life<'_>) -> String {
     let mut second = Restart::of(life.store()).begin(scene, &life.directory, life.pid);
     second.kill();
@@ -125,23 +131,26 @@ fn a_directory_is_as_it_was_with_all_that_is_in_it_and_nothing_is_lost() {
     let said = restart_and_kill(&scene, &life);
     assert!(said.contains("are again as they were at checkpoint 1"), "{said}");
     let whole = ["added", "becomes a directory", "becomes a file", "changed", "cut", "link"];
-    let saved = whole.iter().map(|name| format!("{name}.ckpt-1"));
-    let mut expected: Vec<String> = at_checkpoint.iter().cloned().chain(saved).collect();
+    let mut expected: Vec<String> = whole.iter().map(|name| format!("{name}.ckpt-1")).collect();
     expected.push("grown.ckpt-1.tail".to_owned());
     expected.sort();
-    assert_eq!(names(&tree), expected);
+    // The program finds nothing that it did not have.
+    assert_eq!(names(&tree), at_checkpoint);
+    let place = place_of_saved(&life, &tree);
+    assert_eq!(names(&place), expected);
     let content = |name: &str| fs::read(tree.join(name)).expect("a file");
-    assert!(content("changed") == old && content("changed.ckpt-1") == new);
-    assert_eq!([content("cut"), content("cut.ckpt-1")], [b"before".to_vec(), Vec::new()]);
-    assert_eq!([content("grown"), content("grown.ckpt-1.tail")], [b"before".to_vec(), b"|after".to_vec()]);
+    let saved = |name: &str| fs::read(place.join(name)).expect("a file");
+    assert!(content("changed") == old && saved("changed.ckpt-1") == new);
+    assert_eq!([content("cut"), saved("cut.ckpt-1")], [b"before".to_vec(), Vec::new()]);
+    assert_eq!([content("grown"), saved("grown.ckpt-1.tail")], [b"before".to_vec(), b"|after".to_vec()]);
     assert_eq!([content("removed"), content("becomes a directory")], [b"removed".to_vec(), b"file".to_vec()]);
     assert_eq!(
-        [content("added.ckpt-1"), content("becomes a directory.ckpt-1/inside")],
+        [saved("added.ckpt-1"), saved("becomes a directory.ckpt-1/inside")],
         [b"added".to_vec(), b"inside".to_vec()]
     );
     assert_eq!(content("below/deeper/file"), b"deep");
     assert_eq!(
-        [content("becomes a file/deeper/file"), content("becomes a file.ckpt-1")],
+        [content("becomes a file/deeper/file"), saved("becomes a file.ckpt-1")],
         [b"deepest".to_vec(), b"a file".to_vec()]
     );
     assert_eq!(fs::read_link(tree.join("link")).expect("a link"), Path::new("same"));
@@ -150,11 +159,21 @@ fn a_directory_is_as_it_was_with_all_that_is_in_it_and_nothing_is_lost() {
 
     // Again: nothing differs, so nothing is saved, nor are the saved ones anybody's to move.
     restart_and_kill(&scene, &life);
-    assert_eq!(names(&tree), expected);
+    assert_eq!((names(&tree), names(&place)), (at_checkpoint, expected));
     // Another change gets another name.
     written(&tree.join("cut"), b"xxxxxx");
     restart_and_kill(&scene, &life);
-    assert_eq!([content("cut.ckpt-1.1"), content("cut")], [b"xxxxxx".to_vec(), b"before".to_vec()]);
+    assert_eq!([saved("cut.ckpt-1.1"), content("cut")], [b"xxxxxx".to_vec(), b"before".to_vec()]);
+
+    let store = life.store().path().display().to_string();
+    let listed = Ckpt::new(&scene, ["saved", &store]).call().succeeded().stdout;
+    let line = listed.lines().find(|line| line.ends_with("/tree/changed")).expect("it is listed");
+    let number = line.split_whitespace().next().expect("its number");
+    let newer = scene.path().join("newer").display().to_string();
+    Ckpt::new(&scene, ["saved", &store, number, "--to", &newer]).call().succeeded();
+    assert!(fs::read(&newer).expect("a file") == new);
+    Ckpt::new(&scene, ["saved", &store, number, "--rm"]).call().succeeded();
+    assert!(!names(&place).contains(&"changed.ckpt-1".to_owned()));
 }
 
 #[test]
@@ -264,7 +283,10 @@ fn a_refused_restart_changes_no_file_and_leaves_none_behind() {
     );
     life.kill();
     restart_and_kill(&scene, &life);
-    assert_eq!(names(&tree), ["below", "changed", "changed.ckpt-1"]);
+    assert_eq!(
+        (names(&tree), names(&place_of_saved(&life, &tree))),
+        (vec!["below".into(), "changed".into()], vec!["changed.ckpt-1".to_owned()])
+    );
 }
 
 #[test]
@@ -288,8 +310,10 @@ fn a_restart_that_is_killed_at_any_moment_can_be_made_again() {
         });
         restart_and_kill(&scene, &life);
         assert!(fs::read(tree.join("file")).expect("a file") == old, "round {round}");
-        let saved = names(&tree).into_iter().filter(|name| name.starts_with("file.ckpt-1"));
-        let has_new = saved.map(|name| fs::read(tree.join(name)).expect("a file")).any(|content| content == new);
+        assert_eq!(names(&tree), ["file"], "round {round}");
+        let place = place_of_saved(&life, &tree);
+        let saved = names(&place).into_iter().filter(|name| name.starts_with("file.ckpt-1"));
+        let has_new = saved.map(|name| fs::read(place.join(name)).expect("a file")).any(|content| content == new);
         assert!(has_new, "what was there is saved whole, round {round}");
     }
 }

@@ -50,7 +50,9 @@ fn stdout(job: &Job<'_>) -> Vec<u8> {
 
 /// Whether a restart has cut something off the output, because a life had printed more than its last checkpoint knew.
 fn anything_printed_twice(job: &Job<'_>) -> bool {
-    let names = fs::read_dir(&job.directory).expect("the job's folder").filter_map(Result::ok);
+    let place = job.directory.canonicalize().expect("the job's folder");
+    let saved = job.store().path().join("saved").join(place.strip_prefix("/").expect("an absolute path"));
+    let names = [job.directory.clone(), saved].into_iter().flat_map(fs::read_dir).flatten().filter_map(Result::ok);
     names.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with("stdout.ckpt-"))
 }
 

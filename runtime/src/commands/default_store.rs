@@ -16,21 +16,28 @@ pub fn dir() -> PathBuf {
     environment.map_or_else(|| PathBuf::from(DIR_DEFAULT), PathBuf::from)
 }
 
-/// The store and the checkpoints that the words `[DIR] N...` name: at least `least` checkpoints.
+/// The store and the numbers that the words `[DIR] N...` name; `lister` is the command that has them.
 ///
 /// # Errors
-/// [`Error::Usage`] when there are fewer, or something else than numbers.
-pub fn with_checkpoints(words: &[OsString], least: usize) -> Result<(PathBuf, Vec<u64>)> {
+/// [`Error::Usage`] when there is something else than numbers.
+pub fn with_numbers(words: &[OsString], lister: &str) -> Result<(PathBuf, Vec<u64>)> {
     let (dir, numbers) = match words.split_first() {
         Some((first, rest)) if !is_number(Path::new(first)) => (PathBuf::from(first), rest),
         _ => (dir(), words),
     };
     let number = |word: &OsString| {
         let text = word.to_string_lossy();
-        text.parse()
-            .map_err(|_| Error::Usage(format!("{text} is not the number of a checkpoint; `ckpt list` has them")))
+        text.parse().map_err(|_| Error::Usage(format!("{text} is not a number; `{lister}` has them")))
     };
-    let numbers = numbers.iter().map(number).collect::<Result<Vec<u64>>>()?;
+    Ok((dir, numbers.iter().map(number).collect::<Result<_>>()?))
+}
+
+/// The store and the checkpoints that the words `[DIR] N...` name: at least `least` checkpoints.
+///
+/// # Errors
+/// [`Error::Usage`] when there are fewer, or something else than numbers.
+pub fn with_checkpoints(words: &[OsString], least: usize) -> Result<(PathBuf, Vec<u64>)> {
+    let (dir, numbers) = with_numbers(words, "ckpt list")?;
     if numbers.len() < least {
         let wanted = if least == 1 { "the number of a checkpoint" } else { "the numbers of two checkpoints" };
         return Err(Error::Usage(format!("name {wanted} behind the store; `ckpt list {}` has them", dir.display())));

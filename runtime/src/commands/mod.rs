@@ -20,6 +20,7 @@ pub mod ps;
 pub mod restart;
 pub mod rm;
 pub mod run;
+pub mod saved;
 pub mod show;
 pub mod stand_still;
 mod store_owner;

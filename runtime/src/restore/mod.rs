@@ -108,6 +108,7 @@ use open_files::OpenFiles;
 use outside::{Outside, Regained};
 use process::HalfBuilt;
 use pseudo_terminals::{PseudoTerminals, give_foreground};
+use saved_copy::SavedCopies;
 use settle::Changes;
 use sockets::Sockets;
 use spawn::{Ready, Spawned};
@@ -351,7 +352,8 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     prepared.keep();
     fifos.keep();
     made.keep();
-    changes.settle(id, &job, &plan, store)?;
+    let copies = SavedCopies::of(&options.store_dir, store.is_encrypted(), id);
+    changes.settle(&copies, &job, &plan, store)?;
     handed.settle(&job)?;
     queues.settle(&job)?;
     if let Some(lazy) = lazy {

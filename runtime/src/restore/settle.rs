@@ -9,6 +9,7 @@ use super::file_mappings::MappingPlan;
 use super::grown_files::cut_back;
 use super::open_files::identity;
 use super::reach::Holders;
+use super::saved_copy::SavedCopies;
 use super::shared_pages::SharedPages;
 use super::unlinked_files;
 use crate::error::Result;
@@ -27,21 +28,22 @@ impl Changes {
         Ok(Changes { shared: SharedPages::find(job, plan, store)?, captured })
     }
 
-    /// Changes the files. `id` names the checkpoint in the names of what is saved.
-    pub fn settle(self, id: u64, job: &JobImage, plan: &MappingPlan, store: &Store) -> Result<()> {
+    /// Changes the files, of which `copies` are saved.
+    pub fn settle(self, copies: &SavedCopies, job: &JobImage, plan: &MappingPlan, store: &Store) -> Result<()> {
         let objects = &job.objects;
         unlinked_files::complete(job, plan)?;
         self.shared.write(job, plan, store)?;
-        self.captured.put_back(id, job, store)?;
+        self.captured.put_back(copies, job, store)?;
         let is_captured = |path: &[u8]| objects.captured_files.iter().any(|file| file.path == path);
         let holders = Holders::of(job);
         for (index, file) in objects.files.iter().enumerate().filter(|(_, file)| file.is_writable()) {
             if let FileKind::Regular { path, size, .. } = &file.kind
                 && !is_captured(path)
             {
-                cut_back(path_of(path), &holders.of_file(index), identity(&file.kind), *size, id)?;
+                cut_back(path_of(path), &holders.of_file(index), identity(&file.kind), *size, copies)?;
             }
         }
+        copies.tell();
         Ok(())
     }
 }

@@ -12,48 +12,41 @@ use super::{CapturedFiles, Difference, NumberedPage};
 use crate::error::{Error, Result};
 use crate::image::{CapturedFile, CapturedKind, FileContent, JobImage, path_of};
 use crate::restore::reach::{self, Holders, Rights, Spot};
-use crate::restore::saved_copy::{move_aside, save};
+use crate::restore::saved_copy::SavedCopies;
 use crate::saved_name::Saved;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
 impl CapturedFiles {
-    /// Saves what differs, and puts back what was captured. `id` names the checkpoint in the names of what is saved.
-    pub fn put_back(self, id: u64, job: &JobImage, store: &Store) -> Result<()> {
+    /// Saves what differs, and puts back what was captured.
+    pub fn put_back(self, copies: &SavedCopies, job: &JobImage, store: &Store) -> Result<()> {
         let holders = Holders::of(job);
-        let mut saved = 0;
         for path in &self.additions {
             let holders = holders.of_path(path.as_os_str().as_encoded_bytes());
-            let moved = Spot::reach(path, &holders).and_then(|spot| move_aside(&spot, id));
+            let moved = Spot::reach(path, &holders).and_then(|spot| copies.move_aside(&spot));
             let name = moved.map_err(|source| reach::failed("move aside", path, source))?;
             log::info!("{} was not there at the checkpoint, and is {} now", path.display(), name.display());
-            saved += 1;
         }
         for (index, difference) in &self.differences {
             let file = &job.objects.captured_files[*index];
-            saved += u32::from(restore_as_found(file, difference, &holders.of_path(&file.path), id, store)?);
-        }
-        if saved > 0 {
-            crate::say!(
-                "{saved} files are again as they were at checkpoint {id}; what they were until now is beside them, as NAME.ckpt-{id}"
-            );
+            restore_as_found(file, difference, &holders.of_path(&file.path), copies, store)?;
         }
         Ok(())
     }
 }
 
-/// Whether something of today had to be saved. What differed may have been removed since: a Java machine that begins removes the files
-/// of others that have ended, and so perhaps that of the program.
+/// What differed may have been removed since: a Java machine that begins removes the files of others that have ended, and so perhaps that
+/// of the program.
 fn restore_as_found(
     file: &CapturedFile,
     difference: &Difference,
     holders: &[Rights],
-    id: u64,
+    copies: &SavedCopies,
     store: &Store,
-) -> Result<bool> {
+) -> Result<()> {
     let path = path_of(&file.path);
     let spot = Spot::reach(path, holders).map_err(|source| reach::failed("put back", path, source))?;
-    let back = Back { file, holder: &holders[0], spot: &spot, id, store };
+    let back = Back { file, holder: &holders[0], spot: &spot, copies, store };
     let is_gone = || spot.look().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     match back.restore(difference) {
         Err(_) if is_gone() => back.restore(&Difference::Missing),
@@ -67,29 +60,26 @@ struct Back<'a> {
     /// With whose rights it was made.
     holder: &'a Rights,
     spot: &'a Spot,
-    id: u64,
+    copies: &'a SavedCopies,
     store: &'a Store,
 }
 
 impl Back<'_> {
-    /// Whether something of today had to be saved.
-    fn restore(&self, difference: &Difference) -> Result<bool> {
+    fn restore(&self, difference: &Difference) -> Result<()> {
         let &Back { file, spot, store, .. } = self;
         let failed = |source| reach::failed("put back", spot.path(), source);
-        let mut saves = false;
         if let Difference::Other = difference {
-            let name = move_aside(spot, self.id).map_err(failed)?;
+            let name = self.copies.move_aside(spot).map_err(failed)?;
             log::info!("{}: what was there is {} now", spot.path().display(), name.display());
-            saves = true;
         }
         let made = match (&file.kind, difference) {
             (CapturedKind::Directory, _) => self.directory().map_err(failed)?,
             (CapturedKind::SymbolicLink { target }, _) => {
                 spot.make_link(path_of(target)).map_err(failed)?;
-                return spot.give_link_to(file.owner).map(|()| saves).map_err(failed);
+                return spot.give_link_to(file.owner).map_err(failed);
             }
             (CapturedKind::Regular { content, .. }, Difference::Content { pages, has_only_grown }) => {
-                saves |= self.save_content(content, *has_only_grown)?;
+                self.save_content(content, *has_only_grown)?;
                 let there = spot.open_regular(true, identity(&file.kind)).map_err(failed)?;
                 write(&there, content, pages, store, &failed)?;
                 there
@@ -103,8 +93,7 @@ impl Back<'_> {
         if !matches!(difference, Difference::Content { .. }) {
             reach::give(&made, spot.path(), file.owner, file.mode, self.holder).map_err(failed)?;
         }
-        set_time(&made, file.modified_ns).map_err(failed)?;
-        Ok(saves)
+        set_time(&made, file.modified_ns).map_err(failed)
     }
 
     fn directory(&self) -> io::Result<File> {
@@ -125,15 +114,15 @@ impl Back<'_> {
         }
     }
 
-    /// Saves the content of today, or what is behind the end that the file gets; whether it was all of it.
-    fn save_content(&self, content: &FileContent, has_only_grown: bool) -> Result<bool> {
+    /// Saves the content of today, or what is behind the end that the file gets.
+    fn save_content(&self, content: &FileContent, has_only_grown: bool) -> Result<()> {
         let path = self.spot.path();
         let (start, saved) = if has_only_grown { (content.bytes, Saved::Tail) } else { (0, Saved::Whole) };
         let mut file = self
             .spot
             .open_regular(false, identity(&self.file.kind))
             .map_err(|source| reach::failed("save", path, source))?;
-        match save(&mut file, self.spot, start, self.id, saved) {
+        match self.copies.save(&mut file, self.spot, start, saved) {
             Ok(name) => {
                 log::info!("{}: what was written after the checkpoint is in {}", path.display(), name.display())
             }
@@ -141,9 +130,9 @@ impl Back<'_> {
             Err(error) if has_only_grown => {
                 log::warn!("{}: what was written after the checkpoint could not be saved: {error}", path.display());
             }
-            Err(source) => return Err(Error::io("save beside itself, before it is put back,", path, source)),
+            Err(source) => return Err(Error::io("save, before it is put back,", path, source)),
         }
-        Ok(!has_only_grown)
+        Ok(())
     }
 }
 
@@ -221,7 +210,7 @@ mod tests {
         let found = CapturedFiles::compare(&job, &store).unwrap();
         assert!(matches!(found.differences[..], [(0, Difference::Content { .. })]), "{found:?}");
         fs::remove_file(&path).unwrap();
-        found.put_back(1, &job, &store).unwrap();
+        found.put_back(&SavedCopies::of(directory.path(), true, 1), &job, &store).unwrap();
         assert_eq!(fs::read(&path).unwrap(), [7; 10]);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
     }

@@ -245,6 +245,21 @@ impl Spot {
         })
     }
 
+    /// Renames what is there to `other`, where this command itself may write.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if something is there. `CrossesDevices` on another file system. Those of rename(2), also where the holder may not
+    /// write there.
+    pub fn move_to(&self, other: &Spot) -> io::Result<()> {
+        let there = other.ways.first().ok_or(io::ErrorKind::NotFound)?;
+        self.attempt(|way| {
+            let flags = RenameFlags::RENAME_NOREPLACE;
+            way.act(|| {
+                Ok(renameat2(&way.directory, self.name.as_os_str(), &there.directory, other.name.as_os_str(), flags)?)
+            })
+        })
+    }
+
     /// Gives the symbolic link that is there to a user and a group, if this command may give files away.
     pub fn give_link_to(&self, (user, group): (u32, u32)) -> io::Result<()> {
         if !geteuid().is_root() {
