@@ -92,12 +92,6 @@ static void make_queue(void)
 	CHECK(syscall(SYS_mq_notify, number, &none) == 0);
 }
 
-static void make_lease(void)
-{
-	number = open("leased", O_RDWR | O_CREAT, 0600);
-	CHECK(number >= 0 && fcntl(number, F_SETLEASE, F_WRLCK) == 0);
-}
-
 static void *be_thread(void *opened)
 {
 	*(int *)opened = open("/proc/thread-self/comm", O_RDONLY);
@@ -479,8 +473,6 @@ static void set_up(void)
 		queue_many_signals();
 	else if (is("thread_file"))
 		open_file_of_a_thread();
-	else if (is("lease"))
-		make_lease();
 	else if (is("unmapped_io_uring"))
 		make_io_uring(0);
 	else if (is("busy_io_uring"))

@@ -42,17 +42,8 @@ pub fn keep_one_of_each_description(tables: &mut [Table]) {
             let descriptor = descriptors.iter().find(|descriptor| descriptor.number == lock.descriptor);
             let file = descriptor.map(|descriptor| descriptor.file);
             let is_of_process = lock.kind == LockKind::Process;
-            is_of_process || set.insert((file, lock.kind == LockKind::Whole, lock.start, lock.end))
+            is_of_process || set.insert((file, lock.kind as u8, lock.start, lock.end))
         });
-    }
-}
-
-/// Refuses a lease, which makes its descriptor look like one of signal-driven I/O.
-pub fn refuse_lease(info: &FdInfo) -> Result<()> {
-    let lines = || info.fields.iter().filter(|(name, _)| name == "lock");
-    match lines().filter_map(|(_, line)| locks::parse(line)).any(|lock| lock.owner == Owner::Lease) {
-        true => Err(no_lease(info)),
-        false => Ok(()),
     }
 }
 
@@ -84,10 +75,6 @@ fn refused(info: &FdInfo, why: &str) -> Error {
     Error::unsupported(what, why, "release the lock before the checkpoint")
 }
 
-fn no_lease(info: &FdInfo) -> Error {
-    refused(info, "it holds a lease, which is not captured yet")
-}
-
 fn kind(info: &FdInfo, descriptor: &Descriptor, lock: &Lock, files: &[OpenFile]) -> Result<LockKind> {
     let file = files.get(descriptor.file as usize).map(|file| &file.kind);
     let comes_back = matches!(
@@ -97,11 +84,16 @@ fn kind(info: &FdInfo, descriptor: &Descriptor, lock: &Lock, files: &[OpenFile])
         )
     );
     match lock.owner {
-        Owner::Lease => Err(no_lease(info)),
+        Owner::Lease if lock.is_breaking => {
+            let what = format!("descriptor {} ({})", info.number, info.shown());
+            let why = "it holds a lease that another process waits for";
+            Err(Error::unsettled(what, why, "take the checkpoint when the program has given it up"))
+        }
         _ if !comes_back => Err(refused(info, "it holds a file lock on what the restart replaces")),
         Owner::Process => Ok(LockKind::Process),
         Owner::Description => Ok(LockKind::Description),
         Owner::Whole => Ok(LockKind::Whole),
+        Owner::Lease => Ok(LockKind::Lease),
     }
 }
 
@@ -109,7 +101,7 @@ fn kind(info: &FdInfo, descriptor: &Descriptor, lock: &Lock, files: &[OpenFile])
 fn belongs_to(kind: LockKind, info: &FdInfo, descriptor: &Descriptor) -> (u64, u64) {
     match kind {
         LockKind::Process => (info.metadata.device, info.metadata.inode),
-        LockKind::Description | LockKind::Whole => (u64::MAX, u64::from(descriptor.file)),
+        LockKind::Description | LockKind::Whole | LockKind::Lease => (u64::MAX, u64::from(descriptor.file)),
     }
 }
 
@@ -118,5 +110,6 @@ fn can_set(info: &FdInfo, seen: &Seen<'_>) -> bool {
     let access = info.flags & libc::O_ACCMODE;
     let needed = if seen.lock.exclusive { libc::O_WRONLY } else { libc::O_RDONLY };
     let is_named_only = info.flags & libc::O_PATH != 0;
-    !is_named_only && (seen.kind == LockKind::Whole || access == libc::O_RDWR || access == needed)
+    let is_of_any_access = matches!(seen.kind, LockKind::Whole | LockKind::Lease);
+    !is_named_only && (is_of_any_access || access == libc::O_RDWR || access == needed)
 }

@@ -27,4 +27,6 @@ pub enum LockKind {
     Description,
     /// The open file description, and covers all of the file (`flock`).
     Whole,
+    /// The open file description, which is told of others who open the file (`F_SETLEASE`).
+    Lease,
 }

@@ -29,6 +29,8 @@ pub struct Lock {
     pub device: (u32, u32),
     /// Inode number.
     pub inode: u64,
+    /// Whether it is a lease that somebody else waits for.
+    pub is_breaking: bool,
     /// First byte.
     pub start: u64,
     /// Last byte; none: to the end of the file, however long that becomes.
@@ -56,7 +58,8 @@ pub fn parse(line: &str) -> Option<Lock> {
         "LEASE" | "DELEG" => Owner::Lease,
         _ => return None,
     };
-    let exclusive = words.nth(1)? == "WRITE";
+    let is_breaking = words.next()? == "BREAKING";
+    let exclusive = words.next()? == "WRITE";
     let pid = words.next()?.parse().ok()?;
     let mut place = words.next()?.splitn(3, ':');
     let mut number = |radix| u64::from_str_radix(place.next()?, radix).ok();
@@ -67,7 +70,7 @@ pub fn parse(line: &str) -> Option<Lock> {
         "EOF" => None,
         end => Some(end.parse().ok()?),
     };
-    Some(Lock { owner, exclusive, pid, device, inode, start, end })
+    Some(Lock { owner, exclusive, pid, device, inode, is_breaking, start, end })
 }
 
 /// All locks of this machine that can be seen from here.
@@ -124,6 +127,7 @@ mod tests {
             pid: 77,
             device: (0xfd, 0x0a),
             inode: 2752,
+            is_breaking: false,
             start: 1_073_741_825,
             end: Some(1_073_741_825),
         };
@@ -132,6 +136,8 @@ mod tests {
         assert_eq!((whole.owner, whole.exclusive, whole.end), (Owner::Whole, false, None));
         assert_eq!(lock("3: OFDLCK ADVISORY  WRITE -1 fe:01:9 4 EOF").pid, -1);
         assert_eq!(lock("3: LEASE  ACTIVE    READ 79 fe:01:9 0 EOF").owner, Owner::Lease);
+        let breaking = lock("3: LEASE  BREAKING  UNLCK 79 fe:01:9 0 EOF");
+        assert!(breaking.is_breaking && !breaking.exclusive);
         assert_eq!(parse("1: -> POSIX  ADVISORY  WRITE 80 fd:0a:2752 0 0"), None, "it is only waited for");
         assert_eq!(parse(""), None);
     }

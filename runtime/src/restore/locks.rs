@@ -19,6 +19,8 @@ use crate::image::{FileLock, LockKind, Objects, ProcessImage, path_of};
 use crate::proc::locks::{Lock, Owner, holder};
 use crate::without_links;
 
+/// Of `fcntl(2)`.
+const F_SETLEASE: u64 = 1024;
 const FCNTL: Call = Call("fcntl", libc::SYS_fcntl);
 const FLOCK: Call = Call("flock", libc::SYS_flock);
 
@@ -27,22 +29,24 @@ const FLOCK: Call = Call("flock", libc::SYS_flock);
 /// # Errors
 /// [`Error::Environment`] with the file and the holder.
 pub fn check(image: &ProcessImage, objects: &Objects) -> Result<()> {
-    image.locks.iter().try_for_each(|lock| match path(image, objects, lock) {
-        Some(path) => match current_holder(path, lock) {
-            Some(holder) => Err(held(path, &holder)),
+    image.locks.iter().filter(|lock| lock.kind != LockKind::Lease).try_for_each(|lock| {
+        match path(image, objects, lock) {
+            Some(path) => match current_holder(path, lock) {
+                Some(holder) => Err(held(path, &holder)),
+                None => Ok(()),
+            },
             None => Ok(()),
-        },
-        None => Ok(()),
+        }
     })
 }
 
 /// Sets all locks by calls of the main thread. Needs the scratch area.
 pub fn set(process: &mut HalfBuilt, image: &ProcessImage, objects: &Objects) -> Result<()> {
-    for lock in &image.locks {
+    for lock in image.locks.iter().filter(|lock| lock.kind != LockKind::Lease) {
         let number = lock.descriptor as u64;
         let answer = match lock.kind {
             LockKind::Whole => process.try_call(0, FLOCK, &[number, whole(lock) as u64])?,
-            LockKind::Process | LockKind::Description => {
+            LockKind::Process | LockKind::Description | LockKind::Lease => {
                 let command = if lock.kind == LockKind::Process { libc::F_SETLK } else { libc::F_OFD_SETLK };
                 let address = process.put(&range(lock))?;
                 process.try_call(0, FCNTL, &[number, command as u64, address])?
@@ -64,6 +68,27 @@ pub fn set(process: &mut HalfBuilt, image: &ProcessImage, objects: &Objects) -> 
     Ok(())
 }
 
+/// Takes the leases of the program again, when nobody of ours opens its files any more, which would break them. The threads are as they will
+/// run, and are so again. Like one that is broken, a lease that cannot be had any more is no reason to refuse.
+pub fn take_leases(process: &mut HalfBuilt, image: &ProcessImage, objects: &Objects) -> Result<()> {
+    let leases: Vec<&FileLock> = image.locks.iter().filter(|lock| lock.kind == LockKind::Lease).collect();
+    if leases.is_empty() {
+        return Ok(());
+    }
+    let (registers, mask) = (process.thread(0)?.registers()?, process.thread(0)?.signal_mask()?);
+    process.thread(0)?.set_signal_mask(u64::MAX)?;
+    for lease in leases {
+        let wanted = if lease.exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
+        let arguments = [lease.descriptor as u64, F_SETLEASE, wanted as u64];
+        if let Err(errno) = process.try_call(0, FCNTL, &arguments)? {
+            let path = path(image, objects, lease).unwrap_or(Path::new("a file"));
+            log::warn!("{}: the program cannot have its lease again: {errno}", path.display());
+        }
+    }
+    process.thread(0)?.set_registers(&registers)?;
+    process.thread(0)?.set_signal_mask(mask)
+}
+
 fn held(path: &Path, holder: &str) -> Error {
     let why = format!("{} is locked by {holder}, and the program held a lock on it", path.display());
     Error::environment("restart", why, "let the holder unlock it, or end the holder")
@@ -81,6 +106,7 @@ fn current_holder(path: &Path, lock: &FileLock) -> Option<String> {
         LockKind::Process => Owner::Process,
         LockKind::Description => Owner::Description,
         LockKind::Whole => Owner::Whole,
+        LockKind::Lease => Owner::Lease,
     };
     holder(&Lock {
         owner,
@@ -88,6 +114,7 @@ fn current_holder(path: &Path, lock: &FileLock) -> Option<String> {
         pid: 0,
         device: (major(metadata.dev()) as u32, minor(metadata.dev()) as u32),
         inode: metadata.ino(),
+        is_breaking: false,
         start: lock.start,
         end: lock.end,
     })

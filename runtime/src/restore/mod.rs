@@ -354,6 +354,9 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     made.keep();
     let copies = SavedCopies::of(&options.store_dir, store.is_encrypted(), id);
     changes.settle(&copies, &job, &plan, store)?;
+    for (process, image) in processes.iter_mut().zip(&job.processes) {
+        locks::take_leases(process, image, &job.objects)?;
+    }
     handed.settle(&job)?;
     queues.settle(&job)?;
     if let Some(lazy) = lazy {

@@ -250,7 +250,6 @@ fn unsettled(info: &FdInfo, why: &str, advice: &str) -> Error {
 /// What `entry` leads to, which is to be file `index` of the job; `all` are the descriptors of its process.
 fn kind(entry: Entry<'_>, index: usize, all: &[FdInfo], found: &mut Found<'_>) -> Result<FileKind> {
     let info = entry.info;
-    locks::refuse_lease(info)?;
     let format = SFlag::from_bits_truncate(info.metadata.mode) & SFlag::S_IFMT;
     if let Some(of_process) = of_processes::kind(info, format, &found.pids)? {
         return Ok(of_process);

@@ -2,6 +2,7 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -13,6 +14,7 @@ use super::hold::{Holder, bytes_there};
 use super::{Held, HeldFiles, Known, Wishes, trees};
 use crate::capture::descriptors::Tables;
 use crate::capture::regions::{Draft, mapped_file};
+use crate::descriptor::{pidfd_getfd, pidfd_open};
 use crate::error::{Error, Result};
 use crate::image::{Backing, CapturedFile, CapturedKind, FileContent, FileKind, path_of};
 use crate::proc::is_the_kernels;
@@ -62,6 +64,8 @@ struct Written<'a> {
     place: String,
     /// Its device, where it may have to be opened by its path.
     device: Option<u64>,
+    /// The descriptor, a process and a number, of one who may have a lease on it: to open the file would break that.
+    leased: Option<(i32, i32)>,
 }
 
 fn descriptor((pid, number): (i32, i32)) -> String {
@@ -76,15 +80,23 @@ fn written_files<'a>(tables: &'a Tables, drafts: &'a [(i32, &'a Draft)]) -> Vec<
             found.push(written);
         }
     };
-    for (file, place) in tables.files.iter().zip(&tables.places) {
+    for (index, (file, place)) in tables.files.iter().zip(&tables.places).enumerate() {
         if let (FileKind::Regular { path, inode, .. }, true) = (&file.kind, file.is_writable()) {
-            add(Written { path, inode: *inode, place: descriptor(*place), device: None });
+            // The kernel marks the descriptor of a lease so (O_ASYNC), and no other of a file.
+            let leased = tables.signal_driven.iter().any(|driven| driven.file as usize == index).then_some(*place);
+            add(Written { path, inode: *inode, place: descriptor(*place), device: None, leased });
         }
     }
     for (pid, draft) in drafts {
         if let Backing::SharedFile { file, may_write: true } = &draft.backing {
             let device = draft.file.map(|stamp| stamp.device);
-            add(Written { path: &file.path, inode: file.inode, place: mapped_file(*pid, &draft.mapping), device });
+            add(Written {
+                path: &file.path,
+                inode: file.inode,
+                place: mapped_file(*pid, &draft.mapping),
+                device,
+                leased: None,
+            });
         }
     }
     found
@@ -102,6 +114,13 @@ fn hold_written(
         |(_, draft)| matches!(&draft.backing, Backing::SharedFile { file, may_write: true } if file.inode == written.inode),
     );
     let mut hold = || -> io::Result<_> {
+        if let Some((pid, number)) = written.leased {
+            let pidfd = pidfd_open(pid).map_err(io::Error::other)?;
+            let shared = File::from(pidfd_getfd(pidfd.as_fd(), number).map_err(io::Error::other)?);
+            within(&shared, Some(max_bytes))?;
+            let metadata = shared.metadata()?;
+            return Ok((about(written.path.to_vec(), &metadata, regular(&metadata)), holder.hold_through(&shared)?));
+        }
         let (file, metadata) = open_written(written)?;
         within(&file, Some(max_bytes))?;
         Ok((about(written.path.to_vec(), &metadata, regular(&metadata)), holder.hold(file, is_mapped)?))

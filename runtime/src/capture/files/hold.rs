@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use ckpt_store::PageList;
@@ -13,6 +13,9 @@ use crate::sparse;
 
 /// Bytes of files that are copied into memory, together.
 const IN_MEMORY_BYTES_MAX: u64 = 32 << 20;
+
+/// Read at a time through a descriptor of the program.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Content that holds still.
 #[derive(Debug)]
@@ -62,6 +65,28 @@ impl<'a> Holder<'a> {
     }
 }
 
+impl Holder<'_> {
+    /// The same of a file that is to be read through a descriptor of the program itself, whose place in it stays as it is.
+    pub fn hold_through(&mut self, shared: &File) -> io::Result<Held> {
+        let metadata = shared.metadata()?;
+        let (bytes, stamp) = (metadata.len(), Stamp::of(&metadata));
+        let copy = unnamed(self.store)?;
+        let mut buffer = vec![0; PIECE_BYTES];
+        let mut at = 0;
+        while at < bytes {
+            let wanted = (bytes - at).min(PIECE_BYTES as u64) as usize;
+            let read = shared.read_at(&mut buffer[..wanted], at)?;
+            if read == 0 {
+                break;
+            }
+            copy.write_all_at(&buffer[..read], at)?;
+            at += read as u64;
+        }
+        copy.set_len(bytes)?;
+        Ok(Held { bytes, content: Content::File(copy), stamp })
+    }
+}
+
 fn read(mut file: &File, bytes: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::with_capacity(bytes as usize);
     file.seek(SeekFrom::Start(0))?;
@@ -71,10 +96,13 @@ fn read(mut file: &File, bytes: u64) -> io::Result<Vec<u8>> {
 
 /// A copy without a name.
 fn copied(file: &File, bytes: u64, directory: &Path) -> io::Result<File> {
-    let options = || OpenOptions::new().read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE).clone();
-    let copy = options().open(directory)?;
+    let copy = unnamed(directory)?;
     sparse::copy(file, &copy, bytes)?;
     Ok(copy)
+}
+
+fn unnamed(directory: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(directory)
 }
 
 /// Bytes that the file takes on its file system: a hole takes none.
