@@ -30,7 +30,7 @@ pub fn on_the_way<'a>(objects: &'a Objects, processes: impl Iterator<Item = &'a 
     let mut all = BTreeSet::new();
     for file in &objects.files {
         match &file.kind {
-            FileKind::Regular { path, .. } => add_above(&mut all, path_of(path)),
+            FileKind::Regular { path, .. } | FileKind::Named { path, .. } => add_above(&mut all, path_of(path)),
             FileKind::Directory { path, removed: None, .. } => add(&mut all, path_of(path)),
             FileKind::Inotify { watches } => watches.iter().for_each(|watch| add(&mut all, path_of(&watch.path))),
             FileKind::Socket(socket) if socket.bound_file.is_some() => {

@@ -81,6 +81,17 @@ pub enum FileKind {
         #[serde(default)]
         removed: Option<DirectoryRights>,
     },
+    /// A symbolic link, socket, named pipe or block device itself, opened as a path alone (O_PATH).
+    Named {
+        /// Its path.
+        #[serde(with = "serde_bytes")]
+        path: Vec<u8>,
+        /// The kind of file, as in `st_mode` (S_IFMT).
+        format: u32,
+        /// Where a symbolic link leads to.
+        #[serde(default, with = "serde_bytes")]
+        target: Vec<u8>,
+    },
     /// A memory device such as /dev/null or /dev/urandom.
     Device {
         /// Its path.

@@ -68,7 +68,9 @@ impl Objects {
     fn map_paths(&mut self, paths: &PathMap) {
         for file in &mut self.files {
             match &mut file.kind {
-                FileKind::Regular { path, .. } | FileKind::Directory { path, .. } => paths.apply(path),
+                FileKind::Regular { path, .. } | FileKind::Directory { path, .. } | FileKind::Named { path, .. } => {
+                    paths.apply(path)
+                }
                 FileKind::Socket(socket) => paths.apply(&mut socket.directory),
                 FileKind::Inotify { watches } => watches.iter_mut().for_each(|watch| paths.apply(&mut watch.path)),
                 _ => {}

@@ -6,9 +6,10 @@ use std::path::Path;
 
 use nix::unistd::geteuid;
 
+use super::directories;
 use super::reach::{self, Holders, Rights, Spot};
 use crate::error::{Error, Result};
-use crate::image::{Fifo, JobImage, path_of};
+use crate::image::{CapturedFile, Fifo, JobImage, path_of};
 
 /// Fifos that have been made. They are removed again, unless they are kept.
 #[derive(Debug, Default)]
@@ -35,8 +36,16 @@ impl Drop for MadeFifos {
 pub fn check(job: &JobImage) -> Result<()> {
     named(job).try_for_each(|(fifo, holders)| match Spot::reach(path_of(&fifo.path), &holders) {
         Ok(spot) => is_there(&spot, fifo, &holders).map(drop),
+        // It will be, when its directory is.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && directory_is_made(job, fifo) => Ok(()),
         Err(source) => Err(reach::failed("examine", path_of(&fifo.path), source)),
     })
+}
+
+fn directory_is_made(job: &JobImage, fifo: &Fifo) -> bool {
+    let Some(directory) = path_of(&fifo.path).parent() else { return false };
+    let is_it = |file: &CapturedFile| path_of(&file.path) == directory;
+    directories::is_made(job, directory) || job.objects.captured_files.iter().any(is_it)
 }
 
 /// Makes those that are missing.

@@ -279,9 +279,9 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let outside = Outside::of(&job, &options.stdio)?;
     Stdio::name_lost(&job);
     let fifos = fifos::make_missing(&job)?;
-    let opened = OpenFiles::of(&job)?;
     let queues = Queues::of(&job)?;
     let sockets = Sockets::make(&job)?;
+    let opened = OpenFiles::of(&job)?;
 
     let terminals = PseudoTerminals::make(&job)?;
 

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 
 use super::paths::{reopened_path, reopening_flags};
-use super::reach::{self, Holders, Identity, Rights};
+use super::reach::{self, Holders, Identity, Rights, Spot};
 use super::removed_directories::RemovedDirectories;
 use crate::error::{Error, Result};
 use crate::image::{FileKind, JobImage, OpenFile, ProcessImage, path_of};
@@ -112,6 +112,9 @@ impl OpenFiles {
 
 fn reopen(file: &OpenFile, path: &std::path::Path, holders: &[Rights]) -> Result<File> {
     let failed = |source| reach::failed("reopen", path, source);
+    if let FileKind::Named { .. } = &file.kind {
+        return Spot::reach(path, holders).and_then(|spot| spot.itself()).map_err(failed);
+    }
     let mut opened = reach::open(path, reopening_flags(file), holders, identity(&file.kind)).map_err(failed)?;
     if let (FileKind::Regular { offset, .. } | FileKind::Directory { offset, .. }, false) =
         (&file.kind, file.is_path_only())

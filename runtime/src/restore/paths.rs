@@ -17,6 +17,7 @@ pub fn c_path(bytes: &[u8]) -> Result<CString> {
 pub fn reopened_path(file: &OpenFile) -> Option<&[u8]> {
     match &file.kind {
         FileKind::Regular { path, .. } | FileKind::Directory { path, .. } | FileKind::Device { path } => Some(path),
+        FileKind::Named { path, .. } => Some(path),
         FileKind::Unlinked { .. } | FileKind::Standard { .. } | FileKind::Pipe { .. } => None,
         FileKind::EventFd { .. } | FileKind::TimerFd { .. } | FileKind::SignalFd { .. } => None,
         FileKind::Epoll { .. } | FileKind::IoUring(_) | FileKind::Socket(_) => None,

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 
 use ckpt_store::PageListRef;
 use nix::fcntl::{FcntlArg, fcntl};
-use nix::sys::stat::fstat;
-use nix::sys::stat::{major, minor};
+use nix::sys::stat::{SFlag, fstat, major, minor};
 use nix::sys::statfs::{HUGETLBFS_MAGIC, fstatfs};
 
 use super::{Entry, place_of, refused};
@@ -51,6 +50,25 @@ pub fn regular(entry: Entry<'_>, unlinked: &mut Vec<Unlinked>) -> Result<FileKin
         offset: info.position,
         modified_ns: info.metadata.modified_ns,
     })
+}
+
+/// Whether a descriptor leads to something as a path alone (O_PATH) that is neither a file nor a directory.
+pub fn is_named(info: &FdInfo, format: SFlag) -> bool {
+    let has_a_path = info.flags & libc::O_PATH != 0 && info.target.starts_with(b"/");
+    has_a_path && [SFlag::S_IFLNK, SFlag::S_IFSOCK, SFlag::S_IFIFO, SFlag::S_IFBLK].contains(&format)
+}
+
+/// What such a one is.
+pub fn named(info: &FdInfo, format: SFlag) -> Result<FileKind> {
+    let path = living_path(info)?;
+    let target = match format {
+        SFlag::S_IFLNK => std::fs::read_link(Path::new(OsStr::from_bytes(&path)))
+            .map_err(|source| Error::io("read the symbolic link", info.shown(), source))?
+            .into_os_string()
+            .into_vec(),
+        _ => Vec::new(),
+    };
+    Ok(FileKind::Named { path, format: format.bits(), target })
 }
 
 /// The record of a file that no path leads to, which others may have open as well.

@@ -262,6 +262,8 @@ fn kind(entry: Entry<'_>, index: usize, all: &[FdInfo], found: &mut Found<'_>) -
         epoll::kind(entry, index, all, found.entries, &mut found.elsewhere)
     } else if info.target == b"anon_inode:inotify" {
         inotify::kind(entry, &mut found.places)
+    } else if files::is_named(info, format) {
+        files::named(info, format)
     } else if format == SFlag::S_IFREG {
         match message_queues::kind(entry, &mut found.queues)? {
             Some(queue) => Ok(queue),

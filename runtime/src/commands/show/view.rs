@@ -367,6 +367,7 @@ fn target(file: &OpenFile, objects: &Objects) -> (&'static str, String, Option<u
         }
         FileKind::Directory { path, offset, removed: None } => ("directory", lossy(path), Some(*offset)),
         FileKind::Directory { path, offset, .. } => ("directory", format!("{} (removed)", lossy(path)), Some(*offset)),
+        FileKind::Named { path, .. } => ("path", lossy(path), None),
         FileKind::Device { path } => ("device", lossy(path), None),
         FileKind::Standard { stream, was } => ("standard", format!("{stream} (was {})", lossy(was)), None),
         FileKind::TerminalMaster { terminal } => ("terminal master", of_terminal(*terminal, objects), None),

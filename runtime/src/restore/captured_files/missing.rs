@@ -35,7 +35,7 @@ impl Drop for Prepared {
 }
 
 impl CapturedFiles {
-    /// Makes missing directories, and missing files of zeros. What has become of another kind is put back later: nothing
+    /// Makes missing directories and symbolic links, and missing files of zeros. What has become of another kind is put back later: nothing
     /// is moved before the restart is certain to succeed.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl CapturedFiles {
             match &file.kind {
                 CapturedKind::Directory => prepared.make_directory(path, &holders)?,
                 CapturedKind::Regular { content, .. } => prepared.make_file(path, content.bytes, &holders)?,
-                CapturedKind::SymbolicLink { .. } => {}
+                CapturedKind::SymbolicLink { target } => prepared.make_link(path, path_of(target), &holders)?,
             }
         }
         Ok(prepared)
@@ -72,6 +72,12 @@ impl Prepared {
     fn make_directory(&mut self, path: &Path, holders: &[Rights]) -> Result<()> {
         let made = Spot::reach(path, holders).and_then(|spot| spot.make_directory().map(|_| spot));
         self.directories.push(made.map_err(|source| reach::failed("make the directory", path, source))?);
+        Ok(())
+    }
+
+    fn make_link(&mut self, path: &Path, target: &Path, holders: &[Rights]) -> Result<()> {
+        let made = Spot::reach(path, holders).and_then(|spot| spot.make_link(target).map(|()| spot));
+        self.files.push(made.map_err(|source| reach::failed("make the symbolic link", path, source))?);
         Ok(())
     }
 

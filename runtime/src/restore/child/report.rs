@@ -215,6 +215,7 @@ fn shown(kind: &FileKind) -> String {
         FileKind::Regular { path, .. }
         | FileKind::Directory { path, .. }
         | FileKind::Device { path }
+        | FileKind::Named { path, .. }
         | FileKind::OfProcess { path, .. } => path_of(path).display().to_string(),
     }
 }

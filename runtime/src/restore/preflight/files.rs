@@ -15,7 +15,7 @@ use crate::proc::is_the_kernels;
 use crate::restore::directories;
 use crate::restore::open_files::identity;
 use crate::restore::paths::reopened_path;
-use crate::restore::reach::{self, Holders, Identity, Rights};
+use crate::restore::reach::{self, Holders, Identity, Rights, Spot};
 
 const WHAT: &str = "restart";
 const RESTORE_IT: &str = "put the file back as it was at the checkpoint";
@@ -53,6 +53,7 @@ fn check_file(job: &JobImage, file: &OpenFile, holders: &[Rights], force: bool) 
         }
         FileKind::Directory { removed: Some(_), .. } => Ok(()),
         FileKind::Directory { path, .. } => check_directory(job, path_of(path), holders),
+        FileKind::Named { path, format, target } => check_named(job, path, (*format, target), holders),
         FileKind::Device { path } => check_device(path_of(path), holders),
         FileKind::Unlinked { .. } | FileKind::Standard { .. } | FileKind::Pipe { .. } => Ok(()),
         FileKind::EventFd { .. } | FileKind::TimerFd { .. } | FileKind::SignalFd { .. } => Ok(()),
@@ -143,6 +144,28 @@ fn check_watched(job: &JobImage, path: &Path, holders: &[Rights]) -> Result<()> 
         Err(error) if error.kind() == io::ErrorKind::NotFound && directories::is_made(job, path) => Ok(()),
         found => refuse_other(path, found, |_| true, "there", "put it back, because the program watches it (inotify)"),
     }
+}
+
+fn check_named(job: &JobImage, path: &[u8], (format, target): (u32, &[u8]), holders: &[Rights]) -> Result<()> {
+    let mut fifos = job.objects.pipes.iter().filter_map(|pipe| pipe.fifo.as_ref());
+    // The restart is about to make the job's own.
+    if format == libc::S_IFSOCK || fifos.any(|fifo| fifo.path == path) {
+        return Ok(());
+    }
+    let path = path_of(path);
+    let found = Spot::reach(path, holders).and_then(|spot| spot.look().map(|metadata| (spot, metadata)));
+    let (spot, metadata) = match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(Error::environment(WHAT, format!("{} is missing", path.display()), "put it back"));
+        }
+        found => found.map_err(|source| reach::failed("reopen", path, source))?,
+    };
+    let leads_there = || format != libc::S_IFLNK || spot.link_target().is_ok_and(|now| now == target);
+    if metadata.mode() & libc::S_IFMT == format && leads_there() {
+        return Ok(());
+    }
+    let why = format!("{} is not what it was, or leads elsewhere", path.display());
+    Err(Error::environment(WHAT, why, "put it back as it was at the checkpoint"))
 }
 
 fn check_device(path: &Path, holders: &[Rights]) -> Result<()> {

@@ -276,7 +276,8 @@ impl Seen {
 }
 
 fn is_socket(info: &FdInfo) -> bool {
-    SFlag::from_bits_truncate(info.metadata.mode) & SFlag::S_IFMT == SFlag::S_IFSOCK
+    let is_named_only = info.flags & libc::O_PATH != 0;
+    !is_named_only && SFlag::from_bits_truncate(info.metadata.mode) & SFlag::S_IFMT == SFlag::S_IFSOCK
 }
 
 fn failed(info: &FdInfo, source: Errno) -> Error {

@@ -125,7 +125,7 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
     let file = &plan.objects.files[index];
     let lowest = plan.kept_end();
     match &file.kind {
-        FileKind::Regular { .. } | FileKind::Directory { .. } | FileKind::Device { .. } => {
+        FileKind::Regular { .. } | FileKind::Directory { .. } | FileKind::Device { .. } | FileKind::Named { .. } => {
             plan.opened.place_of(index).map(|place| plan.opened_number(place)).ok_or(Errno::EBADF)
         }
         FileKind::Unlinked { file: unlinked, offset } => {
