@@ -105,7 +105,6 @@ refused! { is_refused:
     an_open_device_is_refused: "device", "the device keeps state of its own";
     an_epoll_set_that_watches_a_closed_descriptor_is_refused: "epoll", "which has been closed or replaced";
     a_protection_key_is_refused: "protection_key", "memory protection keys are not captured yet";
-    a_guard_in_shared_memory_is_refused: "shared_guard", "in the mapping of a file or of shared memory";
     memory_whose_page_faults_another_process_handles_is_refused: "faults", "handles its page faults by a userfaultfd";
     anonymous_memory_of_huge_pages_is_refused: "huge_pages", "huge pages of hugetlbfs are not captured yet";
     a_memory_file_of_huge_pages_is_refused: "huge_file", "huge pages of hugetlbfs are not captured yet";

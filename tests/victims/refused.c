@@ -321,15 +321,6 @@ static void make_protected_page(void)
 	CHECK(pkey_mprotect(place, PAGE, PROT_READ | PROT_WRITE, key) == 0);
 }
 
-/* Kernels older than Linux 6.15 have none in shared memory. */
-static void make_shared_guard(void)
-{
-	place = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	CHECK(place != MAP_FAILED);
-	if (madvise(place, PAGE, 102 /* MADV_GUARD_INSTALL */) != 0)
-		skip("no guards in shared memory");
-}
-
 /* Its userfaultfd is held by another process, so it is the mapping that must be noticed. */
 static void make_page_with_faults_handled_outside(void)
 {
@@ -503,8 +494,6 @@ static void set_up(void)
 		make_epoll_of_a_closed_descriptor();
 	else if (is("protection_key"))
 		make_protected_page();
-	else if (is("shared_guard"))
-		make_shared_guard();
 	else if (is("faults"))
 		make_page_with_faults_handled_outside();
 	else if (is("deadline"))

@@ -11,6 +11,7 @@ mod agent_note;
 mod ahead;
 mod allocated;
 mod allocations;
+mod behind_guards;
 mod clocks;
 mod data;
 mod descent;

@@ -88,7 +88,8 @@ fn anonymous(census: &Census, known: Option<&Known>) -> Plan {
 }
 
 fn private_file(draft: &Draft, census: &Census, known: Option<&Known>) -> Plan {
-    let all = readable(draft).union(&census.own);
+    // Behind a guard there is nothing to be read.
+    let all = readable(draft).union(&census.own).difference(&census.guards);
     let Some(known) = known else { return whole(all) };
     let mut keep = PageSet::default();
     if let Some(written) = &census.written {

@@ -16,6 +16,7 @@ use ckpt_wire::Control;
 
 use super::ahead::{self, Ahead, Copies, Costs, Flags};
 use super::allocated;
+use super::behind_guards::BehindGuards;
 use super::descent::{self, Member};
 use super::descriptors::{Owner, Table, Tables};
 use super::devices::Devices;
@@ -420,7 +421,10 @@ fn freeze(
     let mapping_defaults = mapping_defaults::capture(&mut guest, &space.drafts)?;
     phases.end("mappings");
     let tracker = known.tracker.as_ref().map(|tracker| (tracker, &mut known.unseen));
-    let parts = take_census(pid, space.drafts, tracker, &mut copies, &base, about.chooser, memory)?;
+    let behind = BehindGuards::map(&mut guest, &space.drafts)?;
+    let parts = take_census(pid, space.drafts, &behind, tracker, &mut copies, &base, about.chooser, memory);
+    behind.unmap(&mut guest)?;
+    let parts = parts?;
     phases.end("pages");
     let copies = copies.map(|copies| complete(pid, copies, &parts, &known.costs)).transpose()?.flatten();
     let would_be_adopted = own.adopts_orphans || about.is_below_adopter;
@@ -594,6 +598,7 @@ fn known_allocations(pid: i32, control: &Control) -> Vec<Allocation> {
 fn take_census(
     pid: i32,
     drafts: Vec<Draft>,
+    behind: &BehindGuards,
     mut tracker: Option<(&Tracker, &mut Unseen)>,
     copies: &mut Option<Copies>,
     base: &Base,
@@ -606,7 +611,9 @@ fn take_census(
     let parts: Result<Vec<Part>> = drafts
         .into_iter()
         .map(|draft| {
-            let (census, now_changed) = census_of(pid, &scanner, &mut tracker, &draft)?;
+            let (mut census, now_changed) = census_of(&scanner, &mut tracker, &draft)?;
+            let second = behind.of(&draft);
+            census.guards = second.map_or(census.guards, |second| second.guards.clone());
             now_changed.ranges().for_each(|run| changed.push(run));
             if chooser.as_mut().is_some_and(|chooser| chooser.takes(&draft, &census)) {
                 return Ok(Part { draft, census, plan: Plan::default(), finer: true, held: None });
@@ -614,17 +621,19 @@ fn take_census(
             let plan = plan::plan(&draft, &census, base);
             let frozen_by_a_clone = match draft.backing {
                 Backing::Anonymous | Backing::PrivateFile(_) => !draft.advice.dont_fork,
-                Backing::SharedFile { may_write, .. } => !may_write && !draft.advice.dont_fork,
+                Backing::SharedFile { may_write, .. } => !may_write && !draft.advice.dont_fork && second.is_none(),
                 Backing::SharedObject { .. } => false,
             };
+            let mut place = place(&draft);
+            place.address = second.map_or(place.address, |second| second.address);
             let held = match SharedPart::of(&draft) {
                 _ if frozen_by_a_clone || plan.read.is_empty() => None,
                 // All processes stand still: what one has of it is what the others have.
                 Some(part) => Some(match memory.held.entry(part) {
                     Entry::Occupied(known) => known.get().clone(),
-                    Entry::Vacant(new) => new.insert(Arc::new(source.read_set(&place(&draft), &plan.read)?)).clone(),
+                    Entry::Vacant(new) => new.insert(Arc::new(source.read_set(&place, &plan.read)?)).clone(),
                 }),
-                None => Some(Arc::new(source.read_set(&place(&draft), &plan.read)?)),
+                None => Some(Arc::new(source.read_set(&place, &plan.read)?)),
             };
             Ok(Part { draft, census, plan, finer: false, held })
         })
@@ -638,7 +647,6 @@ fn take_census(
 /// Looks at a mapping. Gives what it holds, and what has changed of it, counted from address 0: all that the kernel does not
 /// vouch for to be as it was at the last look.
 fn census_of(
-    pid: i32,
     scanner: &Scanner,
     tracker: &mut Option<(&Tracker, &mut Unseen)>,
     draft: &Draft,
@@ -656,16 +664,6 @@ fn census_of(
             (Census::default(), PageSet::of(mapping.pages()))
         }
     };
-    if draft.backing != Backing::Anonymous && (!census.guards.is_empty() || scanner.has_guards(mapping)?) {
-        return Err(Error::unsupported(
-            format!(
-                "process {pid}: a guard (MADV_GUARD_INSTALL) in the mapping of a file or of shared memory at {:#x}",
-                mapping.start
-            ),
-            "the kernel does not tell what is behind it",
-            "remove it before the checkpoint, or use mprotect",
-        ));
-    }
     let changed = match draft.backing {
         // One that has become the file's again stays protected.
         Backing::PrivateFile(_) => {
@@ -730,7 +728,9 @@ mod tests {
                 follows: None,
             }];
             let (own, mut copies, mut memory) = (std::process::id() as i32, Some(copies), SharedMemory::default());
-            let parts = take_census(own, drafts, None, &mut copies, &Base::new(), None, &mut memory).unwrap();
+            let parts =
+                take_census(own, drafts, &BehindGuards::default(), None, &mut copies, &Base::new(), None, &mut memory)
+                    .unwrap();
             assert_eq!(copies.unwrap().missing(&pages), pages, "{:?}", parts[0].draft.backing);
         }
     }

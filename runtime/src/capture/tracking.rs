@@ -387,10 +387,20 @@ impl Scanner {
     }
 
     /// Whether there are guards in `mapping`, as far as the kernel tells.
-    pub fn has_guards(&self, mapping: &Mapping) -> Result<bool> {
+    fn has_guards(&self, mapping: &Mapping) -> Result<bool> {
         let mut regions = [PageRegion::default(); 1];
         let query = Query { flags: 0, mask: self.guard, any_of: 0, report: self.guard };
         Ok(self.guard != 0 && self.scan_once(mapping.start..mapping.end, &query, 1, &mut regions)?.0 > 0)
+    }
+
+    /// The guards in `mapping`, as far as the kernel tells.
+    pub fn guards(&self, mapping: &Mapping) -> Result<PageSet> {
+        let mut guards = PageSet::default();
+        if self.has_guards(mapping)? {
+            let query = Query { flags: 0, mask: self.guard, any_of: 0, report: self.guard };
+            self.scan(mapping.start..mapping.end, &query, &mut |pages, _| guards.push(pages))?;
+        }
+        Ok(guards)
     }
 
     /// Protects all pages of `mapping` that are not marked as protected; whether any is.

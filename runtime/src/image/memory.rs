@@ -32,7 +32,7 @@ pub struct Region {
     /// For a private mapping of a file that no path leads to, if the job can still write it: its index in `Objects::memory`.
     #[serde(default)]
     pub follows: Option<u32>,
-    /// Pages that are not there, and that nobody may touch (`MADV_GUARD_INSTALL`), ascending. Of private anonymous memory alone.
+    /// Pages that are not there, and that nobody may touch (`MADV_GUARD_INSTALL`), ascending. In memory that is shared, `pages` has what is behind them.
     #[serde(default)]
     pub guards: Vec<PageRange>,
     /// Whether the content is in `ProcessImage::differences`, which know the region by its blocks; `pages` is empty then.

@@ -29,7 +29,8 @@ pub fn first_difference(
     if end < then || (end > then && !is_all_put_back) {
         return Ok(Some(identity.offset + end.min(then) * PAGE));
     }
-    let mut passed_by = [&region.own_pages, put_back].concat();
+    // Behind a guard in a private mapping is the file's page, whatever that is.
+    let mut passed_by = [&region.own_pages, put_back, &region.guards].concat();
     passed_by.sort_unstable_by_key(|range| range.first);
     for range in foreign_pages(&passed_by, end) {
         if let Some(page) = first_different_page(file, identity.offset, range, list, digest)? {
