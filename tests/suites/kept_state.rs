@@ -253,6 +253,7 @@ rows! {
     pseudo_terminals: "pseudo_terminals";
     adopted_orphans: "adopts";
     orphans: "daemons" [.writes("daemon_log")];
+    changed_root: "changed_root" [.variable("CKPT_WITH_DIR", "jail")];
     guards_of_files: "guards_of_files" [.writes("shared")];
     names_alone: "named" [.variable("CKPT_WITH_DIR", "names")];
     leases: "leases" [.variable("CKPT_WITH_DIR", "leased")];

@@ -32,8 +32,7 @@ fn victim_is_refused(victim: &str, kind: &str, why: &str, triggers: &[Trigger]) 
         return skip(String::from_utf8_lossy(&expected.stdout).trim());
     }
     let refused = scene.path().join("refused");
-    // Under another root the sign would never be seen.
-    let patient = if kind == "root" { program } else { program.waiting(20, &refused) };
+    let patient = program.waiting(20, &refused);
     let mut life = Life::preloaded(&scene, "life", &patient);
     life.output.wait_for_lines(5);
     let text = life.output.text();
@@ -79,6 +78,7 @@ macro_rules! refused {
 }
 
 refused! { is_refused:
+    a_socket_whose_path_may_begin_at_another_root_is_refused: "other_root", "from which root its path leads";
     a_packet_socket_is_refused: "packet_socket", "sockets of family 17, type 3, protocol 0";
     a_filter_in_ebpf_is_refused: "ebpf_filter", "it has a filter in eBPF";
     what_was_sent_before_it_was_accepted_is_refused: "unaccepted", "to a connection that has not been accepted yet";
@@ -119,12 +119,6 @@ refused! { is_refused_while_a_call_waits:
     io_getevents_goes_on: "io_getevents", "asynchronous I/O (io_setup) is not captured yet";
     io_uring_enter_goes_on: "io_uring_enter", "has its requests mapped";
     a_call_of_a_process_that_is_stopped_before_another_is_refused_goes_on: "sharing_child", "which shares its descriptor table";
-}
-
-#[test]
-fn a_changed_root_is_refused() {
-    // Under the changed root a signal finds no ckpt to start.
-    is_refused_at("root", "a changed root directory", &[Trigger::Command]);
 }
 
 #[test]

@@ -374,11 +374,26 @@ static void have_deadlines(void)
 	number = getpid();
 }
 
-static void change_root(void)
+/* A socket with a path from the root, and a child with another root. */
+static void bind_where_roots_differ(void)
 {
-	if (chroot(".") != 0)
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	int told[2];
+	char byte;
+	CHECK(getcwd(name.sun_path, sizeof name.sun_path - 8) != NULL && pipe(told) == 0);
+	strcat(name.sun_path, "/socket");
+	int bound = socket(AF_UNIX, SOCK_STREAM, 0);
+	CHECK(bound >= 0 && bind(bound, (struct sockaddr *)&name, sizeof name) == 0);
+	child = fork();
+	if (child == 0) {
+		byte = (char)(chroot(".") == 0);
+		CHECK(write(told[1], &byte, 1) == 1);
+		wait_for_death();
+	}
+	CHECK(read(told[0], &byte, 1) == 1);
+	number = child;
+	if (!byte)
 		skip("changing the root is not permitted");
-	number = getpid();
 }
 
 /* Does what main() would go on to do, once the main thread has ended. */
@@ -506,8 +521,8 @@ static void set_up(void)
 		leave_namespace(CLONE_NEWIPC);
 	else if (is("time_namespace"))
 		leave_namespace(CLONE_NEWTIME);
-	else if (is("root"))
-		change_root();
+	else if (is("other_root"))
+		bind_where_roots_differ();
 	else if (is("leaderless"))
 		end_main_thread();
 	else if (is("huge_pages"))

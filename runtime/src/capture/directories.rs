@@ -45,6 +45,9 @@ pub fn on_the_way<'a>(objects: &'a Objects, processes: impl Iterator<Item = &'a 
     fifos.for_each(|fifo| add_above(&mut all, path_of(&fifo.path)));
     objects.captured_files.iter().for_each(|file| add_above(&mut all, path_of(&file.path)));
     for process in processes {
+        if !process.root_directory.is_empty() {
+            add(&mut all, path_of(&process.root_directory));
+        }
         if process.working_directory_removed.is_none() {
             add(&mut all, path_of(&process.working_directory));
         }

@@ -1,12 +1,14 @@
 //! Capturing what belongs to the process as a whole, and refusing what cannot be rebuilt.
 
+use std::os::unix::fs::MetadataExt;
+
 use nix::errno::Errno;
 
 use super::guest::Guest;
 use super::{clocks, posix_timers, refusals};
 use crate::error::{Error, Result};
 use crate::host;
-use crate::image::{Clocks, IntervalTimer, Layout, Limit, PosixTimer, SignalAction};
+use crate::image::{Clocks, IntervalTimer, Layout, Limit, PosixTimer, SignalAction, path_of};
 use crate::proc::limits;
 use crate::proc::task::{self, stat_number};
 use crate::ptrace::read_memory;
@@ -32,6 +34,8 @@ pub struct Facts {
     pub layout: Layout,
     /// Auxiliary vector.
     pub auxv: Vec<u64>,
+    /// Root directory as we see it; empty if it is ours.
+    pub root_directory: Vec<u8>,
     /// Umask.
     pub umask: u32,
     /// Real, effective, saved, file-system user.
@@ -75,12 +79,34 @@ pub fn facts(pid: i32, brk: u64) -> Result<Facts> {
             env_end: number(51),
         },
         auxv: auxv.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or([0; 8]))).collect(),
+        root_directory: root_directory(pid)?,
         umask: u32::from_str_radix(value("Umask"), 8).unwrap_or(0o022),
         uids: ids("Uid"),
         gids: ids("Gid"),
         groups: known_groups(value("Groups")),
         no_new_privs: value("NoNewPrivs") == "1",
     })
+}
+
+/// The root directory of `pid`, if it is not ours.
+///
+/// # Errors
+/// When no path of ours leads there.
+fn root_directory(pid: i32) -> Result<Vec<u8>> {
+    let path = task::link(pid, "root")?;
+    if path == b"/" {
+        return Ok(Vec::new());
+    }
+    let by_link = std::fs::metadata(format!("/proc/{pid}/root"));
+    let by_path = std::fs::metadata(path_of(&path));
+    match (by_link, by_path) {
+        (Ok(link), Ok(found)) if (link.dev(), link.ino()) == (found.dev(), found.ino()) => Ok(path),
+        _ => Err(Error::unsupported(
+            format!("process {pid}: a changed root directory ({})", path_of(&path).display()),
+            "no path leads there from here",
+            "run ckpt inside the same root",
+        )),
+    }
 }
 
 /// The supplementary groups of a process, whose user namespace must be ours. One that has no number there is shown as

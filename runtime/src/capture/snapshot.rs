@@ -225,6 +225,10 @@ fn capture_once(
         let about = About { request, files: &tables.files, chooser: chooser?, ahead, is_below_adopter };
         frozen.push(freeze(member, threads, table, about, &mut memory, &mut lineage.processes, &mut phases)?);
     }
+    let changed_root = frozen.iter().map(|it| &it.process.image).find(|image| !image.root_directory.is_empty());
+    if let Some(image) = changed_root {
+        descriptors::refuse_paths_of_sockets(image.pid, &tables.files)?;
+    }
     let opened: Vec<(&[u8], u64)> =
         tables.unlinked.iter().map(|unlinked| (unlinked.target.as_slice(), unlinked.place.1)).collect();
     let drafts = frozen.iter_mut().flat_map(|it| {
@@ -422,7 +426,7 @@ fn freeze(
     phases.end("mappings");
     let tracker = known.tracker.as_ref().map(|tracker| (tracker, &mut known.unseen));
     let behind = BehindGuards::map(&mut guest, &space.drafts)?;
-    let parts = take_census(pid, space.drafts, &behind, tracker, &mut copies, &base, about.chooser, memory);
+    let parts = take_census(pid, (space.drafts, &behind), tracker, &mut copies, &base, about.chooser, memory);
     behind.unmap(&mut guest)?;
     let parts = parts?;
     phases.end("pages");
@@ -461,6 +465,7 @@ fn freeze(
         command_line: task::bytes(pid, "cmdline")?,
         working_directory,
         working_directory_removed,
+        root_directory: facts.root_directory,
         umask: facts.umask,
         personality: u32::from_str_radix(task::text(pid, "personality")?.trim(), 16).unwrap_or(0),
         oom_score_adj: task::text(pid, "oom_score_adj")?.trim().parse().unwrap_or(0),
@@ -597,8 +602,7 @@ fn known_allocations(pid: i32, control: &Control) -> Vec<Allocation> {
 /// Finds out what each region holds and what must be read of it; copies what a clone would not freeze.
 fn take_census(
     pid: i32,
-    drafts: Vec<Draft>,
-    behind: &BehindGuards,
+    (drafts, behind): (Vec<Draft>, &BehindGuards),
     mut tracker: Option<(&Tracker, &mut Unseen)>,
     copies: &mut Option<Copies>,
     base: &Base,
@@ -728,9 +732,16 @@ mod tests {
                 follows: None,
             }];
             let (own, mut copies, mut memory) = (std::process::id() as i32, Some(copies), SharedMemory::default());
-            let parts =
-                take_census(own, drafts, &BehindGuards::default(), None, &mut copies, &Base::new(), None, &mut memory)
-                    .unwrap();
+            let parts = take_census(
+                own,
+                (drafts, &BehindGuards::default()),
+                None,
+                &mut copies,
+                &Base::new(),
+                None,
+                &mut memory,
+            )
+            .unwrap();
             assert_eq!(copies.unwrap().missing(&pages), pages, "{:?}", parts[0].draft.backing);
         }
     }

@@ -55,6 +55,7 @@ impl ProcessImage {
     fn map_paths(&mut self, paths: &PathMap) {
         paths.apply(&mut self.executable);
         paths.apply(&mut self.working_directory);
+        paths.apply(&mut self.root_directory);
         for region in &mut self.regions {
             match &mut region.backing {
                 Backing::PrivateFile(file) | Backing::SharedFile { file, .. } => paths.apply(&mut file.path),

@@ -24,6 +24,9 @@ pub struct ProcessImage {
     /// Set if it had been removed: that path leads nowhere.
     #[serde(default)]
     pub working_directory_removed: Option<DirectoryRights>,
+    /// Its root directory, as a path from that of whoever restarts it; empty if it is the same.
+    #[serde(default, with = "serde_bytes")]
+    pub root_directory: Vec<u8>,
     /// File-creation mask.
     pub umask: u32,
     /// `personality(2)`.

@@ -6,9 +6,10 @@ use std::path::Path;
 
 use nix::unistd::geteuid;
 
+use super::process::{Call, HalfBuilt};
 use super::reach::{self, Rights, Spot};
 use crate::error::Result;
-use crate::image::{DirectoryRights, JobImage, path_of};
+use crate::image::{DirectoryRights, JobImage, ProcessImage, path_of};
 
 /// Directories that have been made. They are removed again, unless they are kept.
 #[derive(Debug, Default)]
@@ -87,6 +88,20 @@ pub fn make(spot: &Spot, rights: &DirectoryRights, holders: &[Rights]) -> io::Re
 /// Whether a restart makes the directory at `path` if it is missing.
 pub fn is_made(job: &JobImage, path: &Path) -> bool {
     job.objects.directories.iter().any(|directory| path_of(&directory.path) == path)
+}
+
+/// Gives the process the root directory that it had. Its working directory stays. Needs the scratch area.
+///
+/// # Errors
+/// Where it may not (CAP_SYS_CHROOT).
+pub fn change_root(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
+    const CHROOT: Call = Call("chroot", libc::SYS_chroot);
+    if image.root_directory.is_empty() {
+        return Ok(());
+    }
+    let path = process.put(&[image.root_directory.as_slice(), b"\0"].concat())?;
+    let shown = path_of(&image.root_directory).display();
+    process.call(0, CHROOT, &[path], format_args!("{shown}, which takes CAP_SYS_CHROOT")).map(drop)
 }
 
 /// The rights of all processes, those of ordinary users first.

@@ -447,6 +447,7 @@ fn make_threads(process: &mut HalfBuilt, (job, index): (&JobImage, usize), id: u
         threads::settle(process, index, thread, timers)?;
     }
     mapping_defaults::lock_new(process, image)?;
+    directories::change_root(process, image)?;
     limits::set(image)?;
     for index in 0..image.threads.len() {
         credentials::set(process, index, image, place)?;

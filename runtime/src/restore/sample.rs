@@ -35,6 +35,7 @@ pub fn process(machine: &Machine) -> ProcessImage {
         dumpable: true,
         permitted_components: 0,
         memory_barriers: 0,
+        root_directory: Vec::new(),
         core_dump_filter: None,
         broken_memory: None,
         family: Family { exit_signal: libc::SIGCHLD, ..Family::default() },

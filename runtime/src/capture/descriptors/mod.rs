@@ -34,7 +34,7 @@ use super::syscalls::same_open_file;
 use crate::descriptor::{pidfd_getfd, pidfd_open};
 use crate::error::{Error, Result};
 use crate::image::{Descriptor, FileKind, FileLock, MessageQueue, OpenFile, PipeContent, PseudoTerminal, SignalDriven};
-use crate::net::FILES_MAX;
+use crate::net::{Address, FILES_MAX};
 use crate::proc::fdinfo::{self, FdInfo};
 pub use files::Unlinked;
 pub use io_urings::{connect as connect_io_urings, has_one as has_io_uring};
@@ -217,6 +217,22 @@ impl<'a> Representatives<'a> {
         self.0.entry(place_of(entry.info)).or_default().push((entry, file));
         file
     }
+}
+
+/// Refuses Unix sockets whose path begins at the root directory, which process `pid` of the job has another one of: whose it began at,
+/// the kernel does not tell.
+pub fn refuse_paths_of_sockets(pid: i32, files: &[OpenFile]) -> Result<()> {
+    let path = files.iter().find_map(|file| match &file.kind {
+        FileKind::Socket(socket) => Address(&socket.name).path().filter(|path| path.starts_with(b"/")),
+        _ => None,
+    });
+    let Some(path) = path else { return Ok(()) };
+    let path = String::from_utf8_lossy(path);
+    Err(Error::unsupported(
+        format!("a Unix socket at {path}, where process {pid} has a changed root directory"),
+        "the kernel does not tell from which root its path leads",
+        "close it before the checkpoint, or bind it by a relative path",
+    ))
 }
 
 /// A restart hands these over in one packet.

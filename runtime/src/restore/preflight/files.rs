@@ -31,6 +31,9 @@ pub fn check(job: &JobImage, force: bool) -> Result<()> {
     for process in job.processes.iter().filter(|process| !is_made_anew(process)) {
         check_directory(job, path_of(&process.working_directory), &[Rights::of(process)])?;
     }
+    for process in job.processes.iter().filter(|process| !process.root_directory.is_empty()) {
+        check_directory(job, path_of(&process.root_directory), &[Rights::of(process)])?;
+    }
     let reopened = objects.files.iter().enumerate().filter(|(_, file)| !reopened_path(file).is_some_and(is_captured));
     reopened.into_iter().try_for_each(|(index, file)| check_file(job, file, &holders.of_file(index), force))
 }
