@@ -161,7 +161,7 @@ mod tests {
         let metadata = file.metadata().unwrap();
         let device = (nix::sys::stat::major(metadata.dev()) as u32, nix::sys::stat::minor(metadata.dev()) as u32);
         let (inode, owner) = (metadata.ino(), Owner::Whole);
-        let wanted = Lock { owner, exclusive: false, pid: 0, device, inode, start: 0, end: None };
+        let wanted = Lock { owner, exclusive: false, pid: 0, device, inode, is_breaking: false, start: 0, end: None };
         let holder = holder(&wanted).unwrap();
         assert!(holder.starts_with(&format!("process {} (", std::process::id())), "{holder}");
         fs::remove_file(path).unwrap();
