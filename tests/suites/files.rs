@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ckpt_tests::exact::{How, Trigger, assert_same, reference, survives};
+use ckpt_tests::ordinary_user::as_ordinary_user;
 use ckpt_tests::{Ckpt, Life, Program, Restart, Scene, checkpoint, code_of, processes};
 use nix::sys::signal::Signal;
 
@@ -174,6 +175,21 @@ fn a_directory_is_as_it_was_with_all_that_is_in_it_and_nothing_is_lost() {
     assert!(fs::read(&newer).expect("a file") == new);
     Ckpt::new(&scene, ["saved", &store, number, "--rm"]).call().succeeded();
     assert!(!names(&place).contains(&"changed.ckpt-1".to_owned()));
+}
+
+#[test]
+fn an_ordinary_users_files_are_saved_in_the_store_too() {
+    as_ordinary_user(&["threads8"], &[], || {
+        let scene = Scene::new();
+        let (mut life, tree) = with_tree(&scene, |tree| written(&tree.join("changed"), b"before"), &[]);
+        life.kill();
+        written(&tree.join("changed"), b"after!");
+        written(&tree.join("added"), b"added");
+        restart_and_kill(&scene, &life);
+        assert_eq!(names(&tree), ["changed"]);
+        assert_eq!(names(&place_of_saved(&life, &tree)), ["added.ckpt-1", "changed.ckpt-1"]);
+        assert_eq!(fs::read(tree.join("changed")).expect("a file"), b"before");
+    });
 }
 
 #[test]

@@ -8,6 +8,8 @@
 
 enum { LITE = 136, SEND_COVER = 10, COVERED = 20, LONG = 200, SOL_OF_RAW = 255, FILTER_OF_ICMP = 1 };
 
+/* Places for the addresses that a packet passes by, and one byte of nothing. */
+static const unsigned char header_options[8] = { 7, 7, 4, 0, 0, 0, 0, 1 };
 static int filtered, sender, lite[2], ping = -1, raw = -1;
 static struct sockaddr_in filtered_name, ping_name;
 
@@ -39,6 +41,7 @@ static void make_filter(void)
 	struct sockaddr_in any;
 	sender = bound(SOCK_DGRAM, 0, &any);
 	CHECK(connect(sender, (struct sockaddr *)&filtered_name, sizeof filtered_name) == 0);
+	CHECK(setsockopt(sender, IPPROTO_IP, IP_OPTIONS, header_options, sizeof header_options) == 0);
 	CHECK(send(sender, "dropped", 7, 0) == 7 && send(sender, "passed", 6, 0) == 6);
 }
 
@@ -68,6 +71,10 @@ static void hold(int step)
 	int cover = 0, off = 0;
 	socklen_t bytes = sizeof cover;
 	CHECK(getsockopt(lite[0], LITE, SEND_COVER, &cover, &bytes) == 0 && cover == COVERED);
+	unsigned char found[sizeof header_options];
+	bytes = sizeof found;
+	CHECK(getsockopt(sender, IPPROTO_IP, IP_OPTIONS, found, &bytes) == 0 && bytes == sizeof found);
+	CHECK(memcmp(found, header_options, sizeof found) == 0);
 	CHECK(setsockopt(filtered, SOL_SOCKET, SO_DETACH_FILTER, &off, sizeof off) == -1 && errno == EPERM);
 	if (raw >= 0) {
 		uint32_t left_out = 0;

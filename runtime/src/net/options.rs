@@ -84,6 +84,7 @@ const OF_IP: &[i32] = &[
     libc::IP_TRANSPARENT,
     libc::IP_BIND_ADDRESS_NO_PORT,
     IP_LOCAL_PORT_RANGE,
+    libc::IP_OPTIONS,
     libc::IP_TOS,
     libc::IP_TTL,
     libc::IP_MTU_DISCOVER,

@@ -37,11 +37,12 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::restore::Place;
     use crate::restore::sample::ScratchDir;
 
     /// Those of checkpoint `id`, without a store.
     fn beside(id: u64) -> SavedCopies {
-        SavedCopies::of(Path::new("/nowhere"), false, id)
+        SavedCopies::of(Path::new("/nowhere"), false, &Place::AsStarted, id)
     }
 
     #[test]
@@ -50,13 +51,13 @@ mod tests {
         let path = dir.file("log", b"before|after");
         let store = dir.path().canonicalize().unwrap().join("store");
         fs::create_dir(&store).unwrap();
-        let copies = SavedCopies::of(&store, false, 3);
+        let copies = SavedCopies::of(&store, false, &Place::AsStarted, 3);
         cut_back(&path, &[Rights::own().unwrap()], None, 7, &copies).unwrap();
         let saved = store.join("saved").join(path.canonicalize().unwrap().strip_prefix("/").unwrap());
         assert_eq!(fs::read(saved.with_file_name("log.ckpt-3.tail")).unwrap(), b"after");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
         fs::write(&path, b"before|again").unwrap();
-        let encrypted = SavedCopies::of(&store, true, 3);
+        let encrypted = SavedCopies::of(&store, true, &Place::AsStarted, 3);
         cut_back(&path, &[Rights::own().unwrap()], None, 7, &encrypted).unwrap();
         assert_eq!(fs::read(dir.path().join("log.ckpt-3.tail")).unwrap(), b"again");
     }

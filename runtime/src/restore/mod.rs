@@ -352,7 +352,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     prepared.keep();
     fifos.keep();
     made.keep();
-    let copies = SavedCopies::of(&options.store_dir, store.is_encrypted(), id);
+    let copies = SavedCopies::of(&options.store_dir, store.is_encrypted(), &options.place, id);
     changes.settle(&copies, &job, &plan, store)?;
     for (process, image) in processes.iter_mut().zip(&job.processes) {
         locks::take_leases(process, image, &job.objects)?;

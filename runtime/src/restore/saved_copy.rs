@@ -12,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::unistd::geteuid;
 
+use super::Place;
 use super::reach::{self, Rights, Spot};
 use crate::image::path_of;
 use crate::saved_name::{self, Saved, saved_name};
@@ -35,14 +36,16 @@ pub struct SavedCopies {
 }
 
 impl SavedCopies {
-    /// For the restart of checkpoint `id`, whose program has its next checkpoints in `store`.
-    pub fn of(store: &Path, is_encrypted: bool, id: u64) -> SavedCopies {
+    /// For the restart of checkpoint `id`, whose program has its next checkpoints in `store`. Root's restart looks who else can write
+    /// there, unless it is root in a user namespace of the program alone, and an ordinary user outside.
+    pub fn of(store: &Path, is_encrypted: bool, place: &Place, id: u64) -> SavedCopies {
         let store = store.canonicalize().unwrap_or_else(|_| store.to_owned());
         let root = store.join(saved_name::DIRECTORY);
         // Others could lead us elsewhere by it.
         let is_ours = || match store.metadata() {
             Ok(metadata) if metadata.is_dir() && metadata.uid() == geteuid().as_raw() => {
-                !geteuid().is_root() || reach::is_out_of_others_reach(&root)
+                let is_root = geteuid().is_root() && !place.is_own_user_namespace();
+                !is_root || reach::is_out_of_others_reach(&root)
             }
             _ => false,
         };
