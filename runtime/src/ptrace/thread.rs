@@ -52,9 +52,6 @@ pub enum StopCause {
     Event(i32),
 }
 
-/// Looks at a thread before it is waited for: a stop takes ten microseconds, and to be woken takes longer than that.
-const SPINS: u32 = 200;
-
 /// Outcome of one wait.
 pub(super) enum Waited {
     Stop(StopCause),
@@ -91,14 +88,8 @@ fn wait(tid: i32, flags: i32) -> Result<Waited> {
 
 /// Waits for the next event of `tid`, however long it takes.
 fn wait_blocking(tid: i32) -> Result<Waited> {
-    let mut spins = 0;
     loop {
         match wait(tid, libc::WNOHANG)? {
-            Waited::Nothing if spins < SPINS => {
-                spins += 1;
-                std::thread::yield_now();
-                continue;
-            }
             Waited::Nothing => {}
             waited => return Ok(waited),
         }
@@ -123,7 +114,7 @@ fn wait_until(tid: i32, deadline: Instant) -> Result<Waited> {
             Waited::Nothing if Instant::now() < deadline => {}
             waited => return Ok(waited),
         }
-        if spins < SPINS {
+        if spins < 200 {
             spins += 1;
             std::thread::yield_now();
             continue;
