@@ -142,6 +142,12 @@ fn on_the_boot_of_the_checkpoint_a_program_gets_no_time_namespace() {
     ends_well(&scene, second);
 }
 
+/// What a restart says, but for the line that counts the files which it has put back.
+fn said_of_clocks(life: &Life<'_>) -> String {
+    let is_of_files = |line: &&str| line.contains(" again as ");
+    life.errors().lines().filter(|line| !is_of_files(line)).collect()
+}
+
 /// A life that was `before` ahead of the machine goes on after a boot, twice.
 fn goes_on_after_boots(before: Ahead) {
     let Some(scene) = scene() else { return };
@@ -152,7 +158,7 @@ fn goes_on_after_boots(before: Ahead) {
         let second = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
         wait_for_more_lines(&second, 3);
         is_ahead(second.pid, before);
-        assert_eq!(second.errors(), "", "nothing is given up");
+        assert_eq!(said_of_clocks(&second), "", "nothing is given up");
         take(&scene, &second, Trigger::Signal);
         checkpoint(&scene, second.pid);
         assert_eq!(processes::agents_of(second.pid).len(), 1, "one agent, from wherever it is asked");
@@ -187,7 +193,7 @@ fn whoever_wants_the_clocks_of_the_machine_gets_them() {
     let mut second = Restart::of(life.store()).option("--clocks").option("leave").spawn(&scene, &life.directory);
     assert_eq!(code_of(second.wait()), 1, "{}", second.errors());
     assert!(life.output.text().contains("went back by"), "{}", life.output.text());
-    assert_eq!(second.errors(), "", "as wanted");
+    assert_eq!(said_of_clocks(&second), "", "as wanted");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use crate::{sparse, units};
 #[command(override_usage = "ckpt saved [DIR] [N --to PATH | N... --rm]")]
 #[command(after_help = "\
 A restart gives files the content of the checkpoint. What they held until then is kept in the store; of a file that had only grown, the
-part that was cut off (tail).
+part that was cut off (tail). Of another user's store root does all of this as that user.
 
 Examples:
   ckpt saved                           list it, of ./ckpt-store
@@ -66,7 +66,7 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
         (false, []) => read_as_owner(&dir, || list(&dir, arguments.json)),
         (false, _) => Err(Error::Usage("say what is to be done with it: --to PATH, or --rm".to_owned())),
         (true, []) => Err(Error::Usage("name it by its number in the list of `ckpt saved`".to_owned())),
-        (true, numbers) => change(&dir, numbers, arguments.to.as_deref()),
+        (true, numbers) => read_as_owner(&dir, || change(&dir, numbers, arguments.to.as_deref())),
     }
 }
 

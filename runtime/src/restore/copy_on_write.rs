@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use ckpt_store::{PAGE_BYTES, PageKey, PageList, Store};
+use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use super::address_space::first_protection;
@@ -138,18 +139,19 @@ impl CopyOnWrite {
         }
         let missing = || Error::environment("stage it", "there are no addresses left", "nothing is to be done");
         let start = room(taken, bytes + HUGE).ok_or_else(missing)?.next_multiple_of(HUGE);
-        let span = Span::of(start, bytes);
-        self.span = Some(span);
-        self.is_mapped_here = true;
+        let failed = |source| Error::io("map", "memory to be shared", source);
+        let number = |value: u64| NonZeroUsize::new(value as usize).ok_or_else(|| failed(Errno::EINVAL));
+        let (at, length) = (number(start)?, number(bytes)?);
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED_NOREPLACE;
+        // SAFETY: nothing is mapped there, or the kernel refuses. All of it is ours from here on, the gaps as well.
+        unsafe { mmap_anonymous(Some(at), length, ProtFlags::PROT_NONE, flags) }.map_err(failed)?;
+        (self.span, self.is_mapped_here) = (Some(Span::of(start, bytes)), true);
         for block in &mut self.blocks {
             block.staged_at += start;
-            let failed = |source| Error::io("map", "memory to be shared", source);
-            let invalid = || failed(nix::errno::Errno::EINVAL);
-            let at = NonZeroUsize::new(block.staged_at as usize).ok_or_else(invalid)?;
-            let length = NonZeroUsize::new((block.place.end - block.place.start) as usize).ok_or_else(invalid)?;
-            let mut flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_FIXED_NOREPLACE;
+            let (at, length) = (number(block.staged_at)?, number(block.place.end - block.place.start)?);
+            let mut flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_FIXED;
             flags.set(MapFlags::MAP_NORESERVE, block.no_reserve);
-            // SAFETY: nothing is mapped there, or the kernel refuses.
+            // SAFETY: it replaces a part of what has just been mapped, into which no reference leads.
             unsafe { mmap_anonymous(Some(at), length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, flags) }
                 .map_err(failed)?;
         }
@@ -160,7 +162,7 @@ impl CopyOnWrite {
     pub fn leave_to_forks(&mut self) {
         let Some(span) = self.span.filter(|_| std::mem::take(&mut self.is_mapped_here)) else { return };
         let Some(start) = NonNull::new(span.start as *mut _) else { return };
-        // SAFETY: only blocks lie there, and no reference leads into them.
+        // SAFETY: all of it was mapped by `map`, and no reference leads into it.
         if let Err(errno) = unsafe { munmap(start, (span.end - span.start) as usize) } {
             log::debug!("unmapping shared memory: {errno}");
         }
