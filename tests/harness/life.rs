@@ -243,6 +243,11 @@ pub struct Restart {
     stdout: Stdout,
 }
 
+/// Whether `ckpt restart` has ended as its program has, and not by a refusal or failure of its own.
+fn is_a_programs(status: ExitStatus) -> bool {
+    status.code().is_some_and(|code| !(121..=125).contains(&code))
+}
+
 impl Restart {
     /// Of the newest checkpoint in a store.
     pub fn of(store: impl AsRef<Path>) -> Restart {
@@ -286,6 +291,8 @@ impl Restart {
 
     /// Restarts, and waits until the program runs. `pid` is the program's, `directory` where it worked.
     ///
+    /// On a busy machine a program may have come to its end before it is seen: then its life is over, and its output tells.
+    ///
     /// Where ids wrap around within seconds, because other tests make threads all the time, somebody may have one of the
     /// program's for a moment. Then it is tried again, as a person would.
     pub fn begin<'scene>(&self, scene: &'scene Scene, directory: &Path, pid: i32) -> Life<'scene> {
@@ -296,6 +303,10 @@ impl Restart {
             match life.look_for_program(own) {
                 Some(found) => {
                     life.pid = found;
+                    return life;
+                }
+                None if life.ended.is_some_and(is_a_programs) => {
+                    life.pid = pid;
                     return life;
                 }
                 None => {

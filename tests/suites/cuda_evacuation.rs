@@ -205,7 +205,8 @@ fn a_program_ends_and_is_restarted_when_memory_on_a_page_is_freed_in_part_and_do
 #[test]
 fn a_thread_that_never_leaves_the_heap_costs_the_checkpoint_alone() {
     let program = cuda::program("hoarded").argument("60");
-    let scene = scene();
+    // 150 stops, each by a process that is made for it.
+    let scene = Scene::of_at_most(Duration::from_secs(600));
     let whole = reference(&scene, &program);
     let life = at_fifth_step(&scene, &program);
     let answer = ask_checkpoint(&scene, life.pid);
