@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -92,21 +92,22 @@ fn of_command(line: &OsStr) -> Result<Key> {
     let _ = killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
     let ended = child.wait().map_err(|error| failed(error.to_string()))?;
     match said {
-        Ok(text) if ended.success() || ended.code().is_none() => key_of(&text, &place),
+        Ok((text, _)) if ended.success() || ended.code().is_none() => key_of(&text, &place),
         Ok(_) => Err(failed(format!("it ended with {ended}"))),
         Err(error) => Err(failed(error.to_string())),
     }
 }
 
-/// What a command has said when it closes its output, which it has to in time.
-fn said_by(child: &mut Child) -> io::Result<String> {
-    let Some(output) = child.stdout.take() else { return Ok(String::new()) };
+/// What a command has said when it closes its output, which it has to in time, or has said enough. Its output is given back, open: one that
+/// says more is to be ended by us, and not by that it finds no reader.
+fn said_by(child: &mut Child) -> io::Result<(String, Option<ChildStdout>)> {
+    let Some(mut output) = child.stdout.take() else { return Ok((String::new(), None)) };
     let (sender, said) = mpsc::channel();
     std::thread::spawn(move || {
         let mut text = String::new();
-        let read = output.take(TEXT_BYTES_MAX).read_to_string(&mut text);
+        let read = output.by_ref().take(TEXT_BYTES_MAX).read_to_string(&mut text);
         // Nobody waits any more when it was too slow.
-        let _ = sender.send(read.map(|_| text));
+        let _ = sender.send(read.map(|_| (text, Some(output))));
     });
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("it said nothing within {COMMAND_LIMIT:?}"));
     said.recv_timeout(COMMAND_LIMIT).map_err(late)?
