@@ -33,10 +33,14 @@ impl BehindGuards {
     /// When the page tables cannot be read, or the program cannot map it.
     pub fn map(guest: &mut Guest<'_>, drafts: &[Draft]) -> Result<BehindGuards> {
         let mut all = BehindGuards::default();
-        let scanner = Scanner::open(guest.pid())?;
         let is_shared =
             |draft: &&Draft| matches!(draft.backing, Backing::SharedFile { .. } | Backing::SharedObject { .. });
-        for mapping in drafts.iter().filter(is_shared).map(|draft| &draft.mapping) {
+        let mut shared = drafts.iter().filter(is_shared).map(|draft| &draft.mapping).peekable();
+        if shared.peek().is_none() {
+            return Ok(all);
+        }
+        let scanner = Scanner::open(guest.pid())?;
+        for mapping in shared {
             let guards = scanner.guards(mapping)?;
             if guards.is_empty() {
                 continue;

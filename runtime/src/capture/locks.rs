@@ -42,7 +42,7 @@ pub fn keep_one_of_each_description(tables: &mut [Table]) {
             let descriptor = descriptors.iter().find(|descriptor| descriptor.number == lock.descriptor);
             let file = descriptor.map(|descriptor| descriptor.file);
             let is_of_process = lock.kind == LockKind::Process;
-            is_of_process || set.insert((file, lock.kind as u8, lock.start, lock.end))
+            is_of_process || set.insert((file, lock.kind, lock.start, lock.end))
         });
     }
 }

@@ -126,7 +126,7 @@ fn readable(draft: &Draft) -> PageSet {
 #[expect(clippy::single_range_in_vec_init, reason = "a set of one run")]
 mod tests {
     use super::*;
-    use crate::image::{Advice, FileIdentity};
+    use crate::image::FileIdentity;
     use crate::proc::maps::Mapping;
     use ckpt_store::PageKey;
 
@@ -138,7 +138,7 @@ mod tests {
 
     fn draft(backing: Backing, file: Option<FileStamp>) -> Draft {
         let mapping = Mapping { start: 0x1000, end: 0x1000 + 10 * PAGE, ..Mapping::default() };
-        Draft { mapping, backing, advice: Advice::default(), file, is_sparse: false, data: None, follows: None }
+        Draft { file, ..Draft::new(mapping, backing) }
     }
 
     fn key(fill: u8) -> PageKey {

@@ -45,6 +45,14 @@ pub struct Draft {
     pub follows: Option<u32>,
 }
 
+impl Draft {
+    /// One of which nothing else is known.
+    pub fn new(mapping: Mapping, backing: Backing) -> Draft {
+        let advice = Advice::default();
+        Draft { mapping, backing, advice, file: None, is_sparse: false, data: None, follows: None }
+    }
+}
+
 /// Which content a file had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStamp {
@@ -180,15 +188,7 @@ pub fn sort(pid: i32, mappings: Vec<Mapping>, memory: &mut SharedMemory) -> Resu
         let backing = backing(pid, &mapping, stat.as_ref(), memory);
         let is_sparse = stat.as_ref().is_some_and(|stat| stat.is_sparse);
         let file = stat.map(|stat| stat.stamp);
-        space.drafts.push(Draft {
-            advice: advice(&mapping),
-            backing,
-            file,
-            is_sparse,
-            data: None,
-            follows: None,
-            mapping,
-        });
+        space.drafts.push(Draft { advice: advice(&mapping), file, is_sparse, ..Draft::new(mapping, backing) });
     }
     Ok(space)
 }
@@ -382,15 +382,7 @@ mod tests {
             let file =
                 FileIdentity { path: path.to_vec(), deleted: false, device, inode, size: 0x2000, mode: 0o600, offset };
             let backing = Backing::SharedFile { file, may_write: true };
-            drafts.push(Draft {
-                mapping,
-                backing,
-                advice: Advice::default(),
-                file: None,
-                is_sparse: false,
-                data: None,
-                follows: None,
-            });
+            drafts.push(Draft::new(mapping, backing));
         }
         let parts: Vec<_> = drafts.iter().map(SharedPart::of).collect();
         assert_eq!(parts[1], parts[2]);

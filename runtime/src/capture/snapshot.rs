@@ -698,7 +698,7 @@ fn without_deleted(mut path: Vec<u8>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::{Advice, FileIdentity};
+    use crate::image::FileIdentity;
     use crate::proc::maps::Mapping;
 
     /// Memory of this process, and copies of it.
@@ -722,15 +722,7 @@ mod tests {
         for backing in [shared, Backing::PrivateFile(file), Backing::Anonymous] {
             let (mapping, copies) = copied(&content);
             let pages = PageSet::of(mapping.pages());
-            let drafts = vec![Draft {
-                mapping,
-                backing,
-                advice: Advice::default(),
-                file: None,
-                is_sparse: false,
-                data: None,
-                follows: None,
-            }];
+            let drafts = vec![Draft::new(mapping, backing)];
             let (own, mut copies, mut memory) = (std::process::id() as i32, Some(copies), SharedMemory::default());
             let parts = take_census(
                 own,

@@ -1,11 +1,10 @@
 //! `ckpt saved`: what restarts have replaced, and kept in the store.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use serde::Serialize;
@@ -118,7 +117,8 @@ fn all_of(dir: &Path) -> Result<Vec<SavedFile>> {
         all.push(SavedFile {
             number: 0,
             checkpoint,
-            saved_unix_s: seconds(&metadata),
+            // When it came there: a file that was renamed has kept its other times.
+            saved_unix_s: u64::try_from(metadata.ctime()).unwrap_or(0),
             bytes: metadata.len(),
             what: match saved {
                 _ if metadata.is_dir() => "directory",
@@ -132,13 +132,6 @@ fn all_of(dir: &Path) -> Result<Vec<SavedFile>> {
     all.sort_by_key(|saved| saved.saved_unix_s);
     (1..).zip(&mut all).for_each(|(number, saved)| saved.number = number);
     Ok(all)
-}
-
-/// When it came there: a file that was renamed has kept its other times.
-fn seconds(metadata: &Metadata) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    let changed = UNIX_EPOCH + std::time::Duration::from_secs(u64::try_from(metadata.ctime()).unwrap_or(0));
-    changed.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn table(all: &[SavedFile]) -> Table {

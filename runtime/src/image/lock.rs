@@ -18,7 +18,7 @@ pub struct FileLock {
 }
 
 /// What a lock belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LockKind {
     /// The process (`fcntl` with `F_SETLK`).

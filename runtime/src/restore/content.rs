@@ -48,7 +48,7 @@ pub fn fill(
         _ if region.protection & libc::PROT_WRITE != 0 => Target::Writable(process.pid(), region.address),
         _ => Target::Protected(process.memory(), region.address),
     };
-    let mut writer = Writer { target, store, filled, pages: Vec::new(), keys: Vec::new() };
+    let mut writer = Writer::to(target, store, filled);
     if let Some(rest) = rest {
         rest.iter().try_for_each(|&(page, key)| writer.add(page, key))?;
         return writer.finish();
@@ -81,7 +81,7 @@ pub fn fill(
 /// When the store cannot be read, or there is no memory.
 pub fn write(pid: i32, address: u64, pages: &PageList, store: &Store, filled: &mut dyn FnMut(u64)) -> Result<()> {
     let target = Target::Writable(pid, address);
-    let mut writer = Writer { target, store, filled, pages: Vec::new(), keys: Vec::new() };
+    let mut writer = Writer::to(target, store, filled);
     pages.iter().try_for_each(|(page, key)| writer.add(page, key))?;
     writer.finish()
 }
@@ -172,7 +172,11 @@ struct Writer<'a> {
     keys: Vec<PageKey>,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    fn to(target: Target<'a>, store: &'a Store, filled: &'a mut dyn FnMut(u64)) -> Writer<'a> {
+        Writer { target, store, filled, pages: Vec::new(), keys: Vec::new() }
+    }
+
     fn add(&mut self, page: u64, key: PageKey) -> Result<()> {
         if key.is_zero() {
             return self.target.write(page, &[0; PAGE_BYTES]);

@@ -8,10 +8,11 @@
 //!
 //! A shared mapping of a file that can be written is a mapping of that file or nothing.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 
@@ -89,7 +90,7 @@ impl MappingPlan {
         compared: &mut dyn FnMut(u64),
     ) -> Result<MappingPlan> {
         let mut plan = MappingPlan { objects: vec![None; job.objects.memory.len()], ..MappingPlan::default() };
-        let holders = Holders::of(job);
+        let (holders, put_back) = (Holders::of(job), PutBack::of(job));
         for (index, unlinked) in job.objects.unlinked_files.iter().enumerate() {
             let file = unlinked_files::make(unlinked, &holders.of_unlinked(index), store, spare_directory)?;
             let file = plan.keep(file);
@@ -112,7 +113,7 @@ impl MappingPlan {
         for process in &job.processes {
             let mut sources = Vec::with_capacity(process.regions.len());
             for region in &process.regions {
-                sources.push(plan.decide((job, &holders), process, region, store)?);
+                sources.push(plan.decide((job, &put_back, &holders), process, region, store)?);
                 compared(region.bytes);
             }
             plan.sources.push(sources);
@@ -129,7 +130,7 @@ impl MappingPlan {
 
     fn decide(
         &mut self,
-        (job, holders): (&JobImage, &Holders<'_>),
+        (job, put_back, holders): (&JobImage, &PutBack<'_>, &Holders<'_>),
         image: &ProcessImage,
         region: &Region,
         store: &Store,
@@ -139,12 +140,12 @@ impl MappingPlan {
             Backing::PrivateFile(identity) => {
                 let mapped = match region.follows {
                     Some(object) => self.followed(job, object)?,
-                    None => self.unchanged((job, holders), region, identity, store)?,
+                    None => self.unchanged((put_back, holders), region, identity, store)?,
                 };
                 Ok(mapped.map_or(Source::Memory, |file| Source::PrivateFile { file, offset: identity.offset }))
             }
             Backing::SharedFile { file: identity, may_write: false } => {
-                let mapped = self.unchanged((job, holders), region, identity, store)?;
+                let mapped = self.unchanged((put_back, holders), region, identity, store)?;
                 let offset = identity.offset;
                 Ok(mapped.map_or(Source::Memory, |file| Source::SharedFile { file, offset, may_write: false }))
             }
@@ -159,7 +160,7 @@ impl MappingPlan {
     /// The file, if the region's pages that are not the program's own are still what it shows.
     fn unchanged(
         &mut self,
-        (job, holders): (&JobImage, &Holders<'_>),
+        (put_back, holders): (&PutBack<'_>, &Holders<'_>),
         region: &Region,
         identity: &FileIdentity,
         store: &Store,
@@ -176,7 +177,7 @@ impl MappingPlan {
             }
         };
         let list = store.page_list(&region.pages)?;
-        let put_back = pages_put_back(job, region, identity);
+        let put_back = put_back.pages(region, identity);
         match first_difference(&self.files[file], (region, &put_back), identity, &list, store.digest()) {
             Ok(None) => Ok(Some(file)),
             Ok(Some(offset)) => {
@@ -306,26 +307,43 @@ impl MappingPlan {
     }
 }
 
-/// The pages of a region, ascending, whose file gets them back from this restart, whatever it has there now.
-fn pages_put_back(job: &JobImage, region: &Region, identity: &FileIdentity) -> Vec<PageRange> {
-    let pages = region.bytes / PAGE;
-    if job.objects.captured_files.iter().any(|file| file.path == identity.path) {
-        return vec![PageRange { first: 0, count: pages }];
+/// What this restart puts back into files, whatever they have there now.
+#[derive(Debug)]
+struct PutBack<'a> {
+    /// Paths of files that get all of their content.
+    captured: HashSet<&'a [u8]>,
+    /// Pages of files that the job maps shared and writable.
+    written: HashMap<&'a [u8], Vec<Range<u64>>>,
+}
+
+impl<'a> PutBack<'a> {
+    fn of(job: &'a JobImage) -> PutBack<'a> {
+        let captured = job.objects.captured_files.iter().map(|file| file.path.as_slice()).collect();
+        let mut written: HashMap<&[u8], Vec<Range<u64>>> = HashMap::new();
+        for region in job.processes.iter().flat_map(|process| &process.regions) {
+            if let Backing::SharedFile { file, may_write: true } = &region.backing {
+                let first = file.offset / PAGE;
+                written.entry(&file.path).or_default().push(first..first + region.bytes / PAGE);
+            }
+        }
+        written.values_mut().for_each(|ranges| ranges.sort_unstable_by_key(|range| range.start));
+        PutBack { captured, written }
     }
-    let view = identity.offset / PAGE..identity.offset / PAGE + pages;
-    let all = job.processes.iter().flat_map(|process| &process.regions);
-    let written = all.filter_map(|other| match &other.backing {
-        Backing::SharedFile { file, may_write: true } if file.path == identity.path => {
-            let (first, pages) = (file.offset / PAGE, other.bytes / PAGE);
-            let within = first.max(view.start)..(first + pages).min(view.end);
+
+    /// The pages of a region that are put back, ascending.
+    fn pages(&self, region: &Region, identity: &FileIdentity) -> Vec<PageRange> {
+        let (path, pages) = (identity.path.as_slice(), region.bytes / PAGE);
+        if self.captured.contains(path) {
+            return vec![PageRange { first: 0, count: pages }];
+        }
+        let view = identity.offset / PAGE..identity.offset / PAGE + pages;
+        let within = self.written.get(path).into_iter().flatten().filter_map(|written| {
+            let within = written.start.max(view.start)..written.end.min(view.end);
             (!within.is_empty())
                 .then(|| PageRange { first: within.start - view.start, count: within.end - within.start })
-        }
-        _ => None,
-    });
-    let mut written: Vec<PageRange> = written.collect();
-    written.sort_unstable_by_key(|range| range.first);
-    written
+        });
+        within.collect()
+    }
 }
 
 /// Makes the missing file of a shared mapping again, with its owner, mode and size.

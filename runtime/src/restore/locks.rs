@@ -29,20 +29,23 @@ const FLOCK: Call = Call("flock", libc::SYS_flock);
 /// # Errors
 /// [`Error::Environment`] with the file and the holder.
 pub fn check(image: &ProcessImage, objects: &Objects) -> Result<()> {
-    image.locks.iter().filter(|lock| lock.kind != LockKind::Lease).try_for_each(|lock| {
-        match path(image, objects, lock) {
-            Some(path) => match current_holder(path, lock) {
-                Some(holder) => Err(held(path, &holder)),
-                None => Ok(()),
-            },
+    locks(image).try_for_each(|lock| match path(image, objects, lock) {
+        Some(path) => match current_holder(path, lock) {
+            Some(holder) => Err(held(path, &holder)),
             None => Ok(()),
-        }
+        },
+        None => Ok(()),
     })
+}
+
+/// What excludes others: all but leases.
+fn locks(image: &ProcessImage) -> impl Iterator<Item = &FileLock> {
+    image.locks.iter().filter(|lock| lock.kind != LockKind::Lease)
 }
 
 /// Sets all locks by calls of the main thread. Needs the scratch area.
 pub fn set(process: &mut HalfBuilt, image: &ProcessImage, objects: &Objects) -> Result<()> {
-    for lock in image.locks.iter().filter(|lock| lock.kind != LockKind::Lease) {
+    for lock in locks(image) {
         let number = lock.descriptor as u64;
         let answer = match lock.kind {
             LockKind::Whole => process.try_call(0, FLOCK, &[number, whole(lock) as u64])?,

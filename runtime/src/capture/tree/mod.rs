@@ -219,15 +219,7 @@ mod tests {
     fn draft(pages: u64) -> Draft {
         let (start, end) = (64 * PAGE, (64 + pages) * PAGE);
         let mapping = Mapping { start, end, protection: libc::PROT_READ | libc::PROT_WRITE, ..Mapping::default() };
-        Draft {
-            mapping,
-            backing: Backing::Anonymous,
-            advice: Advice::default(),
-            file: None,
-            is_sparse: false,
-            data: None,
-            follows: None,
-        }
+        Draft::new(mapping, Backing::Anonymous)
     }
 
     fn census(present: u64, written: Option<PageSet>) -> Census {
