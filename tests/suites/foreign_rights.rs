@@ -431,7 +431,7 @@ fn give_away(folder: &Path) {
 fn root_reads_the_store_of_a_user_with_that_users_rights() {
     let scene = Scene::new();
     fs::set_permissions(scene.path(), Permissions::from_mode(0o755)).expect("the scene is ours");
-    let mut life = Life::preloaded(&scene, "life", &Program::victim("registers"));
+    let mut life = Life::preloaded(&scene, "life", &Program::victim("registers").argument("100000"));
     life.output.wait_for_lines(3);
     checkpoint(&scene, life.pid);
     checkpoint(&scene, life.pid);

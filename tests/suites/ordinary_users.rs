@@ -408,7 +408,7 @@ fn a_program_of_root_one_of_whose_tids_is_taken_goes_on_in_a_namespace() {
 fn a_store_that_cannot_be_made_is_said_with_the_user() {
     as_ordinary_user(&["registers"], &[], || {
         let scene = Scene::new();
-        let program = Program::victim("registers").variable("CKPT_DIR", "/proc/no-store");
+        let program = Program::victim("registers").argument("100000").variable("CKPT_DIR", "/proc/no-store");
         let life = Life::start(&scene, "life", &program, &Launch::Preload, Stdout::File);
         life.output.wait_for_lines(1);
         let said = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).call().failed_with(5).stderr;

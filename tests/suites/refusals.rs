@@ -239,7 +239,7 @@ fn start_an_agent_and_keep_its_parent(program: i32) -> Pid {
 #[test]
 fn an_agent_whose_parent_has_not_ended_yet_is_none_of_the_job() {
     let scene = Scene::new();
-    let program = Program::victim("registers").argument("200");
+    let program = Program::victim("registers").argument("100000");
     let life = Life::preloaded(&scene, "life", &program);
     life.output.wait_for_lines(3);
     // There is one already, which the new one hands its request over to.
