@@ -108,7 +108,7 @@ fn two_writers_killed_two_hundred_times_lose_nothing_that_was_sealed() {
     let random = &mut Random(0x5eed_1e55);
     for number in 1..=ROUNDS {
         let newest = round(&dir, random);
-        check(&story::open(&dir).unwrap(), &newest, &format!("after round {number}"));
+        check(&story::create_or_open(&dir).unwrap(), &newest, &format!("after round {number}"));
     }
     let store = story::open(&dir).unwrap();
     store.prune(1, None).unwrap();

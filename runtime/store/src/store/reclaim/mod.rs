@@ -98,7 +98,6 @@ impl Store {
     fn reclaim(&self) -> Result<Reclaimed> {
         let mut reclaimed = Reclaimed::default();
         let mut reach = Reach::default();
-        self.shared.reload()?;
         reach.extend(&self.shared)?;
         sweep::sweep(&self.shared, &mut reach, &mut reclaimed)?;
         match repack::repack(self, &mut reach, &mut reclaimed) {

@@ -26,9 +26,15 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// Adds every checkpoint that is sealed by now.
+    /// Adds every checkpoint that is sealed by now, and loads the index.
+    ///
+    /// In this order: the index has the packs of every checkpoint that is added. One that is newer than the index can name a
+    /// list that an old pack has, and pages that are in its own pack alone. They would reach nothing, and the list is not
+    /// gone through again.
     pub fn extend(&mut self, shared: &Shared) -> Result<()> {
-        for id in shared.files.list_sealed()? {
+        let sealed = shared.files.list_sealed()?;
+        shared.reload()?;
+        for id in sealed {
             if !self.checkpoints.contains(&id) {
                 self.add(shared, id)?;
             }
@@ -97,5 +103,55 @@ impl Walk for Marking<'_> {
         self.reach.passed.insert(*node);
         index.node(node).into_iter().for_each(|place| self.reach.nodes.insert(place));
         pages.iter().filter_map(|(_, key)| index.page(key)).for_each(|place| self.reach.pages.insert(place));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        AttemptEnd, AttemptStart, Depth, PAGE_BYTES, PageList, Store, StoreOptions, backend::Memory, files::PackName,
+    };
+
+    /// A checkpoint of the pages that consist of these bytes.
+    fn checkpoint(store: &Store, bytes: &[u8]) -> u64 {
+        let start = AttemptStart {
+            job: "job".into(),
+            name: "job".into(),
+            trigger: "test".into(),
+            started_unix_ms: 1,
+            processes: 1,
+            depth: Depth::Full,
+        };
+        let mut attempt = store.begin(start).unwrap();
+        let pages: Vec<u8> = bytes.iter().flat_map(|byte| vec![*byte; PAGE_BYTES]).collect();
+        let mut list = PageList::new();
+        list.set_run(0, &attempt.write_pages(&pages).unwrap());
+        attempt.write_page_list(&list).unwrap();
+        attempt.seal(AttemptEnd::default(), &[]).unwrap().id
+    }
+
+    #[test]
+    fn what_is_sealed_after_the_index_was_loaded_reaches_its_own_pack() {
+        let memory = Memory::default();
+        let open = || Store::create_or_open_on(Arc::new(memory.clone()), &StoreOptions::default()).unwrap();
+        let (old, writer) = (open(), open());
+        // The second pack keeps the list of pages 1 and 2 when page 1 is gone with the first one.
+        checkpoint(&writer, &[1]);
+        checkpoint(&writer, &[1, 2]);
+        checkpoint(&writer, &[2]);
+        writer.prune(1, None).unwrap();
+        old.shared.reload().unwrap();
+        let id = checkpoint(&writer, &[1, 2]);
+        let name = PackName { attempt: id, sequence: 0 };
+        let mut reach = Reach::default();
+        for _ in 0..2 {
+            reach.extend(&old.shared).unwrap();
+            let position = old.shared.index().position(name).expect("it wrote page 1 anew");
+            assert_eq!(reach.live_pages(position), 1);
+        }
     }
 }

@@ -15,9 +15,9 @@ use crate::{
 /// Works off the lists of those that were condemned before.
 pub(super) fn sweep(shared: &Shared, reach: &mut Reach, reclaimed: &mut Reclaimed) -> Result<()> {
     let lock = shared.files.lock()?;
-    // In this order: an attempt that is not alive in `found` is sealed in `reach`, or else it needs nothing.
+    // In this order: an attempt that is not alive in `found` is sealed in `reach`, or else it needs nothing. One that seals itself
+    // too late for `reach` is alive in `found`, so that its packs are condemned at most, and the next sweep sees it.
     let found = Found::look(&shared.files)?;
-    shared.reload()?;
     reach.extend(shared)?;
     let mut sweep = Sweep { shared, lock: &lock, found, reach, reclaimed };
     sweep.lists()?;
