@@ -7,15 +7,12 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::life::{Launch, Life, Restart, Stdout, code_of};
-use crate::program::Program;
+use crate::program::{LINES_BEFORE_THE_SIGN, Program};
 use crate::scene::Scene;
 use crate::{Ckpt, checkpoint, processes};
 
 /// Lines that the first life prints between its checkpoint and its death.
 const LINES_BEFORE_DEATH: usize = 3;
-
-/// Lines that a victim may print between the one that its checkpoint is asked for at and its waiting for the checkpoint.
-const LINES_BEFORE_THE_SIGN: usize = 8;
 
 /// How a checkpoint is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

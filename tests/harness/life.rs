@@ -15,7 +15,7 @@ use nix::sys::termios::{LocalFlags, SetArg, cfmakeraw, tcgetattr, tcsetattr};
 
 use crate::boot::Ahead;
 use crate::output::Output;
-use crate::program::{Input, Program};
+use crate::program::{Input, LINES_BEFORE_THE_SIGN, Program};
 use crate::scene::{MARK, Scene};
 use crate::{processes, product};
 
@@ -117,12 +117,18 @@ impl<'scene> Life<'scene> {
         Life::start(scene, name, program, &Launch::Preload, Stdout::File)
     }
 
-    /// The same, killed right after a checkpoint that was taken when it had printed `lines` lines.
+    /// The same, killed right after a checkpoint that was taken when it had printed `lines` lines. However busy the machine is, it
+    /// does not end before that: a victim that is not told where to wait waits some steps later; a
+    /// step prints a line or more.
     pub fn until_checkpoint(scene: &'scene Scene, name: &str, program: &Program, lines: usize) -> Life<'scene> {
-        let mut life = Life::preloaded(scene, name, program);
+        let taken = scene.path().join(format!("{name}-is-taken"));
+        let patient = program.clone();
+        let patient = if program.waits() { patient } else { patient.waiting(lines + LINES_BEFORE_THE_SIGN, &taken) };
+        let mut life = Life::preloaded(scene, name, &patient);
         life.output.wait_for_lines(lines);
         crate::checkpoint(scene, life.pid);
         life.kill();
+        std::fs::write(&taken, "").expect("a file in the scene");
         life
     }
 

@@ -11,6 +11,12 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::product;
 
+/// The variable that tells a victim behind which step it waits.
+const WAITS_AT: &str = "CKPT_VICTIM_WAITS_AT";
+
+/// Lines that a victim may print between the one that its checkpoint is asked for at and its waiting for the checkpoint.
+pub(crate) const LINES_BEFORE_THE_SIGN: usize = 8;
+
 /// What to execute, the same in every life.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -161,7 +167,12 @@ impl Program {
 
     /// A victim that is to do no more than `step` steps before the file `sign` is there.
     pub fn waiting(self, step: usize, sign: &Path) -> Program {
-        self.variable("CKPT_VICTIM_WAITS_AT", step.to_string()).variable("CKPT_VICTIM_WAITS_FOR", sign)
+        self.variable(WAITS_AT, step.to_string()).variable("CKPT_VICTIM_WAITS_FOR", sign)
+    }
+
+    /// Whether it is told so.
+    pub fn waits(&self) -> bool {
+        self.environment.iter().any(|(name, _)| name == WAITS_AT)
     }
 
     /// With a file in its directory when it starts.

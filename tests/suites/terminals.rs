@@ -357,7 +357,10 @@ fn stdio_with_a_file_appends_there_what_led_to_a_terminal_and_reads_nothing() {
 #[test]
 fn stdio_with_a_file_leaves_alone_what_was_a_file() {
     let scene = Scene::new();
-    let life = Life::until_checkpoint(&scene, "life", &keys("cooked-ticks"), 3);
+    let mut life = Life::preloaded(&scene, "life", &keys("cooked-ticks"));
+    life.output.wait_for_lines(3);
+    checkpoint(&scene, life.pid);
+    life.kill();
     let path = scene.path().join("log");
     let restart = Restart::of(life.store()).option("--stdio").option(&path.to_string_lossy());
     let second = restart.begin(&scene, &life.directory, life.pid);
