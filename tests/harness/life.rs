@@ -118,12 +118,13 @@ impl<'scene> Life<'scene> {
     }
 
     /// The same, killed right after a checkpoint that was taken when it had printed `lines` lines. However busy the machine is, it
-    /// does not end before that: a victim that is not told where to wait waits some steps later; a
-    /// step prints a line or more.
+    /// does not end before that: a victim, whose steps print a line or more, waits some steps later, unless it is told where.
     pub fn until_checkpoint(scene: &'scene Scene, name: &str, program: &Program, lines: usize) -> Life<'scene> {
         let taken = scene.path().join(format!("{name}-is-taken"));
-        let patient = program.clone();
-        let patient = if program.waits() { patient } else { patient.waiting(lines + LINES_BEFORE_THE_SIGN, &taken) };
+        let mut patient = program.clone();
+        if !patient.waits() {
+            patient = patient.waiting(lines + LINES_BEFORE_THE_SIGN, &taken);
+        }
         let mut life = Life::preloaded(scene, name, &patient);
         life.output.wait_for_lines(lines);
         crate::checkpoint(scene, life.pid);

@@ -339,9 +339,7 @@ fn a_program_goes_on_in_another_directory() {
     let scene = Scene::of_at_most(Duration::from_secs(120));
     let program = contents();
     let whole = reference(&scene, &program);
-    let taken = scene.path().join("taken");
-    let life = Life::until_checkpoint(&scene, "life", &program.clone().waiting(40, &taken), 20);
-    written(&taken, b"");
+    let life = Life::until_checkpoint(&scene, "life", &program, 20);
     let moved = scene.path().join("moved");
     fs::rename(&life.directory, &moved).expect("renamed");
     let map = format!("{}={}", life.directory.display(), moved.display());

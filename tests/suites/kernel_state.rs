@@ -70,10 +70,8 @@ fn rights_that_were_given_up_stay_given_up() {
 fn what_proc_had_of_another_program_leads_to_it_after_a_restart_until_it_is_gone() {
     let scene = Scene::new();
     let mut another = Command::new("sleep").arg("600").spawn().expect("sleep");
-    let taken = scene.path().join("taken");
     let program = Program::victim("of_processes").argument("60").argument(another.id().to_string());
-    let life = Life::until_checkpoint(&scene, "life", &program.waiting(30, &taken), 8);
-    std::fs::write(taken, "").expect("a file in the scene");
+    let life = Life::until_checkpoint(&scene, "life", &program, 8);
     let goes_on = || {
         let mut restarted = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
         assert_eq!(code_of(restarted.wait()), 7, "{}", restarted.output.text());
@@ -90,10 +88,8 @@ fn what_proc_had_of_another_program_leads_to_it_after_a_restart_until_it_is_gone
 #[test]
 fn memory_that_a_child_would_not_inherit_comes_back_zeroed() {
     let scene = Scene::new();
-    let taken = scene.path().join("taken");
-    let program = Program::victim("mappings").argument("60").argument("wiped").waiting(15, &taken);
+    let program = Program::victim("mappings").argument("60").argument("wiped");
     let life = Life::until_checkpoint(&scene, "life", &program, 10);
-    std::fs::write(taken, "").expect("a file in the scene");
     let mut second = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
     assert_eq!(code_of(second.wait()), 7, "{}", second.errors());
     assert!(second.output.text().contains("wiped 1"), "{}", second.output.text());
