@@ -1,15 +1,19 @@
-//! Children of `fork`, which inherit nothing of what their parent has allowed its tracer: where Yama is, each says it by
-//! itself.
+//! Children of `fork`. They inherit nothing of what their parent has allowed its tracer: where Yama is, each says it by itself. And
+//! they cannot use the CUDA devices that it has open.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::control;
+use crate::hooks::cuda;
 use crate::libc_functions::REGISTER_ATFORK;
 use crate::sys;
 
-/// Has all children of this process, and theirs, allow its agent to trace them. For the constructor alone: it takes a lock.
-pub fn hand_on_tracer() {
-    if let Some(register_atfork) = REGISTER_ATFORK.get() {
+/// Whether that is done already.
+static ARE_LOOKED_AFTER: AtomicBool = AtomicBool::new(false);
+
+/// Looks after all children of this process from now on, and theirs. It takes a lock of libc's, so no handler of signals may.
+pub fn look_after_children() {
+    if let (Some(register_atfork), false) = (REGISTER_ATFORK.get(), ARE_LOOKED_AFTER.swap(true, Ordering::Relaxed)) {
         // SAFETY: the handler may run in any child of a fork; this library is never unloaded.
         unsafe { register_atfork(None, None, Some(in_child), core::ptr::null()) };
     }
@@ -20,4 +24,5 @@ unsafe extern "C" fn in_child() {
     if agent > 0 {
         sys::allow_tracer(agent);
     }
+    cuda::forked();
 }

@@ -124,6 +124,6 @@ fn begin() {
         restricted = sys::allow_tracer(control::agent_pid().load(Ordering::Relaxed));
     }
     if restricted {
-        fork::hand_on_tracer();
+        fork::look_after_children();
     }
 }

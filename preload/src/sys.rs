@@ -436,6 +436,64 @@ pub mod in_child {
         unsafe { call(libc::SYS_dup, [from as usize, 0, 0, 0, 0, 0]) }.map(|fd| fd as i32)
     }
 
+    /// Has all descriptors that lead to a path with this beginning lead to /dev/null; where there is none, closes them.
+    pub fn lead_to_null(beginning: &[u8]) -> Result<(), Errno> {
+        let all = of_driver::open(c"/proc/self/fd")?;
+        // SAFETY: zero-terminated; the table is the child's own.
+        let null = unsafe { open(c"/dev/null".as_ptr().cast(), libc::O_RDWR | libc::O_CLOEXEC, 0) };
+        let lead = |number: usize| match null {
+            Ok(null) => {
+                let arguments = [null as usize, number, libc::O_CLOEXEC as usize, 0, 0, 0];
+                // SAFETY: no pointers; the table is the child's own.
+                let _ = unsafe { call(libc::SYS_dup3, arguments) };
+            }
+            Err(_) => of_driver::close(number as i32),
+        };
+        let mut entries = [0_u8; 1024];
+        let outcome = loop {
+            let room = [all as usize, entries.as_mut_ptr() as usize, entries.len(), 0, 0, 0];
+            // SAFETY: the kernel writes at most the length given.
+            match unsafe { call(libc::SYS_getdents64, room) } {
+                Ok(0) => break Ok(()),
+                Ok(bytes) => each_number(entries.get(..bytes).unwrap_or_default(), |number, name| {
+                    if leads_to(all, name, beginning) {
+                        lead(number);
+                    }
+                }),
+                Err(error) => break Err(error),
+            }
+        };
+        if let Ok(null) = null {
+            of_driver::close(null);
+        }
+        of_driver::close(all);
+        outcome
+    }
+
+    /// Shows each entry of a directory (`linux_dirent64`) whose name is a number: that, and the name with the zero behind it.
+    fn each_number(mut entries: &[u8], mut act: impl FnMut(usize, &[u8])) {
+        const LENGTH: usize = 16;
+        const NAME: usize = 19;
+        while let Some(&[low, high]) = entries.get(LENGTH..LENGTH + 2) {
+            let length = usize::from(u16::from_ne_bytes([low, high]));
+            let Some(name) = entries.get(NAME..length) else { return };
+            let digits = name.iter().map_while(|&byte| (byte as char).to_digit(10));
+            if name.first().is_some_and(u8::is_ascii_digit) {
+                act(digits.fold(0, |number, digit| number * 10 + digit as usize), name);
+            }
+            entries = entries.get(length..).unwrap_or_default();
+        }
+    }
+
+    /// Whether the link of this name in a directory leads to a path with this beginning.
+    fn leads_to(directory: i32, name: &[u8], beginning: &[u8]) -> bool {
+        let mut target = [0_u8; 16];
+        let arguments = [directory as usize, name.as_ptr() as usize, target.as_mut_ptr() as usize, target.len(), 0, 0];
+        // SAFETY: the name ends with a zero; the kernel writes at most the length given.
+        let read = unsafe { call(libc::SYS_readlinkat, arguments) };
+        read.is_ok() && target.starts_with(beginning)
+    }
+
     /// Closes every descriptor of the child.
     ///
     /// # Safety

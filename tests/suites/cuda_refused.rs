@@ -81,7 +81,7 @@ fn a_program_that_is_stopped_is_refused_until_it_goes_on() {
 }
 
 #[test]
-fn a_child_that_has_inherited_a_context_is_refused_by_name() {
+fn a_child_that_libc_does_not_know_of_is_refused_with_its_parents_context() {
     let program = cuda::program("forked");
     let scene = scene();
     let mut life = Life::preloaded(&scene, "life", &program);

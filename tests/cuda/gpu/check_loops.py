@@ -32,9 +32,9 @@ def graphlets(folder, driver):
     return Program("graphlets", [*count, "--pause-ms", "300"], None, count, r" after [0-9.]+ s", guarded=False)
 
 
-def torch_program(folder):
-    words = lambda pause_us: [sys.executable, f"{folder}/transformer.py", str(STEPS), str(pause_us)]
-    return Program("PyTorch, a transformer", words(PAUSE_US), None, words(0), program_s=TORCH_S)
+def torch_program(folder, what, workers):
+    words = lambda pause_us: [sys.executable, f"{folder}/transformer.py", str(STEPS), str(pause_us), str(workers)]
+    return Program(what, words(PAUSE_US), None, words(0), program_s=TORCH_S)
 
 
 def main():
@@ -67,7 +67,8 @@ def main():
         print("cuBLAS: skipped, no libcublas.so", flush=True)
     if importlib.util.find_spec("torch"):
         # Not last: if others take all their time, there is some for it.
-        programs.insert(1, torch_program(folder))
+        loaded = torch_program(folder, "PyTorch, a transformer and four processes of a DataLoader", 4)
+        programs[1:1] = [torch_program(folder, "PyTorch, a transformer", 0), loaded]
     else:
         print("PyTorch: skipped, it is not installed", flush=True)
     all_right = lives.check_all(folder, out, scratch, programs, clock)

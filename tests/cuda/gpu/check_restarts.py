@@ -1,8 +1,8 @@
-"""Checkpoints, kills and restarts counted and interleaved (tests/victims/cuda), twice in a row, and compares each with an uninterrupted run.
+"""Checkpoints, kills and restarts counted, loaders and interleaved (tests/victims/cuda), twice in a row, and compares each with an uninterrupted run.
 
     check_restarts.py FOLDER OUT SCRATCH DRIVER SECONDS
 
-FOLDER has libckpt.so, ckpt, both programs and words.ptx; output goes to OUT, stores to SCRATCH. Prints a line for each kind of
+FOLDER has libckpt.so, ckpt, the programs and words.ptx; output goes to OUT, stores to SCRATCH. Prints a line for each kind of
 state, with how long its devices were away; exits 1 if one has not gone on exactly, or was not run for want of time.
 """
 
@@ -36,6 +36,8 @@ def main():
     is_evacuated = lives.can_be_evacuated(folder, driver, clock)
     programs = [counted(kinds, more) for kinds, more in KINDS]
     programs += [counted(EVACUATED)] if is_evacuated else []
+    loaders = lambda pause_us: [f"{folder}/loaders", str(STEPS), str(pause_us)]
+    programs.append(Program("children forked behind a context", loaders(PAUSE_US), None, loaders(0)))
     programs += [Program(f"random calls, seed {seed}", [f"{folder}/interleaved", str(STEPS), str(seed), kernels]) for seed in SEEDS]
     all_right = lives.check_all(folder, out, scratch, programs, clock)
     if not is_evacuated:

@@ -146,7 +146,7 @@ class Lives:
         pid_file = f"{self.base}.pid-{number}"
         if os.path.exists(pid_file):
             os.remove(pid_file)
-        words = [f"{self.folder}/ckpt", "restart", self.store, "--pid-file", pid_file]
+        words = [f"{self.folder}/ckpt", "restart", self.store, "--pid-file", pid_file, "--end-leftovers"]
         with open(f"{self.base}.restart-{number}", "w") as stderr:
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr)
         try:

@@ -1,6 +1,8 @@
 """Trains a small transformer on sequences that it can learn, the same each time: prints the loss of each step, all of its bits.
 
-transformer.py STEPS PAUSE_US
+transformer.py STEPS PAUSE_US [WORKERS]
+
+With WORKERS, so many processes of a DataLoader make the sequences; they are forked when the model is on the device.
 """
 
 import os
@@ -29,6 +31,28 @@ class Model(torch.nn.Module):
         return self.out(self.layers(self.words(words) + self.places(places), mask=mask))
 
 
+class Sequences(torch.utils.data.Dataset):
+    """One follows from its number."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, number):
+        begin = torch.randint(WORDS, (1,), generator=torch.Generator().manual_seed(number))
+        return (begin + torch.arange(LENGTH + 1) * (1 + begin % 3)) % WORDS
+
+
+def batches(steps, workers):
+    if workers:
+        yield from torch.utils.data.DataLoader(Sequences(steps * BATCH), BATCH, num_workers=workers, pin_memory=True)
+    for _ in range(0 if workers else steps):
+        begin = torch.randint(WORDS, (BATCH, 1))
+        yield (begin + torch.arange(LENGTH + 1) * (1 + begin % 3)) % WORDS
+
+
 def pause(step, pause_us):
     """As tests/victims/cuda/paced.h has it."""
     place, sign = os.environ.get("CKPT_VICTIM_WAITS_AT"), os.environ.get("CKPT_VICTIM_WAITS_FOR")
@@ -42,16 +66,15 @@ def pause(step, pause_us):
 
 
 def main():
-    steps, pause_us = int(sys.argv[1]), int(sys.argv[2])
+    steps, pause_us, workers = [int(word) for word in [*sys.argv[1:], 0][:3]]
     torch.manual_seed(1)
     torch.use_deterministic_algorithms(True)
     for way in ("flash", "mem_efficient", "cudnn"):  # of attention, whose gradients are not the same each time
         getattr(torch.backends.cuda, f"enable_{way}_sdp")(False)
     model = Model().cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    for step in range(1, steps + 1):
-        begin = torch.randint(WORDS, (BATCH, 1))
-        words = ((begin + torch.arange(LENGTH + 1) * (1 + begin % 3)) % WORDS).cuda()
+    for step, words in enumerate(batches(steps, workers), 1):
+        words = words.cuda()
         found = model(words[:, :-1])
         loss = torch.nn.functional.cross_entropy(found.reshape(-1, WORDS), words[:, 1:].reshape(-1))
         optimizer.zero_grad()

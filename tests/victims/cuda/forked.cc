@@ -1,4 +1,4 @@
-// Has a child that was forked from it after it had made a context, and later none.
+// Has a child that was forked from it after it had made a context, past libc's handlers of fork, and later none.
 #include "waits.h"
 
 #include <cuda.h>
@@ -11,7 +11,7 @@ int main() {
     CUcontext context;
     expect(cuInit(0) == CUDA_SUCCESS);
     expect(cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
-    pid_t child = fork();
+    pid_t child = _Fork();
     expect(child >= 0);
     if (child == 0) {
         for (;;) pause();

@@ -22,6 +22,7 @@ mod attributes;
 mod backing;
 mod call_site;
 mod captures;
+mod children;
 mod code;
 mod contexts;
 mod copies;
@@ -51,6 +52,7 @@ mod virtual_memory;
 
 pub use attributes::known_to_driver;
 pub use backing::switch as back_allocations;
+pub use children::forked;
 pub use hold::HOLD;
 pub use keeper::wait_for_devices;
 pub use lookups::resolve;

@@ -109,7 +109,7 @@ pub fn change(address: u64, change: impl FnOnce(&mut CudaAllocation) -> bool) {
 }
 
 /// The same with all records.
-fn change_all(mut change: impl FnMut(&mut CudaAllocation) -> bool) {
+fn change_all(change: &mut dyn FnMut(&mut CudaAllocation) -> bool) {
     let _lock = Lock::take();
     // SAFETY: the lock is ours.
     let records = unsafe { &mut *RECORDS.get() };
@@ -125,12 +125,12 @@ fn change_all(mut change: impl FnMut(&mut CudaAllocation) -> bool) {
 
 /// Takes out all that `is_gone` says of.
 pub fn remove_where(is_gone: impl Fn(&CudaAllocation) -> bool) {
-    change_all(|allocation| is_gone(allocation));
+    change_all(&mut |allocation| is_gone(allocation));
 }
 
 /// Other processes may have the memory of this handle from now on, wherever it is mapped; or what begins at this address.
 pub fn mark_exported(handle: u64) {
-    change_all(|allocation| {
+    change_all(&mut |allocation| {
         if allocation.address == handle || allocation.what() == CUDA_MAPPED && allocation.owner == handle {
             allocation.kind |= CUDA_EXPORTED;
         }
@@ -141,7 +141,7 @@ pub fn mark_exported(handle: u64) {
 /// Other processes may have these bytes from now on.
 pub fn mark_exported_within(address: u64, bytes: u64) {
     let end = address.saturating_add(bytes);
-    change_all(|allocation| {
+    change_all(&mut |allocation| {
         if allocation.is_memory() && allocation.address < end && address < allocation.address + allocation.bytes {
             allocation.kind |= CUDA_EXPORTED;
         }

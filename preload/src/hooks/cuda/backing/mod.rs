@@ -46,6 +46,11 @@ pub fn switch(is_on: bool) {
     IS_ON.store(is_on, Ordering::Relaxed);
 }
 
+/// In a child of fork, where nothing of the parent's can be used: the driver says so of each call.
+pub fn begin_anew() {
+    with(table::Table::forget_all);
+}
+
 /// Allocates `bytes`, and records that. `None` if the driver is to do it.
 ///
 /// # Safety

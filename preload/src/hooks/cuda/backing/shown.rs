@@ -56,12 +56,22 @@ impl Shown {
                 self.free = entry;
             }
         }
-        // SAFETY: a field of eight bytes of a static, touched as an atomic only.
-        let head = unsafe { AtomicU64::from_ptr(HOLD.get().byte_add(offset_of!(Hold, pieces)).cast()) };
         // SAFETY: complete; blocks stay for ever.
-        unsafe { recorded::link(head, block as u64, &raw mut (*block).next) };
+        unsafe { recorded::link(first(), block as u64, &raw mut (*block).next) };
         Some(())
     }
+
+    /// None is shown any more, and no memory is given back.
+    pub fn forget_all(&mut self) {
+        first().store(0, Ordering::Release);
+        self.free = core::ptr::null_mut();
+    }
+}
+
+/// Where the first block is.
+fn first() -> &'static AtomicU64 {
+    // SAFETY: a field of eight bytes of a static, touched as an atomic only.
+    unsafe { AtomicU64::from_ptr(HOLD.get().byte_add(offset_of!(Hold, pieces)).cast()) }
 }
 
 /// [`Piece::kept`] of an entry that is shown; 0 for none.

@@ -89,6 +89,14 @@ fn units(bytes: usize) -> usize {
 }
 
 impl Table {
+    /// Nothing is there any more, and no memory is given back: a child of fork has its parent's.
+    pub fn forget_all(&mut self) {
+        self.pieces = Index::new();
+        self.allocations = Index::new();
+        self.slabs = core::ptr::null_mut();
+        self.shown.forget_all();
+    }
+
     fn find(&mut self, address: u64) -> Found {
         let Some((_, piece)) = self.pieces.last_to(address) else { return Found::Nothing };
         // SAFETY: what is in the index is live.

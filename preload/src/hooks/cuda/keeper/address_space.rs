@@ -1,10 +1,10 @@
-//! What is mapped in this process, read of /proc/self/maps, without a heap. Only for the keeper, while the gate is closed.
+//! What is mapped in this process, read of /proc/self/maps, without a heap. For the keeper, while the gate is closed, and for children of fork.
 
 use crate::errno::Errno;
 use crate::sys;
 
 /// So much of a path tells.
-const PATH_MAX: usize = 9;
+const PATH_MAX: usize = 11;
 
 /// A mapping: `START-END PERMISSIONS OFFSET DEVICE INODE PATH`, where only the path has slashes or brackets.
 #[derive(Clone, Copy, Default)]
@@ -20,7 +20,12 @@ pub struct Mapping {
 impl Mapping {
     /// Whether a device is mapped there. Files in /dev/shm are memory.
     pub fn is_of_device(&self) -> bool {
-        self.path.starts_with(b"/dev/") && self.path != *b"/dev/shm/"
+        self.path.starts_with(b"/dev/") && !self.path.starts_with(b"/dev/shm/")
+    }
+
+    /// Whether one of the driver's is.
+    pub fn is_of_driver(&self) -> bool {
+        self.path == *b"/dev/nvidia"
     }
 
     /// Whether it is nothing but addresses that somebody has taken.
@@ -33,7 +38,7 @@ impl Mapping {
 ///
 /// # Errors
 /// The kernel's, when they cannot be read.
-pub fn for_each(mut act: impl FnMut(&Mapping)) -> Result<(), Errno> {
+pub fn for_each(act: &mut dyn FnMut(&Mapping)) -> Result<(), Errno> {
     let maps = sys::of_driver::open(c"/proc/self/maps")?;
     let mut line = Line::default();
     let mut buffer = [0; 4096];

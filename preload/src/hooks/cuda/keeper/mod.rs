@@ -9,7 +9,7 @@
 //! or is gone, even while the keeper is stuck in the driver; so the keeper asks whether its hold is over whenever it comes
 //! back. What it has made for the agent it takes away by itself.
 
-mod address_space;
+pub mod address_space;
 mod commands;
 mod evacuation;
 mod functions;
@@ -31,6 +31,7 @@ use ckpt_wire::device::{
 use super::driver::{self, SUCCESS};
 use super::{attributes, backing, captures, contexts, gate, hold};
 use crate::errno::SavedErrno;
+use crate::fork;
 use crate::sys;
 use commands::Session;
 
@@ -59,11 +60,11 @@ pub fn start() {
     if STARTED_BY.compare_exchange(before, pid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return;
     }
-    if before != 0 {
-        // A child of fork, in which neither the keeper nor its line has gone on.
+    if before == 0 {
+        fork::look_after_children();
+    } else {
         gate::begin_anew();
-        line::begin_anew();
-        hold::keeper().store(0, Ordering::Release);
+        begin_anew();
         // The parent's may be away. A context that was made here has its own.
         hold::devices().store(DEVICES_THERE, Ordering::Release);
     }
@@ -73,6 +74,23 @@ pub fn start() {
         STARTED_BY.store(0, Ordering::Release);
     }
     sys::set_mask(mask);
+}
+
+/// In a child of fork: whether the parent had one.
+pub fn is_of_parent() -> bool {
+    STARTED_BY.load(Ordering::Relaxed) != 0
+}
+
+/// In a child of fork, which cannot use the driver.
+pub fn forget() {
+    begin_anew();
+    STARTED_BY.store(0, Ordering::Release);
+}
+
+/// In a child of fork, in which neither the keeper nor its line has gone on.
+fn begin_anew() {
+    line::begin_anew();
+    hold::keeper().store(0, Ordering::Release);
 }
 
 fn start_thread() -> bool {

@@ -39,7 +39,7 @@ pub fn note() {
         noted.ranges = room.cast();
     }
     // As far as /proc says it.
-    let _ = address_space::for_each(|mapping| {
+    let _ = address_space::for_each(&mut |mapping| {
         if mapping.is_of_device() && noted.count < RANGES_MAX {
             // SAFETY: there is room for one more.
             unsafe { noted.ranges.add(noted.count).write(mapping.range) };

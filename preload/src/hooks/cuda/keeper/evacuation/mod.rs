@@ -266,7 +266,7 @@ fn is_untouched(span: &Span) -> bool {
 /// Whether nothing is mapped where a span was, or nothing but addresses that the driver keeps taken.
 fn is_only_reserved(span: &Span) -> bool {
     let mut is_so = true;
-    let looked = address_space::for_each(|mapping| {
+    let looked = address_space::for_each(&mut |mapping| {
         let [start, end] = mapping.range;
         let is_in_the_way = start < span.start + span.bytes && end > span.start;
         is_so &= !is_in_the_way || mapping.is_reservation();
