@@ -210,6 +210,18 @@ template <typename F> inline Cycle cycle(int pid, F while_checkpointed, unsigned
     return done;
 }
 
+// MiB of the first card that are "free" or "used", as the management library says in a process of its own: in one that the driver has
+// checkpointed, it does not return.
+inline long card_mib(const char *which) {
+    std::string command = std::string("nvidia-smi -i 0 --format=csv,noheader,nounits --query-gpu=memory.") + which;
+    FILE *answer = popen(command.c_str(), "re");
+    long mib = -1;
+    if (answer == nullptr) return mib;
+    if (fscanf(answer, "%ld", &mib) != 1) mib = -1;
+    pclose(answer);
+    return mib;
+}
+
 // ---- what the process looks like from the kernel's side ----
 
 inline std::vector<std::string> lines_of(const char *path) {

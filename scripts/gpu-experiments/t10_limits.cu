@@ -48,26 +48,7 @@ static int long_kernel() {
                   value == 1 ? "ended by itself" : "was LOST");
 }
 
-// The card's free memory as somebody without a context sees it.
-static size_t free_by_management_library() {
-    struct {
-        unsigned long long total, free, used;
-    } memory = {};
-    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW), *device = nullptr;
-    if (library == nullptr) {
-        note("%s", dlerror());
-        return 0;
-    }
-    auto begin = reinterpret_cast<int (*)()>(dlsym(library, "nvmlInit_v2"));
-    auto by_index = reinterpret_cast<int (*)(unsigned, void **)>(dlsym(library, "nvmlDeviceGetHandleByIndex_v2"));
-    auto ask = reinterpret_cast<int (*)(void *, void *)>(dlsym(library, "nvmlDeviceGetMemoryInfo"));
-    if (begin == nullptr || by_index == nullptr || ask == nullptr || begin() != 0 || by_index(0, &device) != 0 ||
-        ask(device, &memory) != 0) {
-        note("the management library does not answer");
-        return 0;
-    }
-    return memory.free;
-}
+static size_t free_bytes() { return size_t(std::max(card_mib("free"), 0L)) * MIB; }
 
 static bool would_fit(size_t needed, size_t free_bytes) { return needed <= free_bytes; }
 
@@ -76,11 +57,11 @@ static int little_memory() {
     void *memory;
     RT(cudaMalloc(&memory, BYTES));
     fill(memory, BYTES, 14);
-    size_t before = free_by_management_library(), during = 0;
+    size_t before = free_bytes(), during = 0;
     Cycle done;
-    std::thread([&] { done = cycle(getpid(), [&] { during = free_by_management_library(); }); }).join();
+    std::thread([&] { done = cycle(getpid(), [&] { during = free_bytes(); }); }).join();
     done.print("memory");
-    size_t after = free_by_management_library();
+    size_t after = free_bytes();
     size_t needed = during > before ? during - before : 0;
     note("free before %zu MiB, CHECKPOINTED %zu MiB, after %zu MiB", before / MIB, during / MIB, after / MIB);
     bool passed = done.ok() && needed >= BYTES && would_fit(needed, during) && !would_fit(needed, needed - MIB) &&
