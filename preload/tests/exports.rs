@@ -103,7 +103,7 @@ fn hooks_need_no_relocations() {
 fn the_library_is_small_and_cannot_panic() {
     let bytes = support::library().metadata().expect("a file").len();
     // More than half of it is for the CUDA driver (hooks, keeper), which a program that does not use it never reads.
-    assert!(bytes < 408 * 1024, "{bytes} bytes");
+    assert!(bytes < 412 * 1024, "{bytes} bytes");
     let symbols = support::output(Command::new("nm").arg(support::library()));
     assert!(!symbols.contains("panicking"), "a path to a panic was not optimised away:\n{symbols}");
 }

@@ -33,6 +33,12 @@ fn pools_mapped_memory_and_arrays_come_back() {
 }
 
 #[test]
+fn memory_that_pools_keep_for_later_is_given_back_before() {
+    // The host has room for what one of two pools has in a step, and not for what both have.
+    survives_twice(&counting(&["idle", "plain"]).variable("CKPT_DOUBLE_HOST_BYTES", (64 * MIB).to_string()));
+}
+
+#[test]
 fn memory_of_the_host_that_devices_write_to_comes_back() {
     survives_twice(&counting(&["pinned", "registered"]));
 }

@@ -16,6 +16,7 @@ KINDS = [
     (["plain", "small", "pitched"], {}),
     (["plain", "small", "pitched"], {"CKPT_DEVICE_BACKING": "native"}),
     (["pooled", "mapped", "array", "fleeting"], {}),
+    (["idle", "plain"], {}),
     (["pinned", "registered"], {}),
     (["graph", "created"], {}),
     (["threads", "plain"], {}),

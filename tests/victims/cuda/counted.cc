@@ -145,6 +145,35 @@ Counter pooled(Device device) {
     return of_memory(device, memory, WORDS);
 }
 
+// Memory that two pools keep for later, the device's own and another one: nothing is in it, and it is used again at each step.
+Counter idle(Device device) {
+    CUmemoryPool own, other;
+    CUmemPoolProps properties = {};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device.number}};
+    ok(cuDeviceGetDefaultMemPool(&own, device.number));
+    ok(cuMemPoolCreate(&other, &properties));
+    for (CUmemoryPool pool : {own, other}) {
+        cuuint64_t all = UINT64_MAX;
+        ok(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    }
+    return [=](uint32_t step) {
+        ok(cuCtxSetCurrent(device.context));
+        uint64_t sum = 0;
+        for (CUmemoryPool pool : {own, other}) {
+            CUdeviceptr memory;
+            uint32_t words[4];
+            ok(cuMemAllocFromPoolAsync(&memory, 40 << 20, pool, device.first));
+            ok(cuMemsetD32Async(memory, step, 10 << 20, device.first));
+            ok(cuMemcpyDtoHAsync(words, memory + (39 << 20), sizeof words, device.first));
+            ok(cuMemFreeAsync(memory, device.first));
+            ok(cuStreamSynchronize(device.first));
+            sum = mixed(sum, words, 4);
+        }
+        return sum;
+    };
+}
+
 CUdeviceptr map_memory(Device device, bool exports) {
     CUmemAllocationProp properties = {};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -579,7 +608,7 @@ Counter threads(Device device) {
 
 const std::map<std::string, Counter (*)(Device)> KINDS = {
     {"plain", plain},           {"small", small}, {"large", large}, {"pitched", pitched}, {"pooled", pooled},   {"mapped", mapped},
-    {"fleeting", fleeting},     {"array", array}, {"pinned", pinned},   {"graph", graph},     {"peer", peer},
+    {"fleeting", fleeting},     {"idle", idle},     {"array", array}, {"pinned", pinned},   {"graph", graph},     {"peer", peer},
     {"registered", registered}, {"created", created}, {"managed", managed}, {"managed_pool", managed_pool}, {"touched", touched},
     {"wide", wide}, {"churned", churned}, {"allocating", allocating}, {"outlasting", outlasting}, {"few", few}, {"many", many}, {"advised", advised}, {"advised_once", advised_once}, {"exported", exported}, {"shared", shared}, {"threads", threads},
     {"in_a_file", in_a_file}, {"event_handle", event_handle}, {"pool_handle", pool_handle},

@@ -20,7 +20,6 @@ passes_gate! {
     "cuMemMapArrayAsync" 11010 cuMemMapArrayAsync, 11010 cuMemMapArrayAsync_ptsz => (
         mappings: Handle, count: c_uint, stream: Handle
     );
-    "cuMemPoolDestroy" 11020 cuMemPoolDestroy => (pool: Handle);
     "cuMemPoolTrimTo" 11020 cuMemPoolTrimTo => (pool: Handle, bytes: usize);
     "cuMemSetAccess" 10020 cuMemSetAccess => (address: u64, bytes: usize, access: Handle, count: usize);
     "cuMulticastBindAddr" 12010 cuMulticastBindAddr => (

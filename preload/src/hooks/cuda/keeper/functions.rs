@@ -84,6 +84,8 @@ functions! {
     count_devices: c"cuDeviceGetCount" (count: *mut c_int);
     identify: c"cuDeviceGetUuid_v2" (uuid: *mut [u64; 2], device: c_int);
     exchange_capture_mode: c"cuThreadExchangeStreamCaptureMode" (mode: *mut c_uint);
+    default_pool: c"cuDeviceGetDefaultMemPool" (pool: *mut Handle, device: c_int);
+    trim_pool: c"cuMemPoolTrimTo" (pool: Handle, keep: usize);
     create_stream: c"cuStreamCreate" (stream: *mut Handle, flags: c_uint);
     destroy_stream: c"cuStreamDestroy_v2" (stream: Handle);
     synchronise_stream: c"cuStreamSynchronize" (stream: Handle);

@@ -13,6 +13,7 @@ pub mod address_space;
 mod commands;
 mod evacuation;
 mod functions;
+mod idle_memory;
 mod line;
 mod reservations;
 mod stages;

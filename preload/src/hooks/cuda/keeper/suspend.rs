@@ -23,7 +23,7 @@ use super::super::backing::kept;
 use super::super::driver::{CuResult, SUCCESS};
 use super::super::{gate, hold};
 use super::functions::{self, CheckpointArguments, LockArguments, RestoreArguments};
-use super::{commands, evacuation, line, reservations};
+use super::{commands, evacuation, idle_memory, line, reservations};
 use crate::log;
 use crate::section::Section;
 use crate::sys;
@@ -151,6 +151,7 @@ pub fn suspend(lock_ms: u64) -> Result<(), Failed> {
         return Ok(());
     }
     become_(DEVICES_ON_THEIR_WAY);
+    idle_memory::give_back();
     let keeper = hold::kept_by().load(Ordering::SeqCst);
     let let_go = if keeper == 0 { Ok(()) } else { kept::let_go(keeper).map_err(|error| (error, STEP_MEMORY)) };
     let outcome = let_go.and_then(|()| lock_and_checkpoint(lock_ms.min(u64::from(u32::MAX)) as c_uint));
