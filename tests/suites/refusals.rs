@@ -83,6 +83,9 @@ refused! { is_refused:
     a_filter_in_ebpf_is_refused: "ebpf_filter", "it has a filter in eBPF";
     what_was_sent_before_it_was_accepted_is_refused: "unaccepted", "to a connection that has not been accepted yet";
     a_child_that_shares_its_descriptors_is_refused: "sharing_child", "which shares its descriptor table with process";
+    a_process_that_shares_its_directory_with_another_than_its_parent_is_refused: "sharing_cousin", "which shares its directories and umask with process";
+    a_thread_with_descriptors_for_itself_is_refused: "thread_with_descriptors", "with a descriptor table for itself (unshare)";
+    a_thread_with_a_directory_for_itself_is_refused: "thread_with_directory", "with a working directory and umask for itself (unshare)";
     an_inotify_descriptor_with_unread_events_is_refused: "inotify", "events are queued in it that nobody has read yet";
     a_netlink_socket_with_an_unread_answer_is_refused: "netlink", "the kernel has told something in it";
     a_pidfd_of_another_program_is_refused: "pidfd", "which is not in the job";

@@ -60,6 +60,49 @@ static void make_sharing_child(void)
 	number = child;
 }
 
+/* A process with the directory of this one, whose child it is not: the process between the two has ended. */
+static void make_sharing_cousin(void)
+{
+	int told[2], status;
+	CHECK(pipe(told) == 0);
+	pid_t between = (pid_t)syscall(SYS_clone, CLONE_FS | SIGCHLD, NULL, NULL, NULL, NULL);
+	CHECK(between >= 0);
+	if (between == 0) {
+		pid_t cousin = (pid_t)syscall(SYS_clone, CLONE_FS | SIGCHLD, NULL, NULL, NULL, NULL);
+		if (cousin == 0)
+			wait_for_death();
+		_exit(write(told[1], &cousin, sizeof cousin) == sizeof cousin ? 0 : 1);
+	}
+	CHECK(waitpid(between, &status, 0) == between && status == 0);
+	CHECK(read(told[0], &number, sizeof number) == sizeof number && close(told[0]) == 0 && close(told[1]) == 0);
+}
+
+struct apart {
+	int what;
+	volatile int tid;
+};
+
+static void *be_apart(void *of)
+{
+	struct apart *apart = of;
+	CHECK(unshare(apart->what) == 0);
+	apart->tid = (int)syscall(SYS_gettid);
+	wait_for_death();
+	return NULL;
+}
+
+/* A thread that has for itself what is the process's. */
+static void make_thread_apart(int what)
+{
+	static struct apart apart;
+	pthread_t thread;
+	apart.what = what;
+	CHECK(pthread_create(&thread, NULL, be_apart, &apart) == 0);
+	while (apart.tid == 0)
+		usleep(1000);
+	number = apart.tid;
+}
+
 static void make_posix_timer(void)
 {
 	struct sigevent event = { .sigev_notify = SIGEV_NONE };
@@ -461,6 +504,12 @@ static void set_up(void)
 		fill_connection();
 	else if (is("sharing_child"))
 		make_sharing_child();
+	else if (is("sharing_cousin"))
+		make_sharing_cousin();
+	else if (is("thread_with_descriptors"))
+		make_thread_apart(CLONE_FILES);
+	else if (is("thread_with_directory"))
+		make_thread_apart(CLONE_FS);
 	else if (is("inotify")) {
 		number = inotify_init1(0);
 		CHECK(inotify_add_watch(number, ".", IN_CREATE) > 0 && mkdir("created", 0700) == 0);
@@ -552,5 +601,7 @@ static void verify(void)
 	int status = 0;
 	if (child > 0)
 		CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child);
+	if (is("sharing_cousin"))
+		CHECK(kill(number, SIGKILL) == 0);
 	CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
 }

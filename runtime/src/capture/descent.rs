@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use ckpt_wire::Control;
 
 use super::kin::{self, Kinship};
-use super::syscalls::{Shared, share};
-use super::{ProcessLineages, Program, WaitingCalls, own_children, places, stop, wait_until_ready};
+use super::{ProcessLineages, Program, WaitingCalls, own_children, places, sharing, stop, wait_until_ready};
 use crate::descriptor::{self, pidfd_open};
 use crate::error::{Error, Result};
 use crate::image::{EndedChild, Family, LostLeader};
@@ -117,7 +116,8 @@ pub fn stop(root: &Program, control: &Control, known: &mut ProcessLineages) -> R
     let mut members = Vec::new();
     let is_whole = control.mark == 0 || [0, root.pid].contains(&(control.founder as i32));
     let stopped = stop_into(root, known, &mut members).and_then(|()| stop_orphans(control.mark, known, &mut members));
-    match stopped.and_then(|()| places::lost_leaders(&members, is_whole)) {
+    let settled = stopped.and_then(|()| sharing::settle(&mut members));
+    match settled.and_then(|()| places::lost_leaders(&members, is_whole)) {
         Ok(lost_leaders) => Ok(StillJob { members, lost_leaders }),
         Err(error) => {
             let_go(members);
@@ -169,11 +169,7 @@ fn stop_descendants(
 ) -> Result<()> {
     while let Some((pid, parent)) = waiting.pop_front() {
         match stop_child(pid, known, Some((parent, &members[parent as usize].control)))? {
-            Some(member) => {
-                let shared = refuse_shared(members[parent as usize].program.pid, pid);
-                waiting.extend(add(member, members)?);
-                shared?;
-            }
+            Some(member) => waiting.extend(add(member, members)?),
             // It has ended since its parent was stopped.
             None => {
                 let ended = end_of(pid)?;
@@ -230,8 +226,7 @@ fn stop_one(
     let job_stopped = is_job_stopped.then(by);
     let stat = task::stat_fields(pid, "stat")?;
     let number = |field| stat_number(&stat, field) as i32;
-    let family =
-        Family { parent, exit_signal: number(38), group: number(5), session: number(6), ended_children: Vec::new() };
+    let family = Family { parent, exit_signal: number(38), group: number(5), session: number(6), ..Family::default() };
     Ok(Member { program, control, threads, family, is_first, job_stopped })
 }
 
@@ -307,23 +302,4 @@ fn children(pid: i32) -> Result<Vec<(i32, Vec<String>)>> {
     let stat = |child: i32| Some((child, task::stat_fields(child, "stat").ok()?));
     let all = task::children(pid)?.into_iter().filter_map(stat);
     Ok(all.filter(|(_, stat)| !own_children::is_over(stat)).collect())
-}
-
-/// Refuses a process that has with its parent what only threads have in common after a restart.
-fn refuse_shared(parent: i32, child: i32) -> Result<()> {
-    let all = [
-        (Shared::Memory, "its memory"),
-        (Shared::Descriptors, "its descriptor table"),
-        (Shared::FileSystem, "its working directory"),
-    ];
-    for (what, name) in all {
-        if share(parent, child, what)? {
-            return Err(Error::unsupported(
-                format!("process {child}, which shares {name} with process {parent} (clone)"),
-                "each would have one of its own after a restart",
-                "make it by fork, or make a thread",
-            ));
-        }
-    }
-    Ok(())
 }

@@ -45,6 +45,7 @@ mod refusals;
 mod regions;
 mod registered_rings;
 mod reuse;
+mod sharing;
 mod snapshot;
 mod stillness;
 mod stop;

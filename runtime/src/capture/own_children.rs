@@ -1,7 +1,9 @@
 //! Processes below those of a job that are ours and not the program's: the two that libckpt.so starts an agent through, and
 //! the clones that hold memory for one.
 
-use super::syscalls::{Shared, share};
+use std::cmp::Ordering;
+
+use super::syscalls::{Shared, order};
 use crate::proc::task::{self, stat_number};
 
 /// Whether a process that has ended or does not run was a child of the trigger or of a twin's birth: one without exit signal.
@@ -19,7 +21,7 @@ pub fn is_over(stat: &[String]) -> bool {
 /// vfork for those of ours.
 pub fn is_starting_an_agent(pid: i32, stat: &[String]) -> bool {
     // The one or the other may have ended since.
-    has_no_exit_signal(stat) && share(parent(stat), pid, Shared::Memory).unwrap_or(false)
+    has_no_exit_signal(stat) && order(parent(stat), pid, Shared::Memory) == Ok(Ordering::Equal)
 }
 
 /// Whether it is a clone that holds memory for an agent: it has no descriptors.

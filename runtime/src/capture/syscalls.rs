@@ -1,5 +1,7 @@
 //! The system calls of capture that neither std nor nix wraps: typed arguments in, typed results out.
 
+use std::cmp::Ordering;
+
 use nix::errno::Errno;
 
 use crate::error::{Error, Result};
@@ -56,13 +58,16 @@ pub fn is_watched(descriptor: (i32, i32), epoll: (i32, i32), target: i32, before
     })
 }
 
-/// Whether two processes have the same `what`, one of [`Shared`].
-pub fn share(a: i32, b: i32, what: Shared) -> Result<bool> {
+/// How the `what` of two threads, or main threads of processes, stand to each other in an order that lasts: equal if they have one and
+/// the same.
+pub fn order(a: i32, b: i32, what: Shared) -> nix::Result<Ordering> {
     // SAFETY: takes numbers only.
     let order = unsafe { libc::syscall(libc::SYS_kcmp, a, b, what as i32, 0, 0) };
-    Errno::result(order)
-        .map(|order| order == 0)
-        .map_err(|source| Error::io("compare (kcmp)", format!("processes {a} and {b}"), source))
+    Errno::result(order).map(|order| match order {
+        0 => Ordering::Equal,
+        1 => Ordering::Less,
+        _ => Ordering::Greater,
+    })
 }
 
 /// What two processes may have together, by the kernel's numbers.

@@ -233,6 +233,10 @@ impl Planner<'_> {
             Maker::Ancestor(Way::Sibling) if maker == Maker::Ancestor(Way::Child) => Ok(leader),
             _ => Err(index),
         };
+        if self.processes[index].1.shares_places && !matches!(found, Found::Before | Found::After) {
+            // Only a parent can have its places in common with a child, from its birth on.
+            return Err(index);
+        }
         match (found, self.parent(index)) {
             (Found::Before, Some(parent)) => births.of_members[parent].before.push(birth(Way::Child)),
             (Found::After, Some(parent)) => births.of_members[parent].after.push(birth(Way::Child)),
@@ -315,6 +319,20 @@ mod tests {
 
     fn leader(index: usize, way: Way) -> Birth {
         Birth { born: Born::Leader(index), way }
+    }
+
+    #[test]
+    fn who_shares_places_with_its_parent_is_born_by_it() {
+        let of = |session: i32| {
+            let shares = |parent| Family { parent, session: 10, shares_places: parent.is_some(), ..Family::default() };
+            let leader = Family { session: 11, ..shares(Some(0)) };
+            let families = [shares(None), leader, Family { session, ..shares(Some(0)) }];
+            let processes: Vec<(i32, &Family)> = [10, 11, 12].into_iter().zip(&families).collect();
+            Births::of(&processes, &[], true).map(|births| births.of_members[0].after.len())
+        };
+        assert_eq!(of(10), Ok(2));
+        // In the session of its sibling, by whom it would be born.
+        assert_eq!(of(11), Err(2));
     }
 
     #[test]

@@ -15,6 +15,10 @@ pub struct Family {
     pub session: i32,
     /// Its children that have ended and have not been waited for.
     pub ended_children: Vec<EndedChild>,
+    /// Whether its directory, its root directory and its umask are those of its parent, and what one changes is changed for both
+    /// (`CLONE_FS`).
+    #[serde(default)]
+    pub shares_places: bool,
 }
 
 /// A process of which only its end is left, for its parent to wait for.

@@ -96,7 +96,8 @@ pub fn is_made(job: &JobImage, path: &Path) -> bool {
 /// Where it may not (CAP_SYS_CHROOT).
 pub fn change_root(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
     const CHROOT: Call = Call("chroot", libc::SYS_chroot);
-    if image.root_directory.is_empty() {
+    // What it shares with its parent, that one has changed already.
+    if image.root_directory.is_empty() || image.family.shares_places {
         return Ok(());
     }
     let path = process.put(&[image.root_directory.as_slice(), b"\0"].concat())?;

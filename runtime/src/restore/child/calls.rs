@@ -263,6 +263,12 @@ pub fn clone_with_pid(pid: i32, exit_signal: i32) -> Result<i32> {
     clone_when_free(pid, CloneArguments { exit_signal: exit_signal as u64, ..CloneArguments::default() })
 }
 
+/// The same, for a child whose directory, root directory and umask are this process's.
+pub fn clone_in_same_places_with_pid(pid: i32, exit_signal: i32) -> Result<i32> {
+    let flags = libc::CLONE_FS as u64;
+    clone_when_free(pid, CloneArguments { flags, exit_signal: exit_signal as u64, ..CloneArguments::default() })
+}
+
 /// The same, for a child of the parent of this process, which gets the signal that it would get of this one.
 pub fn clone_sibling_with_pid(pid: i32) -> Result<i32> {
     clone_when_free(pid, CloneArguments { flags: libc::CLONE_PARENT as u64, ..CloneArguments::default() })

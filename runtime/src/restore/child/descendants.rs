@@ -69,7 +69,10 @@ fn make_one(plan: &mut Plan, channel: RawFd, birth: Birth) -> Result<(), Failed>
     };
     match birth.way {
         Way::Child => {
-            if calls::clone_with_pid(pid, exit_signal).at(Step::Child, pid as u32)? == 0 {
+            let shares_places =
+                matches!(birth.born, Born::Member(member) if plan.members[member].image.family.shares_places);
+            let clone = if shares_places { calls::clone_in_same_places_with_pid } else { calls::clone_with_pid };
+            if clone(pid, exit_signal).at(Step::Child, pid as u32)? == 0 {
                 begin(plan, channel, birth.born);
             }
         }
