@@ -86,6 +86,7 @@ refused! { is_refused:
     a_process_that_shares_its_directory_with_another_than_its_parent_is_refused: "sharing_cousin", "which shares its directories and umask with process";
     a_thread_with_descriptors_for_itself_is_refused: "thread_with_descriptors", "with a descriptor table for itself (unshare)";
     a_thread_with_a_directory_for_itself_is_refused: "thread_with_directory", "with a working directory and umask for itself (unshare)";
+    a_fanotify_group_that_is_asked_for_its_leave_is_refused: "asked_for_leave", "it is asked for its leave to open files";
     an_inotify_descriptor_with_unread_events_is_refused: "inotify", "events are queued in it that nobody has read yet";
     a_netlink_socket_with_an_unread_answer_is_refused: "netlink", "the kernel has told something in it";
     a_pidfd_of_another_program_is_refused: "pidfd", "which is not in the job";

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/fanotify.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
@@ -58,6 +59,17 @@ static void make_sharing_child(void)
 	if (child == 0)
 		wait_for_death();
 	number = child;
+}
+
+/* A group that is asked before a file is opened, which nobody here does. */
+static void be_asked_for_leave(void)
+{
+	int file = open("guarded", O_RDONLY | O_CREAT, 0600);
+	CHECK(file >= 0 && close(file) == 0);
+	number = fanotify_init(FAN_CLASS_CONTENT | FAN_NONBLOCK, O_RDONLY);
+	if (number < 0)
+		skip("no fanotify");
+	CHECK(fanotify_mark(number, FAN_MARK_ADD, FAN_OPEN_PERM, AT_FDCWD, "guarded") == 0);
 }
 
 /* A process with the directory of this one, whose child it is not: the process between the two has ended. */
@@ -506,6 +518,8 @@ static void set_up(void)
 		make_sharing_child();
 	else if (is("sharing_cousin"))
 		make_sharing_cousin();
+	else if (is("asked_for_leave"))
+		be_asked_for_leave();
 	else if (is("thread_with_descriptors"))
 		make_thread_apart(CLONE_FILES);
 	else if (is("thread_with_directory"))

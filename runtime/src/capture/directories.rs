@@ -32,6 +32,7 @@ pub fn on_the_way<'a>(objects: &'a Objects, processes: impl Iterator<Item = &'a 
         match &file.kind {
             FileKind::Regular { path, .. } | FileKind::Named { path, .. } => add_above(&mut all, path_of(path)),
             FileKind::Directory { path, removed: None, .. } => add(&mut all, path_of(path)),
+            FileKind::Fanotify(group) => group.marks.iter().for_each(|mark| add(&mut all, path_of(&mark.path))),
             FileKind::Inotify { watches } => watches.iter().for_each(|watch| add(&mut all, path_of(&watch.path))),
             FileKind::Socket(socket) if socket.bound_file.is_some() => {
                 if let Some(path) = Address(&socket.name).path() {

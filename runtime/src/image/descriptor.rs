@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DirectoryRights, IoUring, Socket, Watch};
+use super::{DirectoryRights, Fanotify, IoUring, Socket, Watch};
 
 /// An entry of the descriptor table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,8 +33,8 @@ impl OpenFile {
     /// Whether a restart makes it when all processes are there, and hands it to them in one message: no more of these can be restored
     /// than that can have ([`crate::net::FILES_MAX`]).
     pub fn is_handed_over(&self) -> bool {
-        use FileKind::{Inotify, MessageQueue, OfProcess, PidFd};
-        matches!(self.kind, PidFd { .. } | OfProcess { .. } | Inotify { .. } | MessageQueue { .. })
+        use FileKind::{Fanotify, Inotify, MessageQueue, OfProcess, PidFd};
+        matches!(self.kind, PidFd { .. } | OfProcess { .. } | Inotify { .. } | Fanotify(_) | MessageQueue { .. })
     }
 
     /// Whether it only names a place (`O_PATH`).
@@ -196,6 +196,8 @@ pub enum FileKind {
         /// Its watches, by number.
         watches: Vec<Watch>,
     },
+    /// A fanotify group without unread events.
+    Fanotify(Fanotify),
 }
 
 /// A descriptor that an epoll instance watches.

@@ -13,6 +13,7 @@ mod descriptor;
 mod devices;
 mod directory;
 mod family;
+mod fanotify;
 mod file;
 mod io_uring;
 mod job;
@@ -38,6 +39,7 @@ pub use descriptor::{Descriptor, EpollTarget, Fifo, FileKind, OpenFile, PipeCont
 pub use devices::{DeviceImage, DevicesImage, PieceImage, StoredPieces, device_name};
 pub use directory::{Directory, DirectoryRights};
 pub use family::{EndedChild, Family, LostLeader, Role};
+pub use fanotify::{Fanotify, Mark, Reach};
 pub use file::{CapturedFile, CapturedKind, FileContent, UnlinkedFile};
 pub use io_uring::IoUring;
 pub use job::{Host, JobImage, Objects};

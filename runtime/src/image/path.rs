@@ -73,6 +73,7 @@ impl Objects {
                     paths.apply(path)
                 }
                 FileKind::Socket(socket) => paths.apply(&mut socket.directory),
+                FileKind::Fanotify(group) => group.marks.iter_mut().for_each(|mark| paths.apply(&mut mark.path)),
                 FileKind::Inotify { watches } => watches.iter_mut().for_each(|watch| paths.apply(&mut watch.path)),
                 _ => {}
             }

@@ -14,6 +14,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::read;
 
 use super::ended::Ended;
+use super::fanotify;
 use super::message_queues::Queues;
 use super::of_processes;
 use super::reach::{self, Holders, Rights, Spot};
@@ -61,6 +62,10 @@ impl Handed {
                 FileKind::Inotify { .. } => {
                     drain(made).map_err(|source| Error::io("read", "the events of an inotify instance", source))?;
                 }
+                FileKind::Fanotify(_) => {
+                    let failed = |source| Error::io("read", "the events of a fanotify group", source);
+                    fanotify::forget_events(made).map_err(failed)?;
+                }
                 FileKind::OfProcess { .. } => of_processes::go_to_offset(file, made)?,
                 _ => {}
             }
@@ -78,6 +83,10 @@ fn make(
     match &file.kind {
         FileKind::OfProcess { .. } => of_processes::open(job, file, &holders),
         FileKind::Inotify { watches } => inotify(watches, file.flags, &holders),
+        FileKind::Fanotify(group) => {
+            let find = |path: &Path| watched(path, &holders);
+            fanotify::make(group, file.flags, find)
+        }
         FileKind::MessageQueue { queue } => queues.reopen(*queue, file.flags),
         &FileKind::PidFd { pid: 0, status, .. } => {
             ended_pidfd(status, file.flags).map_err(|source| Error::io("make", "a process that has ended", source))

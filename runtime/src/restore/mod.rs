@@ -22,6 +22,7 @@ mod credentials;
 mod devices;
 mod directories;
 mod ended;
+mod fanotify;
 mod fifos;
 mod file_comparison;
 mod file_mappings;

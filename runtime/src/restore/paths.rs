@@ -21,7 +21,7 @@ pub fn reopened_path(file: &OpenFile) -> Option<&[u8]> {
         FileKind::Unlinked { .. } | FileKind::Standard { .. } | FileKind::Pipe { .. } => None,
         FileKind::EventFd { .. } | FileKind::TimerFd { .. } | FileKind::SignalFd { .. } => None,
         FileKind::Epoll { .. } | FileKind::IoUring(_) | FileKind::Socket(_) => None,
-        FileKind::PidFd { .. } | FileKind::OfProcess { .. } | FileKind::Inotify { .. } => None,
+        FileKind::PidFd { .. } | FileKind::OfProcess { .. } | FileKind::Inotify { .. } | FileKind::Fanotify(_) => None,
         FileKind::MessageQueue { .. } => None,
         FileKind::TerminalMaster { .. } | FileKind::Terminal { .. } | FileKind::HungUpTerminal { .. } => None,
     }

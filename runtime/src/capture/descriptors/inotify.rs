@@ -5,7 +5,7 @@
 
 use std::os::fd::AsFd;
 
-use super::watched::Places;
+use super::watched::{Inode, Places, Words};
 use super::{Entry, refused, unsettled};
 use crate::error::{Error, Result};
 use crate::image::{FileKind, Watch};
@@ -48,33 +48,12 @@ fn watch(info: &FdInfo, line: &str, places: &mut Places) -> Result<Watch> {
     Ok(Watch { number, mask, path })
 }
 
-/// An inode as fdinfo shows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Inode {
-    /// Its number.
-    pub number: u64,
-    /// The device of its file system: major, minor.
-    pub device: (u64, u64),
-    /// What its file system knows it by: type and bytes.
-    pub handle: Option<(i32, Vec<u8>)>,
-}
-
 /// Parses `3 ino:9e sdev:fe00000 mask:fff ignored_mask:0 fhandle-bytes:8 fhandle-type:1 f_handle:12409900649184e1`; all numbers are
 /// hexadecimal.
 fn parse(line: &str) -> Option<(i32, u32, Inode)> {
-    let mut words = line.split_whitespace();
-    let number = i32::from_str_radix(words.next()?, 16).ok()?;
-    let values: Vec<(&str, &str)> = words.filter_map(|word| word.split_once(':')).collect();
-    let text = |name: &str| values.iter().find(|(found, _)| *found == name).map(|(_, value)| *value);
-    let hex = |name: &str| u64::from_str_radix(text(name)?, 16).ok();
-    let device = hex("sdev")?;
-    let bytes = text("f_handle").and_then(|digits| {
-        let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
-        pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect::<Option<Vec<u8>>>()
-    });
-    let handle = hex("fhandle-type").zip(bytes).map(|(kind, bytes)| (kind as i32, bytes));
-    let inode = Inode { number: hex("ino")?, device: (device >> 20, device & 0xf_ffff), handle };
-    Some((number, hex("mask")? as u32, inode))
+    let (number, rest) = line.split_once(' ')?;
+    let words = Words::of("", rest);
+    Some((i32::from_str_radix(number, 16).ok()?, words.hex("mask")? as u32, Inode::of(&words)?))
 }
 
 #[cfg(test)]

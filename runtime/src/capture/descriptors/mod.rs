@@ -8,6 +8,7 @@
 mod anonymous;
 mod devices;
 mod epoll;
+mod fanotify;
 mod files;
 mod inotify;
 mod io_urings;
@@ -156,6 +157,7 @@ fn refuse_in_flight(table: &Table, files: &[OpenFile]) -> Result<()> {
         FileKind::PidFd { .. } => Some("a descriptor of a process"),
         FileKind::OfProcess { .. } => Some("a file that /proc has of a process"),
         FileKind::Inotify { .. } => Some("an inotify instance"),
+        FileKind::Fanotify(_) => Some("a fanotify group"),
         FileKind::MessageQueue { .. } => Some("a message queue"),
         FileKind::Terminal { own: true, .. } => Some("a controlling terminal"),
         _ => None,
@@ -243,7 +245,7 @@ fn refuse_too_many_to_hand_over(files: &[OpenFile]) -> Result<()> {
     }
     Err(Error::unsupported(
         format!(
-            "a job with {count} descriptors of processes and of their files in /proc, inotify instances and message queues"
+            "a job with {count} descriptors of processes and of their files in /proc, inotify instances, fanotify groups and message queues"
         ),
         format!("no more than {FILES_MAX} are restored"),
         "close those that are not needed",
@@ -278,6 +280,8 @@ fn kind(entry: Entry<'_>, index: usize, all: &[FdInfo], found: &mut Found<'_>) -
         epoll::kind(entry, index, all, found.entries, &mut found.elsewhere)
     } else if info.target == b"anon_inode:inotify" {
         inotify::kind(entry, &mut found.places)
+    } else if info.target == fanotify::NAME {
+        fanotify::kind(entry, &mut found.places)
     } else if files::is_named(info, format) {
         files::named(info, format)
     } else if format == SFlag::S_IFREG {

@@ -12,7 +12,6 @@ use nix::errno::Errno;
 use nix::sys::stat::{major, minor};
 
 use super::Entry;
-use super::inotify::Inode;
 use crate::descriptor::made;
 use crate::proc::task;
 
@@ -29,6 +28,90 @@ struct FileHandle {
     bytes: u32,
     kind: i32,
     handle: [u8; HANDLE_BYTES],
+}
+
+/// An inode as fdinfo shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inode {
+    /// Its number.
+    pub number: u64,
+    /// The device of its file system: major, minor.
+    pub device: (u64, u64),
+    /// What its file system knows it by: type and bytes.
+    pub handle: Option<(i32, Vec<u8>)>,
+}
+
+impl Inode {
+    /// The one that a line of fdinfo names, if it names one.
+    pub fn of(words: &Words<'_>) -> Option<Inode> {
+        let device = words.hex("sdev")?;
+        let bytes = words.text("f_handle").and_then(|digits| {
+            let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
+            pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect::<Option<Vec<u8>>>()
+        });
+        let handle = words.hex("fhandle-type").zip(bytes).map(|(kind, bytes)| (kind as i32, bytes));
+        Some(Inode { number: words.hex("ino")?, device: (device >> 20, device & 0xf_ffff), handle })
+    }
+}
+
+/// The words of a line of fdinfo, each a name and a value, hexadecimal where it is a number.
+pub struct Words<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Words<'a> {
+    /// Those of a line whose first word has this name, which is not in the line itself; empty where it has none.
+    pub fn of(first: &'a str, line: &'a str) -> Words<'a> {
+        let words = line.split_whitespace().enumerate();
+        Words(
+            words
+                .filter_map(
+                    |(place, word)| {
+                        if place == 0 && !first.is_empty() { Some((first, word)) } else { word.split_once(':') }
+                    },
+                )
+                .collect(),
+        )
+    }
+
+    /// The value of this name.
+    pub fn text(&self, name: &str) -> Option<&'a str> {
+        self.0.iter().find(|(found, _)| *found == name).map(|(_, value)| *value)
+    }
+
+    /// The same as a number.
+    pub fn hex(&self, name: &str) -> Option<u64> {
+        u64::from_str_radix(self.text(name)?, 16).ok()
+    }
+}
+
+/// Where the first mount is of which `is_wanted` says so, by its number and the device of its file system (major, minor).
+pub fn mount_point(is_wanted: impl Fn(u64, (u64, u64)) -> bool) -> Option<Vec<u8>> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    mounts.lines().find_map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let &[id, _, device, _, point, ..] = words.as_slice() else { return None };
+        let (major, minor) = device.split_once(':')?;
+        let is_it = is_wanted(id.parse().ok()?, (major.parse().ok()?, minor.parse().ok()?));
+        is_it.then(|| unescaped(point))
+    })
+}
+
+/// A path as mountinfo writes it: some characters as a backslash and three octal digits.
+fn unescaped(text: &str) -> Vec<u8> {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((&byte, behind)) = rest.split_first() {
+        let digits = behind.get(..3).filter(|_| byte == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(escaped) => {
+                bytes.push(escaped);
+                rest = &behind[3..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = behind;
+            }
+        }
+    }
+    bytes
 }
 
 /// Where a job works: directories in which its files are looked for.

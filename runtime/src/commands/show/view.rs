@@ -410,6 +410,14 @@ fn target(file: &OpenFile, objects: &Objects) -> (&'static str, String, Option<u
         FileKind::PidFd { pid, .. } => ("pidfd", format!("process {pid}"), None),
         FileKind::OfProcess { pid: 0, path, .. } => ("process", format!("{} (has ended)", lossy(path)), None),
         FileKind::OfProcess { path, .. } => ("process", lossy(path), None),
+        FileKind::Fanotify(group) => {
+            let paths: Vec<_> = group.marks.iter().map(|mark| lossy(&mark.path)).collect();
+            (
+                "fanotify",
+                format!("marks {}", if paths.is_empty() { "nothing".to_owned() } else { paths.join(", ") }),
+                None,
+            )
+        }
         FileKind::Inotify { watches } => {
             let paths: Vec<_> = watches.iter().map(|watch| lossy(&watch.path)).collect();
             (

@@ -212,6 +212,7 @@ fn shown(kind: &FileKind) -> String {
         FileKind::PidFd { .. } => "a pidfd".into(),
         FileKind::MessageQueue { .. } => "a message queue".into(),
         FileKind::Inotify { .. } => "an inotify instance".into(),
+        FileKind::Fanotify(_) => "a fanotify group".into(),
         FileKind::Regular { path, .. }
         | FileKind::Directory { path, .. }
         | FileKind::Device { path }

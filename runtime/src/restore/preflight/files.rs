@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::image::{FileKind, JobImage, OpenFile, ProcessImage, path_of};
 use crate::proc::is_the_kernels;
 use crate::restore::directories;
+use crate::restore::fanotify;
 use crate::restore::open_files::identity;
 use crate::restore::paths::reopened_path;
 use crate::restore::reach::{self, Holders, Identity, Rights, Spot};
@@ -64,6 +65,10 @@ fn check_file(job: &JobImage, file: &OpenFile, holders: &[Rights], force: bool) 
         FileKind::PidFd { .. } | FileKind::OfProcess { .. } => Ok(()),
         FileKind::Inotify { watches } => {
             watches.iter().try_for_each(|watch| check_watched(job, path_of(&watch.path), holders))
+        }
+        FileKind::Fanotify(group) => {
+            fanotify::empty(group)?;
+            group.marks.iter().try_for_each(|mark| check_watched(job, path_of(&mark.path), holders))
         }
         FileKind::MessageQueue { .. } => Ok(()),
         FileKind::TerminalMaster { .. } | FileKind::Terminal { .. } | FileKind::HungUpTerminal { .. } => Ok(()),
@@ -145,7 +150,7 @@ fn check_watched(job: &JobImage, path: &Path, holders: &[Rights]) -> Result<()> 
     match look(path, holders, None) {
         _ if is_captured => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound && directories::is_made(job, path) => Ok(()),
-        found => refuse_other(path, found, |_| true, "there", "put it back, because the program watches it (inotify)"),
+        found => refuse_other(path, found, |_| true, "there", "put it back, because the program watches it"),
     }
 }
 

@@ -141,7 +141,9 @@ fn files_flaw(objects: &Objects) -> Option<String> {
         return Some(format!("what lies in pipe {index} is not in pieces of its length"));
     }
     if objects.files.iter().filter(|file| file.is_handed_over()).count() > FILES_MAX {
-        return Some(format!("there are more than {FILES_MAX} descriptors of processes and inotify instances"));
+        return Some(format!(
+            "there are more than {FILES_MAX} descriptors of processes, inotify instances and fanotify groups"
+        ));
     }
     objects.files.iter().find_map(|file| match file.kind {
         FileKind::Pipe { pipe } if pipe as usize >= objects.pipes.len() => Some(format!("pipe {pipe} is missing")),

@@ -167,7 +167,7 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
         }
         // When all processes are there, in [`handed::receive`].
         FileKind::PidFd { .. } | FileKind::OfProcess { .. } => Ok(-1),
-        FileKind::Inotify { .. } | FileKind::MessageQueue { .. } => Ok(-1),
+        FileKind::Inotify { .. } | FileKind::Fanotify(_) | FileKind::MessageQueue { .. } => Ok(-1),
     }
 }
 
