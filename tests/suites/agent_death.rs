@@ -272,7 +272,7 @@ fn a_userfaultfd_that_a_dying_agent_leaves_behind_is_closed_by_the_next_checkpoi
 
 /// A program with a raw socket, which every checkpoint refuses.
 fn unsupported() -> Program {
-    Program::victim("refused").argument("3000").argument("packet_socket")
+    Program::victim("refused").argument("3000").argument("packet_ring")
 }
 
 /// The attempts of a store that failed.
@@ -311,7 +311,7 @@ fn an_agent_killed_while_it_records_a_refusal_leaves_a_program_that_is_refused_a
     let rows = life.store().rows(&scene);
     assert!(rows.iter().all(|row| row.state == "failed"), "{rows:?}");
     let reason = &rows.iter().max_by_key(|row| row.id).expect("there are rows").reason;
-    assert!(reason.contains("are not captured"), "{reason}");
+    assert!(reason.contains("its packets are in a ring"), "{reason}");
     life.kill();
 }
 

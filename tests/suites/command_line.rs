@@ -574,7 +574,7 @@ fn diff_of_two_jobs_says_so_and_one_of_a_failed_attempt_is_refused() {
     let json = ckpt(&scene, &["diff", &dir, "1", "2", "--json"]).succeeded();
     assert!(json.stdout.contains("\"same_job\": false"), "{json:?}");
 
-    let refused = Program::victim("refused").argument("100").argument("packet_socket").variable("CKPT_DIR", &dir);
+    let refused = Program::victim("refused").argument("100").argument("packet_ring").variable("CKPT_DIR", &dir);
     let mut life = Life::preloaded(&scene, "refused", &refused);
     life.output.wait_for_line("ready");
     ckpt(&scene, &["checkpoint", &life.pid.to_string()]).failed_with(4);

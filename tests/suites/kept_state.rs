@@ -242,6 +242,7 @@ rows! {
     sockets_of_both_families: "dual_stack";
     rare_sockets: "other_sockets";
     sockets_whose_ends_are_gone: "socket_ends";
+    packet_sockets: "packets";
     fanotify_groups: "notified" [.variable("CKPT_WITH_DIR", "noted")];
     named_pipes_and_packets: "fifos";
     pidfds_and_inotify: "watchers";

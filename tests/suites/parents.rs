@@ -147,11 +147,11 @@ fn a_program_whose_ckpt_restart_is_killed_runs_on_and_is_checkpointed_again() {
 fn run_says_once_why_automatic_checkpoints_fail_and_sums_them_up() {
     let scene = Scene::new();
     let run = Launch::Run(["--interval", "200ms"].map(str::to_owned).into());
-    let program = Program::victim("refused").argument("150").argument("packet_socket");
+    let program = Program::victim("refused").argument("150").argument("packet_ring");
     let mut life = Life::start(&scene, "life", &program, &run, Stdout::File);
     assert_eq!(code_of(life.wait()), 7, "{}", life.errors());
     let said = life.errors();
-    let why = |line: &&str| line.starts_with("ckpt: no checkpoint: ") && line.contains("sockets of family 17");
+    let why = |line: &&str| line.starts_with("ckpt: no checkpoint: ") && line.contains("its packets are in a ring");
     assert_eq!(said.lines().filter(why).count(), 1, "{said}");
     let sum = said.lines().last().expect("it says something");
     let words: Vec<&str> = sum.split(' ').collect();

@@ -79,7 +79,7 @@ macro_rules! refused {
 
 refused! { is_refused:
     a_socket_whose_path_may_begin_at_another_root_is_refused: "other_root", "from which root its path leads";
-    a_packet_socket_is_refused: "packet_socket", "sockets of family 17, type 3, protocol 0";
+    a_packet_socket_with_a_ring_is_refused: "packet_ring", "its packets are in a ring";
     a_filter_in_ebpf_is_refused: "ebpf_filter", "it has a filter in eBPF";
     what_was_sent_before_it_was_accepted_is_refused: "unaccepted", "to a connection that has not been accepted yet";
     a_child_that_shares_its_descriptors_is_refused: "sharing_child", "which shares its descriptor table with process";
@@ -264,7 +264,7 @@ fn an_agent_whose_parent_has_not_ended_yet_is_none_of_the_job() {
 fn what_is_refused_at_each_interval_is_in_the_log_once() {
     let scene = Scene::new();
     let refused = scene.path().join("refused");
-    let program = Program::victim("refused").argument("40").argument("packet_socket").variable("CKPT_INTERVAL", "1s");
+    let program = Program::victim("refused").argument("40").argument("packet_ring").variable("CKPT_INTERVAL", "1s");
     let mut life = Life::preloaded(&scene, "life", &program.waiting(20, &refused));
     let log = life.store().path().join("log");
     let failed = || life.store().rows(&scene).iter().filter(|row| row.state == "failed").count();

@@ -470,7 +470,7 @@ fn a_program_whose_ckpt_is_killed_is_waited_for_and_saved() {
 #[test]
 fn a_program_that_cannot_be_saved_is_ended_by_sigterm_and_that_is_said() {
     let scene = scene();
-    let program = Program::victim("refused").argument("3000").argument("packet_socket");
+    let program = Program::victim("refused").argument("3000").argument("packet_ring");
     let job = Job::new(&scene, &program).options(&["--interval", "0", "--grace", "30"]);
     let mut call = job.call();
     let pid = call.program();

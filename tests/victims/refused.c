@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <linux/bpf.h>
 #include <linux/filter.h>
+#include <linux/if_packet.h>
 #include <linux/io_uring.h>
 #include <linux/seccomp.h>
 #include <linux/securebits.h>
@@ -59,6 +60,14 @@ static void make_sharing_child(void)
 	if (child == 0)
 		wait_for_death();
 	number = child;
+}
+
+/* A socket whose packets would be in memory that the program maps. */
+static void make_packet_ring(void)
+{
+	struct tpacket_req ring = { .tp_block_size = PAGE, .tp_block_nr = 1, .tp_frame_size = PAGE / 2, .tp_frame_nr = 2 };
+	number = socket(AF_PACKET, SOCK_RAW, 0);
+	CHECK(number >= 0 && setsockopt(number, SOL_PACKET, PACKET_RX_RING, &ring, sizeof ring) == 0);
 }
 
 /* A group that is asked before a file is opened, which nobody here does. */
@@ -506,8 +515,8 @@ static void set_up(void)
 	if (is("stranger"))
 		be_stranger(steps);
 	step_ms = 20;
-	if (is("packet_socket"))
-		number = socket(AF_PACKET, SOCK_RAW, 0);
+	if (is("packet_ring"))
+		make_packet_ring();
 	else if (is("ebpf_filter"))
 		make_ebpf_filter();
 	else if (is("unaccepted"))

@@ -54,7 +54,7 @@ pub use posix_timer::PosixTimer;
 pub use process::{Capabilities, IntervalTimer, Layout, Limit, ProcessImage, SignalAction};
 pub use pseudo_terminal::{LineModes, PseudoTerminal};
 pub use queue::{MessageQueue, QueuedMessage};
-pub use socket::{BoundFile, Message, Socket, SocketLink, SocketOption};
+pub use socket::{BoundFile, Interface, Message, Socket, SocketLink, SocketOption};
 pub use sysv::{SysvAttachment, SysvIdentity, SysvMemory, SysvMessage, SysvQueue, SysvSemaphores};
 pub use terminal::{AtTerminal, TerminalImage, TerminalModes};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};

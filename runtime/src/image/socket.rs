@@ -28,6 +28,19 @@ pub struct Socket {
     pub unread: Vec<Message>,
     /// Options that are not those of a new socket.
     pub options: Vec<SocketOption>,
+    /// Of one of packets: the network interfaces that its address and its options name by their numbers.
+    #[serde(default)]
+    pub interfaces: Vec<Interface>,
+}
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Its number when the checkpoint was taken.
+    pub number: u32,
+    /// Its name.
+    #[serde(with = "serde_bytes")]
+    pub name: Vec<u8>,
 }
 
 /// The file in the file system that stands for a Unix socket.

@@ -3,6 +3,7 @@
 mod address;
 mod calls;
 mod options;
+pub mod packet;
 mod peek;
 mod repair;
 mod tcp;

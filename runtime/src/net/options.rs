@@ -143,6 +143,9 @@ const OF_UDP_LITE: &[i32] = &[UDPLITE_SEND_CSCOV, UDPLITE_RECV_CSCOV];
 /// Which messages of ICMP a raw socket gets: `struct icmp_filter`.
 const OF_ICMP: &[i32] = &[ICMP_FILTER];
 const OF_ICMP_6: &[i32] = &[ICMPV6_FILTER];
+/// Those of `packet(7)` that nix and libc do not name: PACKET_AUXDATA, _ORIGDEV, _VERSION, _RESERVE, _LOSS, _VNET_HDR, _TIMESTAMP,
+/// _TX_HAS_OFF, _QDISC_BYPASS, _IGNORE_OUTGOING.
+const OF_PACKETS: &[i32] = &[8, 9, 10, 12, 14, 15, 17, 19, 20, 23];
 const OF_NETLINK: &[i32] = &[
     libc::NETLINK_PKTINFO,
     libc::NETLINK_BROADCAST_ERROR,
@@ -225,6 +228,7 @@ fn levels(family: i32, protocol: i32) -> impl Iterator<Item = (i32, &'static &'s
         (is_internet && protocol == libc::IPPROTO_ICMP, SOL_RAW, &OF_ICMP),
         (is_internet && protocol == libc::IPPROTO_ICMPV6, libc::IPPROTO_ICMPV6, &OF_ICMP_6),
         (family == libc::AF_NETLINK, libc::SOL_NETLINK, &OF_NETLINK),
+        (family == libc::AF_PACKET, libc::SOL_PACKET, &OF_PACKETS),
     ]
     .into_iter()
     .filter_map(|(has_it, level, names)| has_it.then_some((level, names)))

@@ -32,6 +32,7 @@ mod grown_files;
 mod guards;
 mod handed;
 mod host;
+mod interfaces;
 mod io_urings;
 mod lazy;
 mod limits;
@@ -257,6 +258,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let manifest = store.manifest(id)?;
     let mut job = image::job_of(&manifest)?;
     job.map_paths(&options.paths);
+    interfaces::renumber(&mut job)?;
     options.stdio.apply_to(&mut job);
 
     let machine = Machine::this()?;

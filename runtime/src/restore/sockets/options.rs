@@ -41,13 +41,19 @@ impl Rest {
     }
 }
 
+/// When an option is set. A socket of packets gets what is sent to nobody as soon as it has an address: so what it does not want, and
+/// how it wants the rest, is said before.
+fn due_at(socket: &Socket, option: &SocketOption) -> Time {
+    if socket.family == libc::AF_PACKET { Time::BeforeName } else { time_of(option.level, option.name) }
+}
+
 /// Sets what decides which addresses a socket can have.
 pub fn before_name(socket: &Socket, handle: BorrowedFd<'_>) {
     if Socket::is_tcp(socket) {
         // The kernel keeps the addresses of connections for a while that have ended.
         set_one(handle, &number(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1), "a socket");
     }
-    let due = socket.options.iter().filter(|option| time_of(option.level, option.name) == Time::BeforeName);
+    let due = socket.options.iter().filter(|option| due_at(socket, option) == Time::BeforeName);
     due.for_each(|option| set_one(handle, option, "a socket"));
 }
 
@@ -64,7 +70,7 @@ impl Socket {
 
 /// Sets what `socket` had when it was connected; gives what remains. `shown` is its name in messages.
 pub fn set(socket: &Socket, handle: BorrowedFd<'_>, shown: &str) -> Rest {
-    let due = |time| socket.options.iter().filter(move |option| time_of(option.level, option.name) == time);
+    let due = |time| socket.options.iter().filter(move |option| due_at(socket, option) == time);
     due(Time::Connected).for_each(|option| set_one(handle, option, shown));
     let mut options: Vec<SocketOption> = due(Time::Filled).cloned().collect();
     let is_its_own =

@@ -4,7 +4,10 @@
 use std::collections::HashMap;
 use std::os::fd::AsRawFd;
 
-use netlink_packet_core::{Emitable, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    Emitable, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NetlinkSerializable,
+};
 use netlink_packet_sock_diag::SockDiagMessage;
 use netlink_packet_sock_diag::inet::{self, ExtensionFlags, InetRequest, SocketId};
 use netlink_packet_sock_diag::unix::nlas::Nla;
@@ -81,11 +84,14 @@ pub fn shut_of_udp() -> HashMap<u32, u8> {
 }
 
 /// Asks for a list, and gives each answer to `note`.
-fn ask(request: SockDiagMessage, mut note: impl FnMut(SockDiagMessage)) -> std::io::Result<()> {
+///
+/// # Errors
+/// The kernel's.
+pub fn ask<M: NetlinkSerializable + NetlinkDeserializable>(request: M, mut note: impl FnMut(M)) -> std::io::Result<()> {
     let channel = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkSockDiag)?;
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let mut message = NetlinkMessage::new(header, request.into());
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(request));
     message.finalize();
     let mut bytes = vec![0; message.buffer_len()];
     message.serialize(&mut bytes);
@@ -96,7 +102,7 @@ fn ask(request: SockDiagMessage, mut note: impl FnMut(SockDiagMessage)) -> std::
         let received = recv(channel.as_raw_fd(), &mut buffer, MsgFlags::empty())?;
         let mut rest = buffer.get(..received).unwrap_or_default();
         while !rest.is_empty() {
-            let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest).map_err(std::io::Error::other)?;
+            let message = NetlinkMessage::<M>::deserialize(rest).map_err(std::io::Error::other)?;
             match message.payload {
                 NetlinkPayload::InnerMessage(answer) => note(answer),
                 NetlinkPayload::Done(_) => return Ok(()),

@@ -6,6 +6,7 @@
 
 mod diag;
 mod internet;
+mod packets;
 mod underway;
 mod unix;
 mod unread;
@@ -49,6 +50,8 @@ pub struct Sockets {
     by_ends: HashMap<(SocketAddr, SocketAddr), u64>,
     /// All Unix sockets of the machine, if the job has any.
     unix: HashMap<u32, UnixSocket>,
+    /// All sockets of packets of the machine, if the job has any and the kernel tells.
+    packets: HashMap<u32, packets::PacketSocket>,
     /// The directions that sockets of UDP have ended, if the job has any that are connected.
     shut_of_udp: HashMap<u32, u8>,
     /// Where those among them wait that have not been accepted yet.
@@ -104,6 +107,12 @@ impl Sockets {
                 sockets.unix.iter().flat_map(|(&listener, it)| it.waiting.iter().map(move |&it| (it, listener)));
             sockets.waits_at = pairs.collect();
         }
+        if sockets.all.values().any(|seen| seen.family == libc::AF_PACKET) {
+            sockets.packets = packets::all().unwrap_or_else(|error| {
+                log::debug!("what sockets of packets have joined is not known: {error}");
+                HashMap::new()
+            });
+        }
         let is_of_udp = |seen: &Seen| seen.protocol == libc::IPPROTO_UDP && seen.family != libc::AF_UNIX;
         if sockets.all.values().any(|seen| is_of_udp(seen) && seen.peer_name.is_some()) {
             sockets.shut_of_udp = diag::shut_of_udp();
@@ -152,11 +161,17 @@ impl Sockets {
             // In front of what locks it.
             options.insert(0, (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, seen.filter.clone()));
         }
+        let (mut name, mut interfaces) = (seen.name.clone(), Vec::new());
+        if seen.family == libc::AF_PACKET {
+            let (address, joined, named) = packets::state(seen, info, self.packets.get(&(inode as u32)))?;
+            options.extend(joined);
+            (name, interfaces) = (address, named);
+        }
         let socket = Socket {
             family: seen.family,
             kind: seen.kind,
             protocol: seen.protocol,
-            name: seen.name.clone(),
+            name,
             bound_file: named.file,
             directory: named.directory,
             link: SocketLink::None,
@@ -166,6 +181,7 @@ impl Sockets {
                 .into_iter()
                 .map(|(level, name, value)| SocketOption { level, name, value: ByteBuf::from(value) })
                 .collect(),
+            interfaces,
         };
         self.recorded.push((inode, info.clone()));
         Ok(FileKind::Socket(Box::new(socket)))
@@ -245,8 +261,9 @@ impl Seen {
         let is_tcp = protocol == libc::IPPROTO_TCP && family != libc::AF_UNIX;
         let tcp = is_tcp.then(|| TcpInfo::of(handle.as_fd())).transpose().map_err(failed)?;
         let takes_connections = option(libc::SO_ACCEPTCONN)? != 0;
-        let is_of_packets = kind == libc::SOCK_RAW || ICMP.contains(&protocol) && family != libc::AF_UNIX;
-        // Packets of raw sockets and of ICMP may be lost on any way.
+        let is_of_icmp = ICMP.contains(&protocol) && family != libc::AF_UNIX;
+        let is_of_packets = kind == libc::SOCK_RAW || family == libc::AF_PACKET || is_of_icmp;
+        // What these get may be lost on any way.
         let unread = match takes_connections || family == libc::AF_NETLINK || is_of_packets {
             true => Vec::new(),
             false => unread::unread(handle.as_fd(), family, kind).map_err(failed)?,
@@ -295,6 +312,7 @@ fn refuse_kind(info: &FdInfo, made_by: (i32, i32, i32), handle: &OwnedFd) -> Res
             | (libc::AF_INET6, libc::SOCK_DGRAM, libc::IPPROTO_ICMPV6)
             | (libc::AF_INET | libc::AF_INET6, libc::SOCK_RAW, _)
             | (libc::AF_NETLINK, ..)
+            | (libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_DGRAM, _)
     );
     if !is_known {
         let (family, kind, protocol) = made_by;
