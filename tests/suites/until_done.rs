@@ -479,14 +479,14 @@ fn a_program_that_cannot_be_saved_is_ended_by_sigterm_and_that_is_said() {
     assert_eq!(call.wait(), 86, "{}", call.messages());
     assert!(!processes::is_alive(pid));
     let said = call.messages();
-    assert!(said.contains("no last checkpoint") && said.contains("are not captured"), "{said}");
+    assert!(said.contains("no last checkpoint") && said.contains("its packets are in a ring"), "{said}");
     assert!(said.contains("the newest is none"), "{said}");
 }
 
 #[test]
 fn a_program_that_ignores_sigterm_is_killed_when_its_time_is_up() {
     let scene = scene();
-    let code = "import signal, socket, time; signal.signal(15, signal.SIG_IGN); s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0); print('ready', flush=True); time.sleep(100)";
+    let code = "import signal, socket, struct, time; signal.signal(15, signal.SIG_IGN); s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0); s.setsockopt(263, 5, struct.pack('IIII', 4096, 1, 2048, 2)); print('ready', flush=True); time.sleep(100)";
     let program = Program::at("/usr/bin/python3").argument("-c").argument(code);
     let options = ["--interval", "0", "--grace", "1", "--kill-after", "1"];
     let job = Job::new(&scene, &program).options(&options);
