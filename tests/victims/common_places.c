@@ -8,26 +8,39 @@
 #include <sys/wait.h>
 
 struct helper {
+	char (*answer)(char);
+	unsigned long flags;
+	/* A child of its own that shares all with it, if it has one. */
+	struct helper *below;
 	pid_t pid;
 	int asks[2], answers[2];
 };
 
-static struct helper sharing, grandchild, apart, jailed[2];
+static void end(struct helper *helper)
+{
+	int status;
+	close(helper->asks[1]);
+	CHECK(waitpid(helper->pid, &status, 0) == helper->pid && WIFEXITED(status) && WEXITSTATUS(status) == 6);
+}
 
-/* The child does `answer` to each byte, until there are no more. */
-static int start(struct helper *helper, unsigned long flags, char (*answer)(char))
+/* The child answers each byte, until there are no more. */
+static void start(struct helper *helper)
 {
 	char byte;
 	CHECK(pipe2(helper->asks, O_CLOEXEC) == 0 && pipe2(helper->answers, O_CLOEXEC) == 0);
-	helper->pid = (pid_t)syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, NULL);
+	helper->pid = (pid_t)syscall(SYS_clone, helper->flags | SIGCHLD, NULL, NULL, NULL, NULL);
 	CHECK(helper->pid >= 0);
 	if (helper->pid != 0)
-		return 0;
+		return;
 	close(helper->asks[1]);
+	if (helper->below != NULL)
+		start(helper->below);
 	while (read(helper->asks[0], &byte, 1) == 1) {
-		byte = answer(byte);
+		byte = helper->answer(byte);
 		CHECK(write(helper->answers[1], &byte, 1) == 1);
 	}
+	if (helper->below != NULL)
+		end(helper->below);
 	_exit(6);
 }
 
@@ -35,13 +48,6 @@ static char ask(struct helper *helper, char what)
 {
 	CHECK(write(helper->asks[1], &what, 1) == 1 && read(helper->answers[0], &what, 1) == 1);
 	return what;
-}
-
-static void end(struct helper *helper)
-{
-	int status;
-	close(helper->asks[1]);
-	CHECK(waitpid(helper->pid, &status, 0) == helper->pid && WIFEXITED(status) && WEXITSTATUS(status) == 6);
 }
 
 /* The name of the directory, which is one letter. */
@@ -70,12 +76,6 @@ static char tells_umask(char unused)
 	return (char)mask;
 }
 
-/* Itself a parent of one that shares all of it. */
-static char moves_through_child(char to)
-{
-	return ask(&grandchild, to);
-}
-
 static char enters_jail(char unused)
 {
 	(void)unused;
@@ -84,11 +84,25 @@ static char enters_jail(char unused)
 	return access("file", R_OK) == 0 ? 'y' : 'n';
 }
 
+static struct helper grandchild = { moves, CLONE_FS, NULL, 0, { 0 }, { 0 } };
+static struct helper in_jail = { enters_jail, CLONE_FS, NULL, 0, { 0 }, { 0 } };
+
+static char moves_through_child(char to)
+{
+	char moved = ask(&grandchild, to);
+	return moved == here() ? moved : '!';
+}
+
 static char enters_through_child(char what)
 {
-	char entered = ask(&jailed[1], what);
+	char entered = ask(&in_jail, what);
 	return entered == 'y' && access("/inner/file", R_OK) == 0 && here() == 'r' ? 'y' : 'n';
 }
+
+static struct helper sharing = { moves_through_child, CLONE_FS, &grandchild, 0, { 0 }, { 0 } };
+static struct helper apart = { tells_umask, 0, NULL, 0, { 0 }, { 0 } };
+/* It shares nothing with the process that everything begins with. */
+static struct helper jailed = { enters_through_child, 0, &in_jail, 0, { 0 }, { 0 } };
 
 static void set_up(void)
 {
@@ -98,41 +112,13 @@ static void set_up(void)
 	int file = open("jail/inner/file", O_WRONLY | O_CREAT, 0644);
 	CHECK(file >= 0 && close(file) == 0);
 	if (geteuid() == 0) {
-		/* One that shares nothing with this one, and a child that shares all with it. */
-		struct helper *first = &jailed[0];
-		CHECK(pipe2(first->asks, O_CLOEXEC) == 0 && pipe2(first->answers, O_CLOEXEC) == 0);
-		first->pid = fork();
-		CHECK(first->pid >= 0);
-		if (first->pid == 0) {
-			char byte;
-			close(first->asks[1]);
-			start(&jailed[1], CLONE_FS, enters_jail);
-			while (read(first->asks[0], &byte, 1) == 1) {
-				byte = enters_through_child(byte);
-				CHECK(write(first->answers[1], &byte, 1) == 1);
-			}
-			end(&jailed[1]);
-			_exit(6);
-		}
-		CHECK(ask(&jailed[0], '!') == 'y');
+		start(&jailed);
+		CHECK(ask(&jailed, '!') == 'y');
 	}
 	CHECK(chdir("a") == 0);
-	CHECK(pipe2(sharing.asks, O_CLOEXEC) == 0 && pipe2(sharing.answers, O_CLOEXEC) == 0);
-	sharing.pid = (pid_t)syscall(SYS_clone, CLONE_FS | SIGCHLD, NULL, NULL, NULL, NULL);
-	CHECK(sharing.pid >= 0);
-	if (sharing.pid == 0) {
-		char byte;
-		close(sharing.asks[1]);
-		start(&grandchild, CLONE_FS, moves);
-		while (read(sharing.asks[0], &byte, 1) == 1) {
-			byte = moves_through_child(byte) == here() ? here() : '!';
-			CHECK(write(sharing.answers[1], &byte, 1) == 1);
-		}
-		end(&grandchild);
-		_exit(6);
-	}
+	start(&sharing);
 	umask(027);
-	start(&apart, 0, tells_umask);
+	start(&apart);
 }
 
 static void hold(int step)
@@ -143,8 +129,8 @@ static void hold(int step)
 	CHECK(ask(&apart, '?') == 027);
 	to = (char)('a' + (step + 1) % 3);
 	CHECK(moves(to) == to && ask(&sharing, '?') == to);
-	if (jailed[0].pid != 0)
-		CHECK(ask(&jailed[0], '?') == 'y');
+	if (jailed.pid != 0)
+		CHECK(ask(&jailed, '?') == 'y');
 	say("step %d %c", step, here());
 }
 
@@ -153,6 +139,6 @@ static void verify(void)
 	/* Each has the ends by which those before it are asked. */
 	end(&apart);
 	end(&sharing);
-	if (jailed[0].pid != 0)
-		end(&jailed[0]);
+	if (jailed.pid != 0)
+		end(&jailed);
 }

@@ -4,10 +4,6 @@
 #include <sys/fanotify.h>
 #include <sys/stat.h>
 
-#ifndef FAN_MARK_IGNORE
-#define FAN_MARK_IGNORE 0x400
-#endif
-
 static int names, written = -1;
 static char shown[2][512];
 

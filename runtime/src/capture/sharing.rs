@@ -27,12 +27,11 @@ pub fn settle(members: &mut [Member]) -> Result<()> {
         }
     }
     for group in groups(members, Shared::FileSystem)? {
-        let (&first, others) = group.split_first().unwrap_or((&0, &[]));
-        for &other in others {
+        for &other in &group[1..] {
             let shares = members[other].family.parent.is_some_and(|parent| group.contains(&(parent as usize)));
             if !shares {
                 let advice = "take the checkpoint while the process lives that has made both";
-                return Err(refused(&members[other], &members[first], "its directories and umask", advice));
+                return Err(refused(&members[other], &members[group[0]], "its directories and umask", advice));
             }
             members[other].family.shares_places = true;
         }
@@ -48,7 +47,7 @@ fn refused(one: &Member, other: &Member, name: &str, advice: &str) -> Error {
     )
 }
 
-/// The processes by what they have in common, ascending in each group.
+/// The processes by what they have in common, ascending in each group; none is empty.
 fn groups(members: &[Member], what: Shared) -> Result<Vec<Vec<usize>>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (index, member) in members.iter().enumerate() {

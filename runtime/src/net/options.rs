@@ -143,7 +143,7 @@ const OF_UDP_LITE: &[i32] = &[UDPLITE_SEND_CSCOV, UDPLITE_RECV_CSCOV];
 /// Which messages of ICMP a raw socket gets: `struct icmp_filter`.
 const OF_ICMP: &[i32] = &[ICMP_FILTER];
 const OF_ICMP_6: &[i32] = &[ICMPV6_FILTER];
-/// Those of `packet(7)` that nix and libc do not name: PACKET_AUXDATA, _ORIGDEV, _VERSION, _RESERVE, _LOSS, _VNET_HDR, _TIMESTAMP,
+/// Those of `packet(7)`, which libc does not name: PACKET_AUXDATA, _ORIGDEV, _VERSION, _RESERVE, _LOSS, _VNET_HDR, _TIMESTAMP,
 /// _TX_HAS_OFF, _QDISC_BYPASS, _IGNORE_OUTGOING.
 const OF_PACKETS: &[i32] = &[8, 9, 10, 12, 14, 15, 17, 19, 20, 23];
 const OF_NETLINK: &[i32] = &[

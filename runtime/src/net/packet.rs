@@ -12,7 +12,7 @@ const IN_MEMBERSHIP: usize = 0;
 
 /// The number of the interface in an address; 0 for all.
 pub fn interface_of_name(name: &[u8]) -> u32 {
-    number_at(name, IN_ADDRESS).map_or(0, |number| u32::from_ne_bytes(*number))
+    name.get(IN_ADDRESS..).and_then(|rest| rest.first_chunk()).map_or(0, |number| u32::from_ne_bytes(*number))
 }
 
 /// Changes the number of an interface in an address.
@@ -23,10 +23,6 @@ pub fn renumber_name(name: &mut [u8], change: impl Fn(u32) -> u32) {
 /// Changes the number of an interface in what adds a membership.
 pub fn renumber_membership(value: &mut [u8], change: impl Fn(u32) -> u32) {
     renumber(value, IN_MEMBERSHIP, change);
-}
-
-fn number_at(bytes: &[u8], at: usize) -> Option<&[u8; 4]> {
-    bytes.get(at..)?.first_chunk()
 }
 
 fn renumber(bytes: &mut [u8], at: usize, change: impl Fn(u32) -> u32) {

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::mounts::{self, Mount};
 use super::task;
 
 /// What version 1 has for no limit is rounded down to pages; nobody has so much.
@@ -32,23 +33,15 @@ const VERSION_1: Files =
     Files { limit: "memory.limit_in_bytes", usage: "memory.usage_in_bytes", reclaimable: "total_inactive_file " };
 const VERSION_2: Files = Files { limit: "memory.max", usage: "memory.current", reclaimable: "inactive_file " };
 
-/// Where control groups of a version are, of all or of those below one of them.
-#[derive(Debug, PartialEq, Eq)]
-struct Mount {
-    /// The group that is at the top of it.
-    root: PathBuf,
-    point: PathBuf,
-}
-
 /// What is left in each group that limits the memory of process `pid`, its own first. A group that is not to be seen from here is
 /// none.
 pub fn memory_left(pid: i32) -> Vec<Left> {
     let groups = task::text(pid, "cgroup").unwrap_or_default();
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = mounts::all();
     let mut all = Vec::new();
     for (files, controller) in [(VERSION_1, Some("memory")), (VERSION_2, None)] {
         if let (Some(group), Some(mount)) = (group_of(&groups, controller), mount_of(&mounts, controller)) {
-            all.extend(left_within(&mount, group, &files));
+            all.extend(left_within(mount, group, &files));
         }
     }
     all
@@ -67,19 +60,11 @@ fn group_of<'a>(groups: &'a str, controller: Option<&str>) -> Option<&'a Path> {
     })
 }
 
-/// Where `/proc/PID/mountinfo` has them.
-fn mount_of(mounts: &str, controller: Option<&str>) -> Option<Mount> {
-    mounts.lines().find_map(|line| {
-        let (front, back) = line.split_once(" - ")?;
-        let mut front = front.split(' ').skip(3);
-        let (root, point) = (front.next()?, front.next()?);
-        let mut back = back.split(' ');
-        let (kind, options) = (back.next()?, back.nth(1)?);
-        let is_it = match controller {
-            Some(wanted) => kind == "cgroup" && options.split(',').any(|one| one == wanted),
-            None => kind == "cgroup2",
-        };
-        is_it.then(|| Mount { root: root.into(), point: point.into() })
+/// Where control groups of a version are, of all or of those below one of them.
+fn mount_of<'a>(mounts: &'a [Mount], controller: Option<&str>) -> Option<&'a Mount> {
+    mounts.iter().find(|mount| match controller {
+        Some(wanted) => mount.kind == "cgroup" && mount.options.split(',').any(|one| one == wanted),
+        None => mount.kind == "cgroup2",
     })
 }
 
@@ -125,20 +110,30 @@ mod tests {
 
     #[test]
     fn where_they_are_mounted_is_found() {
-        let mounts = "24 1 0:22 / /proc rw,nosuid shared:5 - proc proc rw\n\
+        let mounts = b"24 1 0:22 / /proc rw,nosuid shared:5 - proc proc rw\n\
                       33 32 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
                       34 32 0:29 /docker/1 /sys/fs/cgroup/memory ro shared:9 master:2 - cgroup cgroup rw,memory\n\
                       35 32 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate\n";
-        let at = |root: &str, point: &str| Some(Mount { root: root.into(), point: point.into() });
-        assert_eq!(mount_of(mounts, Some("memory")), at("/docker/1", "/sys/fs/cgroup/memory"));
-        assert_eq!(mount_of(mounts, None), at("/", "/sys/fs/cgroup/unified"));
-        assert_eq!(mount_of(mounts, Some("hugetlb")), None);
+        let mounts = mounts::parse(mounts);
+        let found = |controller| mount_of(&mounts, controller).map(|mount| (mount.root.clone(), mount.point.clone()));
+        let at = |root: &str, point: &str| Some((root.into(), point.into()));
+        assert_eq!(found(Some("memory")), at("/docker/1", "/sys/fs/cgroup/memory"));
+        assert_eq!(found(None), at("/", "/sys/fs/cgroup/unified"));
+        assert_eq!(found(Some("hugetlb")), None);
     }
 
     #[test]
     fn every_group_on_the_way_up_that_has_a_limit_counts() {
         let scene = tempfile::tempdir().unwrap();
-        let mount = Mount { root: "/".into(), point: scene.path().to_owned() };
+        let mounted = |root: &str| Mount {
+            id: 1,
+            device: (0, 1),
+            root: root.into(),
+            point: scene.path().to_owned(),
+            kind: "cgroup2".to_owned(),
+            options: "rw".to_owned(),
+        };
+        let mount = mounted("/");
         let (slice, job) = (scene.path().join("slice"), scene.path().join("slice/job"));
         let statistics = "anon 1\ninactive_file 1048576\nactive_file 7340032\n";
         group(
@@ -155,7 +150,7 @@ mod tests {
         group(&slice, &[("memory.max", format!("{}\n", 50 * MIB))]);
         assert_eq!(left_within(&mount, Path::new("/slice/job"), &VERSION_2), left(0));
         // In a container that sees what is below one group.
-        let below = Mount { root: "/docker/1".into(), point: scene.path().to_owned() };
+        let below = mounted("/docker/1");
         assert_eq!(left_within(&below, Path::new("/docker/1/slice"), &VERSION_2), left(0));
         assert_eq!(left_within(&below, Path::new("/docker/2"), &VERSION_2), []);
     }

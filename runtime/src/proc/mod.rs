@@ -13,6 +13,7 @@ pub mod limits;
 pub mod locks;
 pub mod maps;
 pub mod memory;
+pub mod mounts;
 pub mod oom;
 pub mod pagemap;
 pub mod sched;

@@ -12,10 +12,8 @@ use crate::error::{Error, Result};
 use crate::image::{Fanotify, Mark, Reach, path_of};
 use crate::unread_bytes::unread_bytes;
 
-/// `FAN_MARK_IGNORE`, which nix has no name for: what is ignored is told apart by directories, too.
-const IGNORE: u32 = 0x400;
-/// Flags that a mark keeps: that one, `FAN_MARK_IGNORED_SURV_MODIFY` and `FAN_MARK_EVICTABLE`.
-const KEPT: u32 = IGNORE | 0x40 | 0x200;
+/// Flags that a mark keeps.
+const KEPT: u32 = libc::FAN_MARK_IGNORE | libc::FAN_MARK_IGNORED_SURV_MODIFY | libc::FAN_MARK_EVICTABLE;
 
 /// A group without marks.
 ///
@@ -72,9 +70,10 @@ fn add(group: &nix::sys::fanotify::Fanotify, mark: &Mark, path: &str) -> nix::Re
         Reach::FileSystem => MarkFlags::FAN_MARK_FILESYSTEM,
     };
     let kept = MarkFlags::from_bits_retain(mark.flags & KEPT);
-    let ignoring = if mark.flags & IGNORE != 0 { MarkFlags::empty() } else { MarkFlags::FAN_MARK_IGNORED_MASK };
+    let ignoring =
+        if mark.flags & libc::FAN_MARK_IGNORE != 0 { MarkFlags::empty() } else { MarkFlags::FAN_MARK_IGNORED_MASK };
     // Of what is told, only whether the kernel may forget it.
-    let telling = kept & MarkFlags::from_bits_retain(0x200);
+    let telling = kept & MarkFlags::from_bits_retain(libc::FAN_MARK_EVICTABLE);
     for (mask, how) in [(mark.told, telling), (mark.ignored, kept | ignoring)] {
         if mask != 0 {
             let flags = MarkFlags::FAN_MARK_ADD | reach | how;

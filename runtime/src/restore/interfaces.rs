@@ -17,9 +17,6 @@ pub fn renumber(job: &mut JobImage) -> Result<()> {
         let FileKind::Socket(socket) = &mut file.kind else { continue };
         let numbers = socket.interfaces.iter().map(|interface| Ok((interface.number, number_now(interface)?)));
         let numbers: HashMap<u32, u32> = numbers.collect::<Result<_>>()?;
-        if numbers.iter().all(|(then, now)| then == now) {
-            continue;
-        }
         let change = |then: u32| numbers.get(&then).copied().unwrap_or(then);
         renumber_name(&mut socket.name, change);
         let memberships = socket.options.iter_mut().filter(|it| (it.level, it.name) == (libc::SOL_PACKET, MEMBERSHIP));

@@ -3,28 +3,19 @@
 //! The kernel tells the inode of each watch, not its path. Who may open files by their handles is led there by the kernel;
 //! everybody else has to look for it: in and near the directories that the job works in.
 
-use std::os::fd::AsFd;
-
-use super::watched::{Inode, Places, Words};
-use super::{Entry, refused, unsettled};
-use crate::error::{Error, Result};
+use super::watched::{Inode, Places, Words, refuse_unread_events, without_path};
+use super::{Entry, refused};
+use crate::error::Result;
 use crate::image::{FileKind, Watch};
 use crate::proc::fdinfo::FdInfo;
-use crate::unread_bytes::unread_bytes;
 
-/// Why an instance with unread events is refused: they can be read once only, and nobody can put them back.
-const EVENTS_QUEUED: &str = "events are queued in it that nobody has read yet";
 /// Beyond this so many watches would have to be made and removed first that a restart took seconds.
 const NUMBER_MAX: i32 = 1 << 20;
 
 /// An inotify instance; `places` is where to look for what it watches.
 pub fn kind(entry: Entry<'_>, places: &mut Places) -> Result<FileKind> {
     let info = entry.info;
-    let handle = entry.fetch()?;
-    let queued = unread_bytes(handle.as_fd());
-    if queued.map_err(|source| Error::io("look for events in", info.shown(), source))? != 0 {
-        return Err(unsettled(info, EVENTS_QUEUED, "read them, or try again"));
-    }
+    refuse_unread_events(entry)?;
     let mut watches = Vec::new();
     for (_, line) in info.fields.iter().filter(|(name, _)| name == "inotify wd") {
         watches.push(watch(info, line, places)?);
@@ -41,10 +32,8 @@ fn watch(info: &FdInfo, line: &str, places: &mut Places) -> Result<Watch> {
         let why = format!("it has given out {number} numbers for watches");
         return Err(refused(info, &why, "open a new one now and then"));
     }
-    let path = places.path_of(&inode).ok_or_else(|| {
-        let why = format!("the path of inode {} that it watches (number {number}) cannot be found", inode.number);
-        refused(info, &why, "remove the watch, or run ckpt with CAP_DAC_READ_SEARCH, which may open it by its handle")
-    })?;
+    let what = || format!("inode {} that it watches (number {number})", inode.number);
+    let path = places.path_of(&inode).ok_or_else(|| without_path(info, &what()))?;
     Ok(Watch { number, mask, path })
 }
 
@@ -52,7 +41,7 @@ fn watch(info: &FdInfo, line: &str, places: &mut Places) -> Result<Watch> {
 /// hexadecimal.
 fn parse(line: &str) -> Option<(i32, u32, Inode)> {
     let (number, rest) = line.split_once(' ')?;
-    let words = Words::of("", rest);
+    let words = Words::of(rest);
     Some((i32::from_str_radix(number, 16).ok()?, words.hex("mask")? as u32, Inode::of(&words)?))
 }
 

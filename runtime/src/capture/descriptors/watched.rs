@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ffi::{CString, OsStr};
 use std::fs;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -11,9 +11,12 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::sys::stat::{major, minor};
 
-use super::Entry;
+use super::{Entry, refused, unsettled};
 use crate::descriptor::made;
-use crate::proc::task;
+use crate::error::{Error, Result};
+use crate::proc::fdinfo::FdInfo;
+use crate::proc::{mounts, task};
+use crate::unread_bytes::unread_bytes;
 
 /// Bytes of the longest handle (MAX_HANDLE_SZ).
 const HANDLE_BYTES: usize = 128;
@@ -44,13 +47,12 @@ pub struct Inode {
 impl Inode {
     /// The one that a line of fdinfo names, if it names one.
     pub fn of(words: &Words<'_>) -> Option<Inode> {
-        let device = words.hex("sdev")?;
         let bytes = words.text("f_handle").and_then(|digits| {
             let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
             pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect::<Option<Vec<u8>>>()
         });
         let handle = words.hex("fhandle-type").zip(bytes).map(|(kind, bytes)| (kind as i32, bytes));
-        Some(Inode { number: words.hex("ino")?, device: (device >> 20, device & 0xf_ffff), handle })
+        Some(Inode { number: words.hex("ino")?, device: words.device()?, handle })
     }
 }
 
@@ -58,18 +60,9 @@ impl Inode {
 pub struct Words<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Words<'a> {
-    /// Those of a line whose first word has this name, which is not in the line itself; empty where it has none.
-    pub fn of(first: &'a str, line: &'a str) -> Words<'a> {
-        let words = line.split_whitespace().enumerate();
-        Words(
-            words
-                .filter_map(
-                    |(place, word)| {
-                        if place == 0 && !first.is_empty() { Some((first, word)) } else { word.split_once(':') }
-                    },
-                )
-                .collect(),
-        )
+    /// Those of a line.
+    pub fn of(line: &'a str) -> Words<'a> {
+        Words(line.split_whitespace().filter_map(|word| word.split_once(':')).collect())
     }
 
     /// The value of this name.
@@ -81,37 +74,27 @@ impl<'a> Words<'a> {
     pub fn hex(&self, name: &str) -> Option<u64> {
         u64::from_str_radix(self.text(name)?, 16).ok()
     }
-}
 
-/// Where the first mount is of which `is_wanted` says so, by its number and the device of its file system (major, minor).
-pub fn mount_point(is_wanted: impl Fn(u64, (u64, u64)) -> bool) -> Option<Vec<u8>> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    mounts.lines().find_map(|line| {
-        let words: Vec<&str> = line.split(' ').collect();
-        let &[id, _, device, _, point, ..] = words.as_slice() else { return None };
-        let (major, minor) = device.split_once(':')?;
-        let is_it = is_wanted(id.parse().ok()?, (major.parse().ok()?, minor.parse().ok()?));
-        is_it.then(|| unescaped(point))
-    })
-}
-
-/// A path as mountinfo writes it: some characters as a backslash and three octal digits.
-fn unescaped(text: &str) -> Vec<u8> {
-    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
-    while let Some((&byte, behind)) = rest.split_first() {
-        let digits = behind.get(..3).filter(|_| byte == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(escaped) => {
-                bytes.push(escaped);
-                rest = &behind[3..];
-            }
-            None => {
-                bytes.push(byte);
-                rest = behind;
-            }
-        }
+    /// The device of a file system: major, minor.
+    pub fn device(&self) -> Option<(u64, u64)> {
+        self.hex("sdev").map(|device| (device >> 20, device & 0xf_ffff))
     }
-    bytes
+}
+
+/// Refuses an instance with unread events: they can be read once only, and nobody can put them back.
+pub fn refuse_unread_events(entry: Entry<'_>) -> Result<()> {
+    let info = entry.info;
+    let queued = unread_bytes(entry.fetch()?.as_fd());
+    if queued.map_err(|source| Error::io("look for events in", info.shown(), source))? != 0 {
+        return Err(unsettled(info, "events are queued in it that nobody has read yet", "read them, or try again"));
+    }
+    Ok(())
+}
+
+/// Refuses an instance that watches what no path is known of.
+pub fn without_path(info: &FdInfo, what: &str) -> Error {
+    let why = format!("the path of {what} cannot be found");
+    refused(info, &why, "remove the watch, or run ckpt with CAP_DAC_READ_SEARCH, which may open it by its handle")
 }
 
 /// Where a job works: directories in which its files are looked for.
@@ -185,13 +168,8 @@ fn by_handle(inode: &Inode) -> Option<PathBuf> {
     let (kind, bytes) = inode.handle.as_ref().filter(|(_, bytes)| bytes.len() <= HANDLE_BYTES)?;
     let mut handle = FileHandle { bytes: bytes.len() as u32, kind: *kind, handle: [0; HANDLE_BYTES] };
     handle.handle[..bytes.len()].copy_from_slice(bytes);
-    let wanted = format!("{}:{}", inode.device.0, inode.device.1);
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let points = mounts.lines().filter_map(|line| {
-        let mut words = line.split(' ').skip(2);
-        (words.next()? == wanted).then(|| words.nth(1)).flatten()
-    });
-    points.filter_map(|point| fs::File::open(point).ok()).find_map(|mount| {
+    let there = mounts::all().into_iter().filter(|mount| mount.device == inode.device);
+    there.filter_map(|mount| fs::File::open(mount.point).ok()).find_map(|mount| {
         // SAFETY: the call reads one file_handle with `bytes` bytes.
         let opened = unsafe {
             libc::syscall(

@@ -395,11 +395,7 @@ fn target(file: &OpenFile, objects: &Objects) -> (&'static str, String, Option<u
         FileKind::SignalFd { mask } => ("signalfd", format!("mask {mask:#x}"), None),
         FileKind::Epoll { targets } => {
             let numbers: Vec<_> = targets.iter().map(|target| target.number.to_string()).collect();
-            (
-                "epoll",
-                format!("watches {}", if numbers.is_empty() { "nothing".to_owned() } else { numbers.join(", ") }),
-                None,
-            )
+            ("epoll", format!("watches {}", listed(&numbers)), None)
         }
         FileKind::MessageQueue { queue } => {
             let queue = objects.message_queues.get(*queue as usize);
@@ -412,21 +408,17 @@ fn target(file: &OpenFile, objects: &Objects) -> (&'static str, String, Option<u
         FileKind::OfProcess { path, .. } => ("process", lossy(path), None),
         FileKind::Fanotify(group) => {
             let paths: Vec<_> = group.marks.iter().map(|mark| lossy(&mark.path)).collect();
-            (
-                "fanotify",
-                format!("marks {}", if paths.is_empty() { "nothing".to_owned() } else { paths.join(", ") }),
-                None,
-            )
+            ("fanotify", format!("marks {}", listed(&paths)), None)
         }
         FileKind::Inotify { watches } => {
             let paths: Vec<_> = watches.iter().map(|watch| lossy(&watch.path)).collect();
-            (
-                "inotify",
-                format!("watches {}", if paths.is_empty() { "nothing".to_owned() } else { paths.join(", ") }),
-                None,
-            )
+            ("inotify", format!("watches {}", listed(&paths)), None)
         }
     }
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
 }
 
 /// Which of the job's own terminals it is.

@@ -256,16 +256,11 @@ pub fn take_ordinary_personality() {
 
 /// Makes a child with process id `pid`, whose parent gets `exit_signal` when it ends; 0 in the child, which must not allocate,
 /// take locks or return from what calls this: it does not matter then what other threads were doing.
+/// `flags` are further ones of clone3's.
 ///
 /// # Errors
 /// EEXIST if the id stays in use for [`REAPING_TIMEOUT`].
-pub fn clone_with_pid(pid: i32, exit_signal: i32) -> Result<i32> {
-    clone_when_free(pid, CloneArguments { exit_signal: exit_signal as u64, ..CloneArguments::default() })
-}
-
-/// The same, for a child whose directory, root directory and umask are this process's.
-pub fn clone_in_same_places_with_pid(pid: i32, exit_signal: i32) -> Result<i32> {
-    let flags = libc::CLONE_FS as u64;
+pub fn clone_with_pid(pid: i32, exit_signal: i32, flags: u64) -> Result<i32> {
     clone_when_free(pid, CloneArguments { flags, exit_signal: exit_signal as u64, ..CloneArguments::default() })
 }
 

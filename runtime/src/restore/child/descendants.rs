@@ -71,8 +71,8 @@ fn make_one(plan: &mut Plan, channel: RawFd, birth: Birth) -> Result<(), Failed>
         Way::Child => {
             let shares_places =
                 matches!(birth.born, Born::Member(member) if plan.members[member].image.family.shares_places);
-            let clone = if shares_places { calls::clone_in_same_places_with_pid } else { calls::clone_with_pid };
-            if clone(pid, exit_signal).at(Step::Child, pid as u32)? == 0 {
+            let flags = if shares_places { libc::CLONE_FS as u64 } else { 0 };
+            if calls::clone_with_pid(pid, exit_signal, flags).at(Step::Child, pid as u32)? == 0 {
                 begin(plan, channel, birth.born);
             }
         }
@@ -113,7 +113,7 @@ fn make_orphan(plan: &mut Plan, channel: RawFd, born: Born, pid: i32) -> Result<
         if plan.ids.binary_search(&calls::own_pid()).is_ok() {
             calls::leave(IS_WANTED);
         }
-        match calls::clone_with_pid(pid, libc::SIGCHLD).at(Step::Child, pid as u32) {
+        match calls::clone_with_pid(pid, libc::SIGCHLD, 0).at(Step::Child, pid as u32) {
             Ok(0) => begin(plan, channel, born),
             Ok(_) => calls::leave(0),
             Err(failed) => fail(plan, channel, failed),
@@ -177,7 +177,7 @@ fn make_ended(plan: &Plan, channel: RawFd, is_due: impl Fn(u32) -> bool) -> Resu
 fn make_one_ended(plan: &Plan, place: usize, channel: RawFd) -> Result<(), Failed> {
     let member = plan.own();
     let ended = &member.image.family.ended_children[place];
-    if calls::clone_with_pid(ended.pid, ended.exit_signal).at(Step::Child, ended.pid as u32)? == 0 {
+    if calls::clone_with_pid(ended.pid, ended.exit_signal, 0).at(Step::Child, ended.pid as u32)? == 0 {
         calls::name(&member.ended_names[place]);
         if let Err(failed) = take_place(plan, ended).at(Step::Role, 0) {
             calls::send(channel, &Report::warning(plan.own, failed).to_bytes());

@@ -1,4 +1,5 @@
-//! What is mapped in this process, read of /proc/self/maps, without a heap. For the keeper, while the gate is closed, and for children of fork.
+//! What is mapped in this process, read of /proc/self/maps, without a heap. For the keeper, while the gate is closed, and for children
+//! of fork.
 
 use crate::errno::Errno;
 use crate::sys;

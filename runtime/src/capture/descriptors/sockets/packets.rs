@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use netlink_packet_core::{DecodeError, NetlinkDeserializable, NetlinkHeader, NetlinkSerializable, NlasIterator};
+use netlink_packet_sock_diag::SOCK_DIAG_BY_FAMILY;
 use nix::net::if_::if_indextoname;
 
 use super::{Seen, diag, refused};
@@ -13,8 +14,6 @@ use crate::image::Interface;
 use crate::net::packet::{ADDRESS_BYTES, COPY_THRESHOLD, MEMBERSHIP, interface_of_name};
 use crate::proc::fdinfo::FdInfo;
 
-/// `SOCK_DIAG_BY_FAMILY`.
-const BY_FAMILY: u16 = 20;
 /// `PACKET_SHOW_INFO`, `_MCLIST`, `_RING_CFG`, `_FANOUT`.
 const SHOWN: u32 = 1 | 2 | 4 | 8;
 /// `PACKET_DIAG_INFO`, `_MCLIST`, `_RX_RING`, `_TX_RING`, `_FANOUT`.
@@ -136,7 +135,7 @@ enum Message {
 
 impl NetlinkSerializable for Message {
     fn message_type(&self) -> u16 {
-        BY_FAMILY
+        SOCK_DIAG_BY_FAMILY
     }
 
     fn buffer_len(&self) -> usize {
