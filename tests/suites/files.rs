@@ -1,6 +1,7 @@
 //! Files as of the checkpoint: what the program may write to, what only it can reach, and whole directories.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -277,6 +278,45 @@ fn what_is_larger_than_allowed_is_not_captured_and_an_unlinked_one_refused() {
     life.output.wait_for_more_lines(3);
     assert!(life.output.lines() >= lines + 3, "it runs on");
     life.kill();
+}
+
+/// A log of `before` and the program's first lines, to which somebody else has appended before the checkpoint, and another one behind it.
+fn with_a_log_of_others(limit: &str) -> (Vec<u8>, String) {
+    let scene = Scene::new();
+    let sign = scene.path().join("go-on");
+    let program =
+        Program::victim("appends").argument("20").input("log", "before\n".as_bytes()).variable("CKPT_FILES", limit);
+    let mut life = Life::preloaded(&scene, "life", &program.waiting(5, &sign));
+    let log = life.directory.join("log");
+    let append = |line: &str| {
+        let mut file = fs::OpenOptions::new().append(true).open(&log).expect("the log");
+        file.write_all(line.as_bytes()).expect("a line");
+    };
+    // The line of standard output comes behind that of the log.
+    life.output.wait_for_lines(6);
+    append("somebody else\n");
+    checkpoint(&scene, life.pid);
+    append("a third one\n");
+    written(&sign, b"");
+    life.output.wait_for_lines(8);
+    life.kill();
+    let mut second = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
+    assert_eq!(code_of(second.wait()), 7, "{}", second.errors());
+    (fs::read(&log).expect("the log"), second.errors())
+}
+
+#[test]
+fn a_log_that_others_append_to_is_left_as_it_is_and_that_is_said() {
+    for limit in ["64M", "1"] {
+        let (log, said) = with_a_log_of_others(limit);
+        let text = String::from_utf8(log).expect("text");
+        let of_others = ["before\n", "somebody else\n", "a third one\n"];
+        assert!(of_others.iter().all(|line| text.contains(line)), "{limit}: {text}");
+        assert!(text.ends_with("step 20\n") && text.contains("step 5\nsomebody else\na third one\nstep 6\n"), "{text}");
+        // What the first life has written behind the checkpoint stays.
+        assert_eq!(text.matches("step 6\n").count(), 2, "{text}");
+        assert!(said.contains("others append to") && said.contains("it stays as it is"), "{said}");
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod file;
 mod io_uring;
 mod job;
 mod lock;
+mod logs;
 mod mapping_defaults;
 mod memory;
 mod path;

@@ -29,21 +29,33 @@ impl Changes {
     }
 
     /// Changes the files, of which `copies` are saved.
-    pub fn settle(self, copies: &SavedCopies, job: &JobImage, plan: &MappingPlan, store: &Store) -> Result<()> {
+    pub fn settle(mut self, copies: &SavedCopies, job: &JobImage, plan: &MappingPlan, store: &Store) -> Result<()> {
         let objects = &job.objects;
+        let mut left = std::mem::take(&mut self.captured.left);
         unlinked_files::complete(job, plan)?;
         self.shared.write(job, plan, store)?;
         self.captured.put_back(copies, job, store)?;
         let is_captured = |path: &[u8]| objects.captured_files.iter().any(|file| file.path == path);
         let holders = Holders::of(job);
         for (index, file) in objects.files.iter().enumerate().filter(|(_, file)| file.is_writable()) {
-            if let FileKind::Regular { path, size, .. } = &file.kind
+            if let &FileKind::Regular { ref path, size, device, inode, .. } = &file.kind
                 && !is_captured(path)
             {
-                cut_back(path_of(path), &holders.of_file(index), identity(&file.kind), *size, copies)?;
+                let path = path_of(path);
+                match objects.others_append_to(device, inode) {
+                    true if left.iter().any(|known| known == path) => {}
+                    true => left.push(path.to_owned()),
+                    false => cut_back(path, &holders.of_file(index), identity(&file.kind), size, copies)?,
+                }
             }
         }
         copies.tell();
+        for log in left {
+            let path = log.display();
+            crate::say!(
+                "others append to {path}, too: it stays as it is, with what this program has written since the checkpoint"
+            );
+        }
         Ok(())
     }
 }

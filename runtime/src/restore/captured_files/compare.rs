@@ -39,7 +39,13 @@ impl CapturedFiles {
             if let (CapturedKind::Directory, Some(Difference::Other)) = (&file.kind, &difference) {
                 replaced.push(path);
             }
-            found.differences.extend(difference.map(|difference| (index, difference)));
+            match (&file.kind, difference) {
+                (
+                    &CapturedKind::Regular { device, inode, .. },
+                    Some(Difference::Content { has_only_grown: true, .. }),
+                ) if objects.others_append_to(device, inode) => found.left.push(path.to_owned()),
+                (_, difference) => found.differences.extend(difference.map(|difference| (index, difference))),
+            }
         }
         let is_directory = |file: &CapturedFile| matches!(file.kind, CapturedKind::Directory);
         let known = objects.captured_files.iter().map(|file| (file.path.as_slice(), is_directory(file))).collect();

@@ -25,6 +25,8 @@ pub struct CapturedFiles {
     differences: Vec<(usize, Difference)>,
     /// What is in captured directories and was not there at the checkpoint.
     additions: Vec<PathBuf>,
+    /// Logs that have only grown, and that others append to, too: they stay as they are.
+    pub left: Vec<PathBuf>,
 }
 
 /// How a path of today differs from what it was.
