@@ -3,6 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,11 +13,15 @@ use serde::de::DeserializeOwned;
 
 use crate::descriptor::{self, pidfd_open};
 use crate::error::{Error, Result};
+use crate::proc::sched;
 
 /// The hidden command that asks.
 pub const COMMAND: &str = "devices";
-/// How long the driver may take to begin: seconds, where nothing else keeps it awake.
+/// How long the driver may take to begin: seconds, where nothing else keeps it awake. Time that it waits for a CPU does not count,
+/// nor a time in which the whole machine is paused.
 const WITHIN: Duration = Duration::from_secs(60);
+/// A wait of this length counts as no more, however much later it ends.
+const SLICE: Duration = Duration::from_secs(1);
 
 /// What `ckpt devices` prints of this driver with these options. The process sees all devices, and is one of this user and group,
 /// if they are given: whoever has named the driver.
@@ -51,6 +56,18 @@ pub fn ask<T: DeserializeOwned>(driver: &Path, owner: Option<(u32, u32)>, option
     })
 }
 
+/// Whether process `pid` ends before its time is up.
+fn ends_in_time(pidfd: &OwnedFd, pid: i32) -> nix::Result<bool> {
+    let mut waited = Duration::ZERO;
+    while waited < WITHIN + sched::waited_for_cpu(pid) {
+        if descriptor::ends_within(pidfd, SLICE)? {
+            return Ok(true);
+        }
+        waited += SLICE;
+    }
+    Ok(false)
+}
+
 /// How a child has ended, and what it has printed and said until then.
 struct End {
     printed: Vec<u8>,
@@ -63,7 +80,7 @@ impl End {
     /// Waits for a child, and ends it if it takes too long.
     fn of(mut child: Child) -> std::io::Result<End> {
         let pidfd = pidfd_open(child.id() as i32).map_err(std::io::Error::other)?;
-        let ends = descriptor::ends_within(&pidfd, WITHIN)?;
+        let ends = ends_in_time(&pidfd, child.id() as i32)?;
         if !ends {
             child.kill()?;
         }

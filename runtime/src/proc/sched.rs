@@ -1,6 +1,8 @@
-//! What the scheduler says of a thread: `/proc/PID/task/TID/sched`, where the kernel has it (`CONFIG_SCHED_DEBUG`).
+//! What the scheduler says of a thread: `/proc/PID/task/TID/sched`, where the kernel has it (`CONFIG_SCHED_DEBUG`), and
+//! `/proc/PID/schedstat`, where it counts that (`CONFIG_SCHED_INFO`).
 
 use std::fs;
+use std::time::Duration;
 
 use super::task;
 
@@ -23,6 +25,16 @@ impl Sched {
     pub fn own() -> Option<Sched> {
         parse(&fs::read_to_string("/proc/thread-self/sched").ok()?)
     }
+}
+
+/// How long the first thread of process `pid` has waited for a CPU; nothing where the kernel does not say.
+pub fn waited_for_cpu(pid: i32) -> Duration {
+    task::text(pid, "schedstat").ok().and_then(|text| parse_waited(&text)).unwrap_or_default()
+}
+
+/// Of time on a CPU, time waiting for one, both in ns, and turns.
+fn parse_waited(text: &str) -> Option<Duration> {
+    text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
 fn parse(text: &str) -> Option<Sched> {
@@ -52,5 +64,11 @@ mod tests {
         let expected = Sched { ran_at_ns: 374_680_299_001, yields: 2 };
         assert_eq!(parse(text), Some(expected));
         assert_eq!(parse("nr_voluntary_switches : 3\n"), None);
+    }
+
+    #[test]
+    fn waiting_for_a_cpu_is_read() {
+        assert_eq!(parse_waited("418293192 5993678557 379\n"), Some(Duration::from_nanos(5_993_678_557)));
+        assert_eq!(parse_waited("0\n"), None);
     }
 }
