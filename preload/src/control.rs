@@ -20,6 +20,10 @@ pub static ckpt_control: Shared<Control> = Shared::new(unsafe { core::mem::zeroe
 // SAFETY: `StubFrame` is `FromBytes`: it is valid with every byte zero.
 pub static STUB_FRAME: Shared<StubFrame> = Shared::new(unsafe { core::mem::zeroed() });
 
+/// The same for threads that make calls at the same time.
+// SAFETY: as for `STUB_FRAME`.
+pub static STUB_FRAMES: Shared<[StubFrame; ckpt_wire::STUB_FRAMES]> = Shared::new(unsafe { core::mem::zeroed() });
+
 /// Room for the arguments of injected calls. Used by the agent only.
 pub static SCRATCH: Shared<Scratch> = Shared::new(Scratch([0; SCRATCH_BYTES]));
 

@@ -14,7 +14,7 @@ use ckpt_wire::{CONTROL_MAGIC, CONTROL_VERSION, Control, STATE_READY, STATE_REFU
 
 use crate::agent_environment::AGENT_ENVIRONMENT;
 use crate::config;
-use crate::control::{self, SCRATCH, STUB_FRAME, ckpt_control};
+use crate::control::{self, SCRATCH, STUB_FRAME, STUB_FRAMES, ckpt_control};
 use crate::environment::Entries;
 use crate::errno::SavedErrno;
 use crate::fork;
@@ -73,6 +73,7 @@ fn describe(control: &mut Control) {
     (control.stub_start, control.stub_end) = stub::bounds();
     control.resume_start = stub::resume_start();
     control.frame = STUB_FRAME.get() as u64;
+    control.frames = STUB_FRAMES.get() as u64;
     control.scratch = SCRATCH.get() as u64;
     control.handler = trigger::handler_address() as u64;
     control.allocations = hooks::recorded::allocations() as u64;

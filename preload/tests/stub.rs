@@ -144,7 +144,7 @@ fn attempt(pid: i32, thread: i32, stub: &std::ops::Range<u64>, frame: u64, call:
     let mut all = u64::MAX;
     // SAFETY: the thread is stopped; the kernel reads 8 bytes.
     unsafe { ptrace(libc::PTRACE_SETSIGMASK, thread, 8, (&raw mut all).cast()) }.unwrap();
-    let mut injected = injection(registers, stub.start, call);
+    let mut injected = injection(registers, stub.start, frame, call);
     // SAFETY: the thread is stopped; the kernel reads one set of registers.
     unsafe { ptrace(libc::PTRACE_SETREGS, thread, 0, (&raw mut injected).cast()) }.unwrap();
     let step = |request| {
@@ -245,7 +245,7 @@ fn restartable(mut registers: libc::user_regs_struct) -> libc::user_regs_struct 
     registers
 }
 
-fn injection(mut registers: libc::user_regs_struct, stub_start: u64, call: Call) -> libc::user_regs_struct {
+fn injection(mut registers: libc::user_regs_struct, stub_start: u64, frame: u64, call: Call) -> libc::user_regs_struct {
     let (number, first, is_clone) = match call {
         Call::GetPid => (libc::SYS_getpid, 0, 0),
         Call::CloseNothing => (libc::SYS_close, -1, 0),
@@ -257,6 +257,7 @@ fn injection(mut registers: libc::user_regs_struct, stub_start: u64, call: Call)
     registers.rax = number as u64;
     registers.orig_rax = u64::MAX;
     registers.r12 = is_clone;
+    registers.r14 = frame;
     registers.rdi = first as u64;
     (registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9) = (0, 0, 0, 0, 0);
     registers

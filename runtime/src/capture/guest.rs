@@ -12,16 +12,47 @@
 //! Why not a signal frame and `rt_sigreturn`: the stub changes neither the extended state nor the alternate
 //! stack, so loading nineteen words by plain moves is enough and depends on nothing in the kernel.
 
-use ckpt_wire::{Control, STUB_ANY_CALL, STUB_CLONE, STUB_EXPENDABLE, StubFrame};
+use ckpt_wire::{Control, SCRATCH_BYTES, STUB_ANY_CALL, STUB_CLONE, STUB_EXPENDABLE, STUB_FRAMES, StubFrame};
 use nix::errno::Errno;
 use zerocopy::IntoBytes;
 
 use crate::error::{Error, Result};
 use crate::ptrace::{
-    CallSite, Options, RED_ZONE_BYTES, Registers, Stopped, read_memory, remote_call, remote_clone, write_memory,
+    CallOf, CallSite, Options, RED_ZONE_BYTES, Registers, Stopped, read_memory, remote_call, remote_calls,
+    remote_clone, write_memory,
 };
 
 const ALL_SIGNALS: u64 = u64::MAX;
+
+/// The frame and the scratch area of one guest.
+#[derive(Clone, Copy, Debug)]
+pub struct Seat {
+    frame: u64,
+    scratch: u64,
+}
+
+impl Seat {
+    /// Bytes of scratch of each guest where there are several.
+    pub const BYTES: usize = SCRATCH_BYTES / STUB_FRAMES;
+
+    /// That of a guest that is alone, which has the whole scratch area.
+    fn alone(control: &Control) -> Seat {
+        Seat { frame: control.frame, scratch: control.scratch }
+    }
+
+    /// Those of guests that are in the program at the same time, where `threads` of them are to come: one where there is no room
+    /// for more, or where they are few. On a busy host a thread that is woken alone runs at once, and one of many waits.
+    pub fn of(threads: usize, control: &Control) -> Vec<Seat> {
+        if control.frames == 0 || threads < STUB_FRAMES {
+            return vec![Seat::alone(control)];
+        }
+        let seat = |number: usize| Seat {
+            frame: control.frames + (number * size_of::<StubFrame>()) as u64,
+            scratch: control.scratch + (number * Seat::BYTES) as u64,
+        };
+        (0..STUB_FRAMES).map(seat).collect()
+    }
+}
 
 /// A thread of the program that is in the stub and makes calls for us. Dropping it brings the thread home.
 #[derive(Debug)]
@@ -47,7 +78,20 @@ impl<'a> Guest<'a> {
         home: Registers,
         reissued: &Registers,
     ) -> Result<Guest<'a>> {
-        Guest::enter_with(pid, thread, control, home, reissued, &mut |address, bytes| write_memory(pid, address, bytes))
+        Guest::enter_at(Seat::alone(control), pid, thread, control, home, reissued)
+    }
+
+    /// The same with a frame and a scratch area of which other guests have others.
+    pub fn enter_at(
+        seat: Seat,
+        pid: i32,
+        thread: &'a mut Stopped,
+        control: &Control,
+        home: Registers,
+        reissued: &Registers,
+    ) -> Result<Guest<'a>> {
+        let write = &mut |address, bytes: &[u8]| write_memory(pid, address, bytes);
+        Guest::sit_down(seat, pid, thread, control, home, reissued, write)
     }
 
     /// The same for a frame that the program itself may not write to; `write` writes it.
@@ -59,8 +103,20 @@ impl<'a> Guest<'a> {
         reissued: &Registers,
         write: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<Guest<'a>> {
+        Guest::sit_down(Seat::alone(control), pid, thread, control, home, reissued, write)
+    }
+
+    fn sit_down(
+        seat: Seat,
+        pid: i32,
+        thread: &'a mut Stopped,
+        control: &Control,
+        home: Registers,
+        reissued: &Registers,
+        write: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<Guest<'a>> {
         let home_mask = thread.signal_mask()?;
-        write(control.frame, frame(reissued, home_mask).as_bytes())?;
+        write(seat.frame, frame(reissued, home_mask).as_bytes())?;
 
         let mut registers = Registers::from_words([0; Registers::WORDS]);
         registers.0.rsp = (home.0.rsp - RED_ZONE_BYTES) & !0xf;
@@ -70,13 +126,14 @@ impl<'a> Guest<'a> {
         (registers.0.fs, registers.0.gs) = (home.0.fs, home.0.gs);
         (registers.0.fs_base, registers.0.gs_base) = (home.0.fs_base, home.0.gs_base);
         registers.0.r12 = STUB_ANY_CALL;
+        registers.0.r14 = seat.frame;
         registers.0.rax = libc::SYS_getpid as u64;
         registers.0.orig_rax = u64::MAX;
         registers.0.rip = control.stub_start;
         thread.set_registers(&registers)?;
 
         let site = CallSite { syscall: control.stub_start, registers };
-        let guest = Guest { pid, thread, scratch: control.scratch, site, home, home_mask, left: false };
+        let guest = Guest { pid, thread, scratch: seat.scratch, site, home, home_mask, left: false };
         guest.thread.set_signal_mask(ALL_SIGNALS)?;
         Ok(guest)
     }
@@ -111,7 +168,32 @@ impl<'a> Guest<'a> {
         Ok(bytes)
     }
 
-    /// Address of the scratch area, of [`ckpt_wire::SCRATCH_BYTES`].
+    /// Makes one system call in each of several guests, all at the same time; `name` and `purpose` are for the message if one fails.
+    pub fn call_in_all(
+        guests: &mut [Guest<'a>],
+        name: &'static str,
+        purpose: &str,
+        number: i64,
+        arguments: impl Fn(u64) -> [u64; 6],
+    ) -> Result<Vec<u64>> {
+        let Some(pid) = guests.first().map(|guest| guest.pid) else { return Ok(Vec::new()) };
+        let calls = guests.iter_mut().map(|guest| {
+            let arguments = arguments(guest.scratch);
+            CallOf { thread: &mut *guest.thread, site: guest.site, arguments }
+        });
+        let failed = |source| Error::RemoteCall { pid, call: name, purpose: purpose.to_owned(), source };
+        remote_calls(number, calls.collect())?.into_iter().map(|result| result.map_err(failed)).collect()
+    }
+
+    /// The first `N` bytes of the scratch area.
+    pub fn read_scratch<const N: usize>(&self) -> Result<[u8; N]> {
+        const { assert!(N <= Seat::BYTES) };
+        let mut bytes = [0; N];
+        read_memory(self.pid, self.scratch, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Address of the scratch area: of [`SCRATCH_BYTES`] for a guest that is alone, else of [`Seat::BYTES`].
     pub fn scratch(&self) -> u64 {
         self.scratch
     }

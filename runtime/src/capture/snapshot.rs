@@ -346,12 +346,7 @@ fn threads_of(member: &mut Member, known: &mut ProcessLineages) -> Result<Thread
     let signal_mask = threads::mask_of(&process_signals);
     let is_read_whole = known.are_read_whole;
     let known = known.of(pid, control, *is_first);
-    let (mut images, mut ways) = (Vec::with_capacity(stopped.len()), Vec::with_capacity(stopped.len()));
-    for thread in stopped.iter_mut() {
-        let (image, way) = threads::capture(pid, thread, control, signal_mask, &mut known.calls)?;
-        images.push(image);
-        ways.push(way);
-    }
+    let (images, ways) = threads::capture_all(pid, stopped, control, signal_mask, &mut known.calls)?;
     if !is_read_whole {
         known.begin_tracking(program, control, &mut stopped[0], &ways[0])?;
     }

@@ -3,11 +3,11 @@
 use ckpt_wire::Control;
 use serde_bytes::ByteBuf;
 
-use super::guest::Guest;
+use super::guest::{Guest, Seat};
 use super::syscalls;
 use super::waiting_calls::WaitingCalls;
 use crate::error::{Error, Result};
-use crate::image::{AlternateStack, Rseq, ThreadImage};
+use crate::image::{AlternateStack, Rseq, Scheduling, ThreadImage};
 use crate::proc::task;
 use crate::ptrace::{Registers, RseqConfiguration, SIGINFO_BYTES, Stopped, abort_handler, read_memory};
 
@@ -111,25 +111,58 @@ fn aborted(pid: i32, mut now: Registers, rseq: Option<&RseqConfiguration>) -> Re
     now
 }
 
-/// Captures `thread` of process `pid`; `process_signals` and `calls` are as for [`way_home`].
-pub fn capture(
+/// Captures `threads` of process `pid`; `process_signals` and `calls` are as for [`way_home`].
+pub fn capture_all(
     pid: i32,
-    thread: &mut Stopped,
+    threads: &mut [Stopped],
     control: &Control,
     process_signals: u64,
     calls: &mut WaitingCalls,
-) -> Result<(ThreadImage, Captured)> {
-    let tid = thread.tid();
-    let captured = way_home(pid, thread, control, process_signals, calls)?;
-    let (signal_mask, queued) = (thread.signal_mask()?, thread.queued_signals()?);
+) -> Result<(Vec<ThreadImage>, Vec<Captured>)> {
+    let (mut images, mut ways) = (Vec::with_capacity(threads.len()), Vec::with_capacity(threads.len()));
+    let seats = Seat::of(threads.len(), control);
+    for threads in threads.chunks_mut(seats.len()) {
+        let first = ways.len();
+        for thread in threads.iter() {
+            ways.push(way_home(pid, thread, control, process_signals, calls)?);
+        }
+        let ways = &ways[first..];
+        let outer = threads.iter().zip(ways).map(|(thread, way)| from_outside(pid, thread, way));
+        let mut outer = outer.collect::<Result<Vec<_>>>()?;
+        let mut guests = Vec::with_capacity(threads.len());
+        for ((thread, way), seat) in threads.iter_mut().zip(ways).zip(&seats) {
+            guests.push(Guest::enter_at(*seat, pid, thread, control, way.home, &way.reissued)?);
+        }
+        from_inside(&mut guests, &mut outer)?;
+        guests.into_iter().try_for_each(Guest::leave)?;
+        images.extend(outer);
+    }
+    Ok((images, ways))
+}
 
-    let extended_state = thread.extended_state()?;
-    let mut guest = Guest::enter(pid, thread, control, captured.home, &captured.reissued)?;
-    let alternate_stack = alternate_stack(&mut guest)?;
-    let clear_child_tid: [u8; 8] = guest.call_into("prctl", "reading the tid address", libc::SYS_prctl, |scratch| {
-        [PR_GET_TID_ADDRESS, scratch, 0, 0, 0, 0]
-    })?;
-    let mut scheduling = syscalls::scheduling(tid)?;
+/// What can be learned of a thread without running it.
+fn from_outside(pid: i32, thread: &Stopped, way: &Captured) -> Result<ThreadImage> {
+    let tid = thread.tid();
+    let mut name = task::bytes(pid, &format!("task/{tid}/comm"))?;
+    name.pop();
+    Ok(ThreadImage {
+        tid,
+        name,
+        registers: way.reissued.to_words().to_vec(),
+        waiting_call: way.now.waiting_call(),
+        extended_state: thread.extended_state()?,
+        signal_mask: thread.signal_mask()?,
+        queued_signals: stored(&thread.queued_signals()?),
+        alternate_stack: AlternateStack::default(),
+        clear_child_tid: 0,
+        robust_list: syscalls::robust_list(tid)?,
+        rseq: way.rseq.map(|rseq| Rseq { address: rseq.address, bytes: rseq.bytes, signature: rseq.signature }),
+        scheduling: scheduling(pid, tid)?,
+    })
+}
+
+fn scheduling(pid: i32, tid: i32) -> Result<Scheduling> {
+    let scheduling = syscalls::scheduling(tid)?;
     if scheduling.policy == libc::SCHED_DEADLINE as u32 {
         return Err(Error::unsupported(
             format!("process {pid}: thread {tid} under SCHED_DEADLINE"),
@@ -137,38 +170,38 @@ pub fn capture(
             "give it another policy before the checkpoint",
         ));
     }
-    if scheduling.timer_slack_ns == 0 {
-        // Others may not read it without CAP_SYS_NICE.
-        let slack =
-            guest.call("prctl", "reading the timer slack", libc::SYS_prctl, [PR_GET_TIMERSLACK, 0, 0, 0, 0, 0])?;
-        scheduling.timer_slack_ns = slack;
-    }
-    guest.leave()?;
-
-    let mut name = task::bytes(pid, &format!("task/{tid}/comm"))?;
-    name.pop();
-    let image = ThreadImage {
-        tid,
-        name,
-        registers: captured.reissued.to_words().to_vec(),
-        waiting_call: captured.now.waiting_call(),
-        extended_state,
-        signal_mask,
-        queued_signals: stored(&queued),
-        alternate_stack,
-        clear_child_tid: u64::from_ne_bytes(clear_child_tid),
-        robust_list: syscalls::robust_list(tid)?,
-        rseq: captured.rseq.map(|rseq| Rseq { address: rseq.address, bytes: rseq.bytes, signature: rseq.signature }),
-        scheduling,
-    };
-    Ok((image, captured))
+    Ok(scheduling)
 }
 
-fn alternate_stack(guest: &mut Guest<'_>) -> Result<AlternateStack> {
-    let bytes: [u8; 24] =
-        guest.call_into("sigaltstack", "reading the alternate stack", libc::SYS_sigaltstack, |scratch| {
-            [0, scratch, 0, 0, 0, 0]
-        })?;
+/// Adds to `images` what only the threads themselves can say.
+fn from_inside(guests: &mut [Guest<'_>], images: &mut [ThreadImage]) -> Result<()> {
+    Guest::call_in_all(guests, "sigaltstack", "reading the alternate stack", libc::SYS_sigaltstack, |scratch| {
+        [0, scratch, 0, 0, 0, 0]
+    })?;
+    for (guest, image) in guests.iter().zip(images.iter_mut()) {
+        image.alternate_stack = alternate_stack(&guest.read_scratch()?);
+    }
+    Guest::call_in_all(guests, "prctl", "reading the tid address", libc::SYS_prctl, |scratch| {
+        [PR_GET_TID_ADDRESS, scratch, 0, 0, 0, 0]
+    })?;
+    for (guest, image) in guests.iter().zip(images.iter_mut()) {
+        image.clear_child_tid = u64::from_ne_bytes(guest.read_scratch()?);
+    }
+    if images.iter().all(|image| image.scheduling.timer_slack_ns != 0) {
+        return Ok(());
+    }
+    // Others may not read it without CAP_SYS_NICE.
+    let slacks = Guest::call_in_all(guests, "prctl", "reading the timer slack", libc::SYS_prctl, |_| {
+        [PR_GET_TIMERSLACK, 0, 0, 0, 0, 0]
+    })?;
+    for (image, slack) in images.iter_mut().zip(slacks) {
+        image.scheduling.timer_slack_ns = slack;
+    }
+    Ok(())
+}
+
+/// What `sigaltstack` has written.
+fn alternate_stack(bytes: &[u8; 24]) -> AlternateStack {
     let word = |at: usize| bytes[at..at + 8].iter().rev().fold(0u64, |word, &byte| word << 8 | u64::from(byte));
-    Ok(AlternateStack { address: word(0), flags: word(8) as u32 as i32 & !SS_ONSTACK, bytes: word(16) })
+    AlternateStack { address: word(0), flags: word(8) as u32 as i32 & !SS_ONSTACK, bytes: word(16) }
 }

@@ -1,11 +1,14 @@
 //! Threads, children and small text files of a process in /proc.
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::image::Capabilities;
 
+/// Most files of a process fit into so many bytes.
+const FILE_BYTES: usize = 2048;
 /// How often the children of a process are listed again whose threads end.
 const CHILDREN_TRIES: u32 = 50;
 
@@ -110,7 +113,14 @@ pub fn text(pid: i32, file: &str) -> Result<String> {
 /// A file of `/proc/PID`, raw.
 pub fn bytes(pid: i32, file: &str) -> Result<Vec<u8>> {
     let path = PathBuf::from(format!("/proc/{pid}/{file}"));
-    fs::read(&path).map_err(|source| unreadable(pid, path, source))
+    read(&path).map_err(|source| unreadable(pid, path, source))
+}
+
+/// What [`fs::read`] gives, without asking for a length first, which is 0 here.
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut content = Vec::with_capacity(FILE_BYTES);
+    File::open(path)?.take(u64::MAX).read_to_end(&mut content)?;
+    Ok(content)
 }
 
 /// What it means that `path`, a file of `/proc/PID`, cannot be opened, or read on.

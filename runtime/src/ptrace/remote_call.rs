@@ -53,23 +53,59 @@ pub fn remote_clone(
     })
 }
 
+/// One of several calls that are made at the same time, each in a thread of its own.
+#[derive(Debug)]
+pub struct CallOf<'a> {
+    /// The thread, in which signals must be blocked.
+    pub thread: &'a mut Stopped,
+    /// Where it makes the call.
+    pub site: CallSite,
+    /// What it passes.
+    pub arguments: [u64; 6],
+}
+
+/// Like [`remote_call`] in several threads at once: what each call gave, in their order. All have stopped again, also if one failed.
+pub fn remote_calls(number: i64, mut calls: Vec<CallOf<'_>>) -> Result<Vec<Result<u64, Errno>>> {
+    let begun = |of: &mut CallOf<'_>| begin(of.thread, &of.site, number, of.arguments);
+    let states: Vec<Result<()>> = calls.iter_mut().map(begun).collect();
+    let reached = |(of, state): (&mut CallOf<'_>, Result<()>)| {
+        state.and_then(|()| reach_entry(of.thread, number)).and_then(|()| of.thread.resume_to_syscall_stop())
+    };
+    let states: Vec<Result<()>> = calls.iter_mut().zip(states).map(reached).collect();
+    let ended = |(of, state): (&mut CallOf<'_>, Result<()>)| state.and_then(|()| reach_exit(of.thread));
+    let outcomes: Vec<Result<CallOutcome>> = calls.iter_mut().zip(states).map(ended).collect();
+    outcomes.into_iter().map(|outcome| outcome.map(|outcome| outcome.result)).collect()
+}
+
 fn call(thread: &mut Stopped, site: &CallSite, number: i64, arguments: [u64; 6]) -> Result<CallOutcome> {
+    begin(thread, site, number, arguments)?;
+    reach_entry(thread, number)?;
+    thread.resume_to_syscall_stop()?;
+    reach_exit(thread)
+}
+
+/// Sends the thread to its call.
+fn begin(thread: &Stopped, site: &CallSite, number: i64, arguments: [u64; 6]) -> Result<()> {
     let mut registers = site.registers;
     registers.0.rip = site.syscall;
     registers.0.rax = number as u64;
     registers.0.orig_rax = u64::MAX; // no pending restart: the kernel must not touch rax and rip
     [registers.0.rdi, registers.0.rsi, registers.0.rdx, registers.0.r10, registers.0.r8, registers.0.r9] = arguments;
     thread.set_registers(&registers)?;
+    thread.resume_to_syscall_stop()
+}
 
-    reach_entry(thread, number)?;
+/// Waits until the call that the thread is in has returned.
+fn reach_exit(thread: &mut Stopped) -> Result<CallOutcome> {
     let mut child = None;
     loop {
-        match thread.continue_to_syscall_stop(None)? {
+        match thread.wait_for_syscall_stop(None)? {
             StopCause::Syscall => break,
             StopCause::Clone => {
                 let tid = thread.cloned_child()?;
                 let deadline = Instant::now() + Duration::from_secs(10);
                 child = Some(Running::attached(tid).wait_for_trap(deadline)?);
+                thread.resume_to_syscall_stop()?;
             }
             StopCause::Trap(_) | StopCause::Signal(_) | StopCause::Event(_) => {
                 return Err(Error::Ptrace { request: "remote call", tid: thread.tid(), source: Errno::EPROTO });
@@ -81,10 +117,10 @@ fn call(thread: &mut Stopped, site: &CallSite, number: i64, arguments: [u64; 6])
     Ok(CallOutcome { result, child })
 }
 
-/// Lets the thread run up to its call, which is its next instruction, unless its program has written over it.
+/// Waits for the thread at its call, which is its next instruction, unless its program has written over it.
 fn reach_entry(thread: &mut Stopped, number: i64) -> Result<()> {
     let tid = thread.tid();
-    let instead = match thread.continue_to_syscall_stop(Some(Instant::now() + ENTRY_TIMEOUT))? {
+    let instead = match thread.wait_for_syscall_stop(Some(Instant::now() + ENTRY_TIMEOUT))? {
         StopCause::Syscall => {
             let mut registers = thread.registers()?;
             if registers.0.orig_rax == number as u64 {

@@ -86,8 +86,24 @@ fn wait(tid: i32, flags: i32) -> Result<Waited> {
     }))
 }
 
+/// Whether `tid` is the main thread of its process.
+fn is_main_thread(tid: i32) -> bool {
+    // SAFETY: takes numbers only; no signal is sent.
+    let found = unsafe { libc::syscall(libc::SYS_tgkill, tid, tid, 0) };
+    found == 0 || Errno::last() != Errno::ESRCH
+}
+
 /// Waits for the next event of `tid`, however long it takes.
 fn wait_blocking(tid: i32) -> Result<Waited> {
+    if !is_main_thread(tid) {
+        // Its end is reported whatever its siblings do, and to look at all of them takes the longer the more there are.
+        loop {
+            match wait(tid, 0)? {
+                Waited::Nothing => {}
+                waited => return Ok(waited),
+            }
+        }
+    }
     loop {
         match wait(tid, libc::WNOHANG)? {
             Waited::Nothing => {}
@@ -337,9 +353,19 @@ impl Stopped {
     ///
     /// With a deadline, a thread that has not come there by then is stopped where it is: [`StopCause::Trap`].
     pub(super) fn continue_to_syscall_stop(&mut self, deadline: Option<Instant>) -> Result<StopCause> {
+        self.resume_to_syscall_stop()?;
+        self.wait_for_syscall_stop(deadline)
+    }
+
+    /// The first half of [`Stopped::continue_to_syscall_stop`]: the thread runs, and is to be waited for.
+    pub(super) fn resume_to_syscall_stop(&self) -> Result<()> {
+        request::cont_to_syscall(self.tid)
+    }
+
+    /// Its second half.
+    pub(super) fn wait_for_syscall_stop(&mut self, deadline: Option<Instant>) -> Result<StopCause> {
         let mut deadline = deadline;
         let mut is_interrupted = false;
-        request::cont_to_syscall(self.tid)?;
         loop {
             let waited = match deadline {
                 Some(deadline) => wait_until(self.tid, deadline)?,

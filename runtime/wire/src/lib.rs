@@ -235,7 +235,13 @@ pub struct Control {
     pub agent_text: u64,
     /// Address of the [`SysvIds`]; 0 where there are none.
     pub sysv_ids: u64,
+    /// Address of [`STUB_FRAMES`] more [`StubFrame`]s, for as many threads that make calls at the same time. 0 where there are none,
+    /// as in an older libckpt.so, whose stub knows [`Control::frame`] alone.
+    pub frames: u64,
 }
+
+/// How many threads of a process make injected calls at the same time.
+pub const STUB_FRAMES: usize = 64;
 
 /// How many ids of one kind a process remembers. A new one takes the place of an older one then.
 pub const SYSV_IDS: usize = 64;
@@ -263,7 +269,7 @@ impl Control {
 /// The agent writes it before it points the thread at the stub. The stub's code knows the offsets: every field
 /// is eight bytes and the order is part of the protocol.
 ///
-/// In the stub, `r12` says who is calling: see [`STUB_ANY_CALL`], [`STUB_CLONE`] and [`STUB_EXPENDABLE`].
+/// In the stub, `r12` says who is calling: see [`STUB_ANY_CALL`], [`STUB_CLONE`] and [`STUB_EXPENDABLE`]; `r14` leads to the frame.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[expect(missing_docs, reason = "the register names say it all")]
@@ -333,7 +339,7 @@ mod tests {
         assert_eq!(offset_of!(Control, stub_start), 32);
         assert_eq!(offset_of!(Control, reason), 96);
         assert_eq!(CONTROL_BYTES_MIN, 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
-        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 80 + PATH_BYTES + 48);
+        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 80 + PATH_BYTES + 56);
     }
 
     #[test]

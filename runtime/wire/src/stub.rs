@@ -2,7 +2,7 @@
 //! the agent gives it to a program that libckpt.so is not loaded into.
 //!
 //! The agent points a stopped thread at its first instruction with the call in the usual registers, r12 saying which kind
-//! it is (see [`STUB_ANY_CALL`](crate::STUB_ANY_CALL)), and rsp 128 bytes below the program's, all signals blocked. Normally it stops the thread
+//! it is (see [`STUB_ANY_CALL`](crate::STUB_ANY_CALL)), r14 leading to the thread's frame (0, from an older agent: to the only one), and rsp 128 bytes below the program's, all signals blocked. Normally it stops the thread
 //! again as the call returns, and puts the registers back from outside: nothing below the first instruction ever
 //! runs. If the agent is gone, the thread runs on here: the child side of a clone leaves, the parent side reaps
 //! it, and the thread goes back to where it was.
@@ -23,8 +23,8 @@
 //! [`ResumedCall`](crate::ResumedCall) that rsp leads to. A debugger or an unwinder that looks is told where the caller is.
 
 /// Assembles the stub into `section`, between the symbols `start` and `end`, which stay hidden, and behind it, up to the symbol
-/// `resume_end`, the code that resumes a call. `frame` is an operand that leads to the [`StubFrame`](crate::StubFrame); `before`
-/// are lines of assembly in front of the stub.
+/// `resume_end`, the code that resumes a call. `frame` is an operand that leads to the [`StubFrame`](crate::StubFrame) of a thread
+/// whose agent names none; `before` are lines of assembly in front of the stub.
 ///
 /// The crate that uses it has `libc` among its dependencies.
 #[macro_export]
@@ -40,7 +40,7 @@ macro_rules! stub_code {
             concat!(".type ", $start, ", @function"),
             concat!($start, ":"),
             "syscall",
-            // The agent is gone: signals are blocked and no register matters any more but rax and r12.
+            // The agent is gone: signals are blocked and no register matters any more but rax, r12 and r14.
             "cmp r12, {expendable}",
             "je 2f",
             "test r12, r12",
@@ -68,28 +68,32 @@ macro_rules! stub_code {
             "je 5b",
             // Back to the program: copy the frame to the stack in the order in which it is loaded below.
             "4:",
-            "mov rsp, qword ptr [rip + {frame} + {rsp}]",
+            "test r14, r14",
+            "jnz 6f",
+            "lea r14, [rip + {frame}]",
+            "6:",
+            "mov rsp, qword ptr [r14 + {rsp}]",
             "lea rsp, [rsp - 128]",
-            "push qword ptr [rip + {frame} + {rip}]",
-            "push qword ptr [rip + {frame} + {rflags}]",
-            "push qword ptr [rip + {frame} + {rdi}]",
-            "push qword ptr [rip + {frame} + {rsi}]",
-            "push qword ptr [rip + {frame} + {rdx}]",
-            "push qword ptr [rip + {frame} + {rcx}]",
-            "push qword ptr [rip + {frame} + {rax}]",
-            "push qword ptr [rip + {frame} + {r8}]",
-            "push qword ptr [rip + {frame} + {r9}]",
-            "push qword ptr [rip + {frame} + {r10}]",
-            "push qword ptr [rip + {frame} + {r11}]",
-            "push qword ptr [rip + {frame} + {rbx}]",
-            "push qword ptr [rip + {frame} + {rbp}]",
-            "push qword ptr [rip + {frame} + {r12}]",
-            "push qword ptr [rip + {frame} + {r13}]",
-            "push qword ptr [rip + {frame} + {r14}]",
-            "push qword ptr [rip + {frame} + {r15}]",
+            "push qword ptr [r14 + {rip}]",
+            "push qword ptr [r14 + {rflags}]",
+            "push qword ptr [r14 + {rdi}]",
+            "push qword ptr [r14 + {rsi}]",
+            "push qword ptr [r14 + {rdx}]",
+            "push qword ptr [r14 + {rcx}]",
+            "push qword ptr [r14 + {rax}]",
+            "push qword ptr [r14 + {r8}]",
+            "push qword ptr [r14 + {r9}]",
+            "push qword ptr [r14 + {r10}]",
+            "push qword ptr [r14 + {r11}]",
+            "push qword ptr [r14 + {rbx}]",
+            "push qword ptr [r14 + {rbp}]",
+            "push qword ptr [r14 + {r12}]",
+            "push qword ptr [r14 + {r13}]",
+            "push qword ptr [r14 + {r14}]",
+            "push qword ptr [r14 + {r15}]",
             "mov eax, {rt_sigprocmask}",
             "mov edi, {sig_setmask}",
-            "lea rsi, [rip + {frame} + {sigmask}]",
+            "lea rsi, [r14 + {sigmask}]",
             "xor edx, edx",
             "mov r10d, 8",
             "syscall",
