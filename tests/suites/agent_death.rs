@@ -16,14 +16,26 @@ use nix::sys::signal::Signal;
 
 const STEPS: usize = 100_000;
 
+/// A program that prints a line at each of so many steps.
+type Steps = fn(usize) -> Program;
+
+fn threads8(steps: usize) -> Program {
+    Program::victim("threads8").argument(steps.to_string())
+}
+
+/// Its calls are made in many threads at the same time.
+fn a_thousand_threads(steps: usize) -> Program {
+    Program::victim("thousand").argument(steps.to_string())
+}
+
 fn endless() -> Program {
-    Program::victim("threads8").argument(STEPS.to_string())
+    threads8(STEPS)
 }
 
 /// The passages of a second checkpoint (which is incremental) of a fresh program.
-fn passages_of_a_checkpoint(scene: &Scene) -> BTreeMap<String, u64> {
+fn passages_of_a_checkpoint(scene: &Scene, program: &Program) -> BTreeMap<String, u64> {
     let trace = scene.path().join("trace-checkpoint");
-    let life = Life::preloaded(scene, "traced", &endless());
+    let life = Life::preloaded(scene, "traced", program);
     life.output.wait_for_lines(5);
     checkpoint(scene, life.pid);
     processes::end_agents(life.pid);
@@ -36,49 +48,50 @@ fn passages_of_a_checkpoint(scene: &Scene) -> BTreeMap<String, u64> {
 
 /// Exactly one copy of the program is there, it is not stopped, and it prints.
 #[track_caller]
-fn goes_on_alone(program: &Program, life: &Life<'_>, story: &str) {
+fn goes_on_alone(program: &Program, threads: usize, life: &Life<'_>, story: &str) {
     let limit = Duration::from_secs(10);
     let copies = || processes::copies(&program.executable, &life.directory);
     processes::wait_until(&format!("only the program is left; {story}"), limit, || copies() == [life.pid]);
     processes::wait_until(&format!("nothing is stopped; {story}"), limit, || !processes::is_stopped(life.pid));
     life.output.wait_for_more_lines(2);
     assert!(processes::children(life.pid).is_empty(), "the program has children: {story}");
-    assert_eq!(processes::threads(life.pid).len(), 9, "{story}");
+    assert_eq!(processes::threads(life.pid).len(), threads, "{story}");
 }
 
 /// Kills the agent at each of `faults` under one program; then its output must be right, and its checkpoints too.
-fn outlives(faults: &[String]) {
+fn outlives(steps: Steps, faults: &[String]) {
     let scene = Scene::of_at_most(Duration::from_secs(600));
-    let program = endless();
+    let program = steps(STEPS);
     let mut life = Life::preloaded(&scene, "life", &program);
     life.output.wait_for_lines(5);
+    let threads = processes::threads(life.pid).len();
     let earliest = checkpoint(&scene, life.pid);
     let pid = life.pid.to_string();
     for name in faults {
         processes::end_agents(life.pid);
         let answer = Ckpt::new(&scene, ["checkpoint", &pid]).variable(fault::KILL, name).call();
         let story = format!("agent killed at {name}; ckpt checkpoint said {answer:?}");
-        goes_on_alone(&program, &life, &story);
+        goes_on_alone(&program, threads, &life, &story);
     }
     processes::end_agents(life.pid);
     let latest = checkpoint(&scene, life.pid);
     life.output.wait_for_more_lines(2);
     life.kill();
     let printed = life.output.bytes();
-    is_the_true_output(&scene, &printed);
+    is_the_true_output(&scene, steps, &printed);
     // The latest first: a restart cuts the output back, and does not go on with one that is shorter than it was.
     for id in [latest, earliest] {
         let mut restarted = Restart::of(life.store()).id(id).begin(&scene, &life.directory, life.pid);
         restarted.output.wait_for_more_lines(5);
         restarted.kill();
-        is_the_true_output(&scene, &restarted.output.bytes());
+        is_the_true_output(&scene, steps, &restarted.output.bytes());
     }
 }
 
 /// The output is what an undisturbed program prints, as far as it goes.
-fn is_the_true_output(scene: &Scene, printed: &[u8]) {
+fn is_the_true_output(scene: &Scene, steps: Steps, printed: &[u8]) {
     let lines = printed.iter().filter(|&&byte| byte == b'\n').count();
-    let whole = Program::victim("threads8").argument((lines + 20).to_string());
+    let whole = steps(lines + 20);
     let expected = reference(scene, &whole).stdout;
     let complete = printed.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     assert_same(&printed[..complete], &expected[..complete], "the program's output");
@@ -90,8 +103,8 @@ fn share(faults: Vec<String>, of: usize, which: usize) -> Vec<String> {
 }
 
 fn quick_share(which: usize) {
-    let passages = passages_of_a_checkpoint(&Scene::new());
-    outlives(&share(fault::plan(&passages, 0), 2, which));
+    let passages = passages_of_a_checkpoint(&Scene::new(), &endless());
+    outlives(threads8, &share(fault::plan(&passages, 0), 2, which));
 }
 
 #[test]
@@ -105,8 +118,8 @@ fn the_program_outlives_its_agent_at_the_first_and_last_passage_of_odd_fault_poi
 }
 
 fn thorough_share(which: usize) {
-    let passages = passages_of_a_checkpoint(&Scene::new());
-    outlives(&share(fault::plan(&passages, 30), 4, which));
+    let passages = passages_of_a_checkpoint(&Scene::new(), &endless());
+    outlives(threads8, &share(fault::plan(&passages, 30), 4, which));
 }
 
 #[test]
@@ -134,9 +147,16 @@ fn the_program_outlives_its_agent_at_thirty_passages_of_each_point_last_quarter(
 }
 
 #[test]
+fn a_thousand_threads_outlive_an_agent_that_asks_them_at_the_same_time() {
+    let mut passages = passages_of_a_checkpoint(&Scene::new(), &a_thousand_threads(STEPS));
+    passages.retain(|name, _| name.starts_with("ptrace") || name.starts_with("process_vm"));
+    outlives(a_thousand_threads, &fault::plan(&passages, 3));
+}
+
+#[test]
 fn the_program_outlives_an_agent_that_was_started_by_the_signal() {
     let scene = Scene::of_at_most(Duration::from_secs(120));
-    let passages = passages_of_a_checkpoint(&scene);
+    let passages = passages_of_a_checkpoint(&scene, &endless());
     let faults = fault::plan(&passages, 0);
     for name in faults.iter().step_by(5) {
         let program = endless().variable(fault::KILL, name);
@@ -147,7 +167,7 @@ fn the_program_outlives_an_agent_that_was_started_by_the_signal() {
             life.directory.join("store").exists() && processes::agents_of(life.pid).is_empty()
                 || !life.store().sealed(&scene).is_empty()
         });
-        goes_on_alone(&program, &life, &format!("agent of a signal, killed at {name}"));
+        goes_on_alone(&program, 9, &life, &format!("agent of a signal, killed at {name}"));
     }
 }
 
@@ -194,7 +214,7 @@ fn a_restart_that_dies_leaves_a_running_program_or_none() {
     let mut life = Restart::of(directory.join("store")).begin(&scene, &directory, pid);
     life.output.wait_for_line("step 30 ");
     life.kill();
-    is_the_true_output(&scene, &life.output.bytes());
+    is_the_true_output(&scene, threads8, &life.output.bytes());
 }
 
 #[test]
