@@ -224,6 +224,7 @@ rows! {
     interrupted_sleep: "unwound";
     memory_barriers: "memory_barriers";
     mappings: "mappings";
+    many_mappings: "many_mappings";
     guards: "guards";
     new_mappings_locked_at_once: "mapping_defaults" [.argument("60").argument("at_once")];
     new_mappings_locked_on_fault: "mapping_defaults" [.argument("60").argument("on_fault")];

@@ -18,7 +18,7 @@ mod thread;
 pub use memory::{ProcessMemory, read_memory, write_memory};
 pub use pin::Pinned;
 pub use registers::{RED_ZONE_BYTES, Registers, SYS_IO_PGETEVENTS, SYSCALL_BYTES};
-pub use remote_call::{CallOf, CallOutcome, CallSite, remote_call, remote_calls, remote_clone};
+pub use remote_call::{CallOf, CallOutcome, CallSite, remote_call, remote_calls, remote_clone, run_code};
 pub use request::{RseqConfiguration, SIGINFO_BYTES};
 pub use rseq::abort_handler;
 pub use thread::{Options, Running, StopCause, Stopped, wait_until_gone};

@@ -77,6 +77,20 @@ pub fn remote_calls(number: i64, mut calls: Vec<CallOf<'_>>) -> Result<Vec<Resul
     outcomes.into_iter().map(|outcome| outcome.map(|outcome| outcome.result)).collect()
 }
 
+/// Lets `thread` run code that makes calls, from `registers` on, until it stops itself by a SIGSTOP at `end`; gives the registers there.
+/// Signals must be blocked in it.
+pub fn run_code(thread: &mut Stopped, registers: &Registers, end: u64) -> Result<Registers> {
+    thread.set_registers(registers)?;
+    loop {
+        let signal = thread.continue_to_signal()?;
+        let registers = thread.registers()?;
+        match Signal::try_from(signal) {
+            Ok(Signal::SIGSTOP) if registers.0.rip == end => return Ok(registers),
+            _ => thread.hold(signal)?,
+        }
+    }
+}
+
 fn call(thread: &mut Stopped, site: &CallSite, number: i64, arguments: [u64; 6]) -> Result<CallOutcome> {
     begin(thread, site, number, arguments)?;
     reach_entry(thread, number)?;

@@ -374,9 +374,7 @@ impl Stopped {
             match waited {
                 Waited::Stop(StopCause::Signal(signal)) if is_fault(signal) => return Ok(StopCause::Signal(signal)),
                 Waited::Stop(StopCause::Signal(signal)) => {
-                    if !self.held_signals.contains(&signal) {
-                        self.held_signals.push(signal);
-                    }
+                    self.hold(signal)?;
                     request::cont_to_syscall(self.tid)?;
                 }
                 Waited::Stop(StopCause::Trap(signal)) if is_interrupted => return Ok(StopCause::Trap(signal)),
@@ -398,6 +396,35 @@ impl Stopped {
                 }
             }
         }
+    }
+
+    /// Lets the thread run until a signal is about to be delivered, which it will not be, and gives that.
+    pub(super) fn continue_to_signal(&mut self) -> Result<i32> {
+        loop {
+            request::cont(self.tid, 0)?;
+            match wait_blocking(self.tid)? {
+                Waited::Stop(StopCause::Signal(signal)) => return Ok(signal),
+                Waited::Stop(_) | Waited::Nothing => {}
+                Waited::Ended => {
+                    self.released = true;
+                    return Err(Error::ThreadGone { tid: self.tid });
+                }
+            }
+        }
+    }
+
+    /// Keeps a signal for the time after.
+    ///
+    /// # Errors
+    /// When the thread has caused it by the instruction where it is.
+    pub(super) fn hold(&mut self, signal: i32) -> Result<()> {
+        if is_fault(signal) {
+            return Err(Error::Ptrace { request: "remote call", tid: self.tid, source: Errno::EFAULT });
+        }
+        if !self.held_signals.contains(&signal) {
+            self.held_signals.push(signal);
+        }
+        Ok(())
     }
 
     /// Lets the thread go on without control.

@@ -6,10 +6,12 @@
 //! address space as a whole: the heap's end, the places of arguments and environment, the auxiliary vector and the
 //! link to the executable, which the kernel changes only when nothing of the old one is mapped any more.
 
+use std::fmt::Arguments;
 use std::os::fd::RawFd;
 
 use nix::errno::Errno;
 
+use super::call_table::{self, Planned};
 use super::copy_on_write::InCommon;
 use super::file_mappings::Source;
 use super::host::Machine;
@@ -52,13 +54,15 @@ pub fn exchange(
     map_old_vdso(process, vdso)?;
     sysv::attach(process, image, objects)?;
     io_urings::map(process, image, sources, first_file)?;
+    let mut mapped = Vec::new();
     for (number, (region, &source)) in image.regions.iter().zip(sources).enumerate() {
         if !common.put(process, number, region)? {
-            map(process, region, source, first_file)?;
+            mapped.extend(mapping(region, source, first_file));
         }
-        advise(process, region)?;
-        name(process, region)?;
     }
+    call_table::make(process, &mapped)?;
+    call_table::make(process, &image.regions.iter().flat_map(advice).collect::<Vec<_>>())?;
+    image.regions.iter().try_for_each(|region| name(process, region))?;
     common.drop_rest(process)?;
     set_layout(process, image, executable.map(|file| first_file + file as RawFd))?;
     // After the mappings: READ_IMPLIES_EXEC would change their protection.
@@ -127,16 +131,16 @@ fn no_room(image: &ProcessImage) -> Error {
     Error::unsupported(what, "its address space has no room for the rebuild", "please report this")
 }
 
-fn map(process: &mut HalfBuilt, region: &Region, source: Source, first_file: RawFd) -> Result<()> {
+/// The call that maps `region`.
+fn mapping(region: &Region, source: Source, first_file: RawFd) -> Option<Planned> {
     let number = |file: usize| (first_file + file as RawFd) as u64;
     let none = u64::MAX;
     if let Source::Ring { .. } = source {
-        return Ok(()); // by [`io_urings::map`]
+        return None; // by [`io_urings::map`]
     }
     if let Source::Sysv { .. } = source {
         // It is attached; a part of it may have another protection than the whole.
-        let arguments = [region.address, region.bytes, first_protection(region) as u64];
-        return process.call(0, MPROTECT, &arguments, format_args!("protection of {:#x}", region.address)).map(drop);
+        return Some(protection(region, first_protection(region)));
     }
     let (kind, file, offset) = match source {
         Source::Memory if region.advice.droppable => (MAP_DROPPABLE | libc::MAP_ANONYMOUS, none, 0),
@@ -154,7 +158,12 @@ fn map(process: &mut HalfBuilt, region: &Region, source: Source, first_file: Raw
     let arguments = [region.address, region.bytes, first_protection(region) as u64, flags as u64, file, offset];
     let end = region.address + region.bytes;
     let name = String::from_utf8_lossy(&region.name);
-    process.call(0, MMAP, &arguments, format_args!("{:#x}-{end:#x} {name}", region.address)).map(drop)
+    Some(Planned::must(MMAP, arguments, format_args!("{:#x}-{end:#x} {name}", region.address)))
+}
+
+fn protection(region: &Region, protection: i32) -> Planned {
+    let arguments = [region.address, region.bytes, protection as u64, 0, 0, 0];
+    Planned::must(MPROTECT, arguments, format_args!("protection of {:#x}", region.address))
 }
 
 /// A private mapping counts as committed memory once it has been writable and written: such a one is mapped
@@ -165,8 +174,8 @@ pub fn first_protection(region: &Region) -> i32 {
     region.protection | committed
 }
 
-/// Repeats the lasting advice. Advice about speed may be refused (the kernel can be built without it).
-fn advise(process: &mut HalfBuilt, region: &Region) -> Result<()> {
+/// Calls that repeat the lasting advice. Advice about speed may be refused (the kernel can be built without it).
+fn advice(region: &Region) -> impl Iterator<Item = Planned> {
     let Advice {
         dont_fork,
         wipe_on_fork,
@@ -184,10 +193,6 @@ fn advise(process: &mut HalfBuilt, region: &Region) -> Result<()> {
         (wipe_on_fork && !droppable, libc::MADV_WIPEONFORK),
         (dont_dump && !droppable, libc::MADV_DONTDUMP),
     ];
-    for (_, advice) in binding.into_iter().filter(|(wanted, _)| *wanted) {
-        let arguments = [region.address, region.bytes, advice as u64];
-        process.call(0, MADVISE, &arguments, format_args!("advice {advice} for {:#x}", region.address))?;
-    }
     let hints = [
         (huge_page, libc::MADV_HUGEPAGE),
         (no_huge_page, libc::MADV_NOHUGEPAGE),
@@ -195,12 +200,13 @@ fn advise(process: &mut HalfBuilt, region: &Region) -> Result<()> {
         (sequential, libc::MADV_SEQUENTIAL),
         (random, libc::MADV_RANDOM),
     ];
-    for (_, advice) in hints.into_iter().filter(|(wanted, _)| *wanted) {
-        if let Err(errno) = process.try_call(0, MADVISE, &[region.address, region.bytes, advice as u64])? {
-            log::debug!("advice {advice} for {:#x}: {errno}", region.address);
-        }
-    }
-    Ok(())
+    let (address, bytes) = (region.address, region.bytes);
+    let planned = move |plan: fn(Call, [u64; 6], Arguments) -> Planned, advice: i32| {
+        plan(MADVISE, [address, bytes, advice as u64, 0, 0, 0], format_args!("advice {advice} for {address:#x}"))
+    };
+    let wanted = |(wanted, advice): (bool, i32)| wanted.then_some(advice);
+    let binding = binding.into_iter().filter_map(wanted).map(move |advice| planned(Planned::must, advice));
+    binding.chain(hints.into_iter().filter_map(wanted).map(move |advice| planned(Planned::may, advice)))
 }
 
 /// Gives back the name of `[anon:name]`, where the kernel keeps such names.
@@ -273,15 +279,14 @@ fn layout_argument(image: &ProcessImage, executable: Option<RawFd>, address: u64
 /// What has to wait for the content: the final protection of some regions, and locks.
 pub fn complete(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
     const MLOCK2: Call = Call("mlock2", libc::SYS_mlock2);
-    for region in image.regions.iter().filter(|region| first_protection(region) != region.protection) {
-        let arguments = [region.address, region.bytes, region.protection as u64];
-        process.call(0, MPROTECT, &arguments, format_args!("protection of {:#x}", region.address))?;
-    }
-    for region in image.regions.iter().filter(|region| region.advice.locked) {
+    let late = image.regions.iter().filter(|region| first_protection(region) != region.protection);
+    let protected: Vec<Planned> = late.map(|region| protection(region, region.protection)).collect();
+    call_table::make(process, &protected)?;
+    let locked = image.regions.iter().filter(|region| region.advice.locked).map(|region| {
         // What cannot be read cannot be brought in either; it is locked as it comes.
         let on_fault = if region.protection == 0 || region.advice.locked_on_fault { libc::MLOCK_ONFAULT } else { 0 };
-        let arguments = [region.address, region.bytes, on_fault as u64];
-        process.call(0, MLOCK2, &arguments, format_args!("lock {:#x}", region.address))?;
-    }
-    Ok(())
+        let arguments = [region.address, region.bytes, on_fault as u64, 0, 0, 0];
+        Planned::must(MLOCK2, arguments, format_args!("lock {:#x}", region.address))
+    });
+    call_table::make(process, &locked.collect::<Vec<_>>())
 }

@@ -25,38 +25,36 @@ const BATCH_PAGES: usize = 1 << 14;
 const WRITE_BYTES: usize = 1 << 20;
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Writes the pages of a region into `process` but for those that are there in common with others, or those that have to be there first;
-/// `filled` is told the bytes of each batch.
-pub fn fill(
-    (process, fresh): (&HalfBuilt, Option<&FreshMemory>),
+/// Has `writer` write the pages of a region into `process` but for those that are there in common with others, or those that have to be
+/// there first.
+pub fn fill<'a>(
+    writer: &mut Writer<'a>,
+    (process, fresh): (&'a HalfBuilt, Option<&'a FreshMemory>),
     (number, region, common): (usize, &Region, InCommon<'_>),
     (source, rest): (Source, Option<&Rest>),
-    plan: &MappingPlan,
-    (store, differences): (&Store, &Differences),
-    filled: &mut dyn FnMut(u64),
+    plan: &'a MappingPlan,
+    differences: &Differences,
 ) -> Result<()> {
     if region.in_differences {
-        return fill_finer((process, fresh), region, store, differences, filled);
+        return fill_finer((process, fresh), region, writer, differences);
     }
+    let bytes = bytes_to_fill(region, source);
     if region.advice.droppable {
-        return Ok(()); // the kernel may drop it at any time; the program has to expect zeros
+        writer.pass_by(bytes); // the kernel may drop it at any time; the program has to expect zeros
+        return Ok(());
     }
-    let target = match (source, fresh) {
+    let begun = writer.begin(match (source, fresh) {
         (Source::Object { file, offset }, _) => Target::Object(&plan.files[file], offset),
         (Source::Sysv { segment, offset }, _) => Target::Segment(&plan.segments[segment], offset),
         (_, Some(fresh)) => Target::Fresh(fresh, region.address),
         _ if region.protection & libc::PROT_WRITE != 0 => Target::Writable(process.pid(), region.address),
         _ => Target::Protected(process.memory(), region.address),
-    };
-    let mut writer = Writer::to(target, store, filled);
-    if let Some(rest) = rest {
-        rest.iter().try_for_each(|&(page, key)| writer.add(page, key))?;
-        return writer.finish();
-    }
+    });
     match source {
-        Source::SharedFile { .. } => return Ok(()), // the file has them, or gets them at the end
+        _ if let Some(rest) = rest => rest.iter().try_for_each(|&(page, key)| writer.add(page, key))?,
+        Source::SharedFile { .. } => {} // the file has them, or gets them at the end
         Source::PrivateFile { .. } => {
-            let list = store.page_list(&region.pages)?;
+            let list = writer.store.page_list(&region.pages)?;
             for &PageRange { first, count } in &region.own_pages {
                 for page in first..first + count {
                     writer.add(page, list.get(page))?;
@@ -64,7 +62,7 @@ pub fn fill(
             }
         }
         Source::Memory | Source::SharedMemory | Source::Object { .. } | Source::Ring { .. } | Source::Sysv { .. } => {
-            let list = store.page_list(&region.pages)?;
+            let list = writer.store.page_list(&region.pages)?;
             for (page, key) in list.iter().take_while(|(page, _)| *page < region.bytes / PAGE) {
                 if !key.is_zero() && key != common.page(number, page) {
                     writer.add(page, key)?;
@@ -72,7 +70,8 @@ pub fn fill(
             }
         }
     }
-    writer.finish()
+    writer.pass_by(bytes.saturating_sub(writer.added_since(begun)));
+    Ok(())
 }
 
 /// Writes `pages` to `address` of process `pid`, where they can be written.
@@ -80,8 +79,8 @@ pub fn fill(
 /// # Errors
 /// When the store cannot be read, or there is no memory.
 pub fn write(pid: i32, address: u64, pages: &PageList, store: &Store, filled: &mut dyn FnMut(u64)) -> Result<()> {
-    let target = Target::Writable(pid, address);
-    let mut writer = Writer::to(target, store, filled);
+    let mut writer = Writer::of(store, filled);
+    writer.begin(Target::Writable(pid, address));
     pages.iter().try_for_each(|(page, key)| writer.add(page, key))?;
     writer.finish()
 }
@@ -90,15 +89,14 @@ pub fn write(pid: i32, address: u64, pages: &PageList, store: &Store, filled: &m
 fn fill_finer(
     (process, fresh): (&HalfBuilt, Option<&FreshMemory>),
     region: &Region,
-    store: &Store,
+    writer: &mut Writer<'_>,
     differences: &Differences,
-    filled: &mut dyn FnMut(u64),
 ) -> Result<()> {
     let mut window = vec![0; WINDOW_BYTES];
     for block in region.blocks() {
         for address in block.clone().step_by(WINDOW_BYTES) {
             let bytes = &mut window[..(block.end - address).min(WINDOW_BYTES as u64) as usize];
-            differences.read(store, block.start, address - block.start, bytes, None)?;
+            differences.read(writer.store, block.start, address - block.start, bytes, None)?;
             let (pages, _) = bytes.as_chunks::<PAGE_BYTES>();
             let is_zero = |page: &[u8; PAGE_BYTES]| page.iter().all(|byte| *byte == 0);
             let mut at = address;
@@ -111,7 +109,7 @@ fn fill_finer(
                 }
                 at += run.as_flattened().len() as u64;
             }
-            filled(bytes.len() as u64);
+            (writer.filled)(bytes.len() as u64);
         }
     }
     Ok(())
@@ -163,26 +161,48 @@ impl Target<'_> {
     }
 }
 
-/// Collects pages, and has them written from where the store reads them to. The kernel reads one batch ahead.
-struct Writer<'a> {
-    target: Target<'a>,
+/// Collects pages of many regions, and has them written from where the store reads them to. The kernel reads one batch ahead.
+///
+/// Pages of small regions lie together in the store, so they are read together.
+pub struct Writer<'a> {
     store: &'a Store,
     filled: &'a mut dyn FnMut(u64),
-    pages: Vec<u64>,
+    targets: Vec<Target<'a>>,
+    /// Which target each page goes to, and its number there.
+    pages: Vec<(usize, u64)>,
     keys: Vec<PageKey>,
+    added_bytes: u64,
 }
 
 impl<'a> Writer<'a> {
-    fn to(target: Target<'a>, store: &'a Store, filled: &'a mut dyn FnMut(u64)) -> Writer<'a> {
-        Writer { target, store, filled, pages: Vec::new(), keys: Vec::new() }
+    /// `filled` is told the bytes of each batch, and what needs no writing.
+    pub fn of(store: &'a Store, filled: &'a mut dyn FnMut(u64)) -> Writer<'a> {
+        Writer { store, filled, targets: Vec::new(), pages: Vec::new(), keys: Vec::new(), added_bytes: 0 }
+    }
+
+    /// The pages to come go to `target`. Gives the bytes that have been added until now.
+    fn begin(&mut self, target: Target<'a>) -> u64 {
+        self.targets.push(target);
+        self.added_bytes
+    }
+
+    fn added_since(&self, begun: u64) -> u64 {
+        self.added_bytes - begun
+    }
+
+    /// Counts what is as it has to be.
+    fn pass_by(&mut self, bytes: u64) {
+        (self.filled)(bytes);
     }
 
     fn add(&mut self, page: u64, key: PageKey) -> Result<()> {
+        let target = self.targets.len() - 1;
         if key.is_zero() {
-            return self.target.write(page, &[0; PAGE_BYTES]);
+            return self.targets[target].write(page, &[0; PAGE_BYTES]);
         }
-        self.pages.push(page);
+        self.pages.push((target, page));
         self.keys.push(key);
+        self.added_bytes += PAGE;
         if self.pages.len() < 2 * BATCH_PAGES {
             return Ok(());
         }
@@ -191,7 +211,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes what is left.
-    fn finish(mut self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
         while !self.pages.is_empty() {
             self.write_batch()?;
         }
@@ -200,15 +220,16 @@ impl<'a> Writer<'a> {
 
     /// Writes the first pages, a batch at most.
     fn write_batch(&mut self) -> Result<()> {
-        let (target, count) = (&self.target, self.pages.len().min(BATCH_PAGES));
-        let pages: Vec<u64> = self.pages.drain(..count).collect();
+        let (targets, count) = (&self.targets, self.pages.len().min(BATCH_PAGES));
+        let pages: Vec<(usize, u64)> = self.pages.drain(..count).collect();
         let keys: Vec<PageKey> = self.keys.drain(..count).collect();
         self.store.take_pages(&keys, &|first, bytes: &[u8]| {
-            let numbers = &pages[first..first + bytes.len() / PAGE_BYTES];
+            let places = &pages[first..first + bytes.len() / PAGE_BYTES];
             let mut rest = bytes;
-            for run in numbers.chunk_by(|page, next| page + 1 == *next) {
+            for run in places.chunk_by(|(target, page), next| (*target, page + 1) == *next) {
                 let content = rest.split_off(..run.len() * PAGE_BYTES).unwrap_or_default();
-                target.write(run[0], content)?;
+                let (target, page) = run[0];
+                targets[target].write(page, content)?;
             }
             Ok::<(), Error>(())
         })?;

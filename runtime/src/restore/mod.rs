@@ -6,12 +6,13 @@
 //! calls. It is a half-built process until [`Rebuilt::release`]: whatever goes wrong before, it is killed, and files
 //! on disk are changed only after the last thing that could fail.
 //!
-//! No code of ours is ever in the program's address space: remote calls are made at a `syscall` instruction in its
-//! vdso, which also removes the last page of the rebuild. Every page is verified before the first instruction runs.
+//! No code of ours stays in the program's address space: remote calls are made at a `syscall` instruction in its
+//! vdso, which also removes the last page of the rebuild; where they are many, by code in the scratch area ([`call_table`]). Every page is verified before the first instruction runs.
 //!
 //! Tracing belongs to a thread, so all of this happens in the caller's.
 
 mod address_space;
+mod call_table;
 mod captured_files;
 mod child;
 mod clocks;
@@ -414,25 +415,15 @@ fn fill(
     filling: &mut Filling<'_, '_>,
 ) -> Result<()> {
     for (index, process) in processes.iter().enumerate() {
+        let filled = &mut |bytes| filling.add(bytes);
+        let mut writer = content::Writer::of(store, filled);
         for (number, (region, &source)) in job.processes[index].regions.iter().zip(&plan.sources[index]).enumerate() {
             let rest = lazy.and_then(|lazy| lazy.rest(index, number));
             let fresh = fresh.get(index).and_then(Option::as_ref).filter(|fresh| fresh.has(region));
-            let (of_region, mut done) = (content::bytes_to_fill(region, source), 0);
             let region = (number, region, common.of(index));
-            content::fill(
-                (process, fresh),
-                region,
-                (source, rest),
-                plan,
-                (store, &differences[index]),
-                &mut |bytes| {
-                    done += bytes;
-                    filling.add(bytes);
-                },
-            )?;
-            // Of zeros, and of what is there already, nothing is told.
-            filling.add(of_region.saturating_sub(done));
+            content::fill(&mut writer, (process, fresh), region, (source, rest), plan, &differences[index])?;
         }
+        writer.finish()?;
     }
     Ok(())
 }

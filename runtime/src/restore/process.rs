@@ -78,6 +78,11 @@ impl HalfBuilt {
         self.threads.get(index).ok_or(Error::ProgramGone { pid: self.pid })
     }
 
+    /// Its main thread, which makes the calls that are made for all.
+    pub fn main_thread(&mut self) -> Result<&mut Stopped> {
+        self.threads.first_mut().ok_or(Error::ProgramGone { pid: self.pid })
+    }
+
     /// Its memory, whatever the protection.
     pub fn memory(&self) -> &ProcessMemory {
         &self.memory
@@ -121,8 +126,7 @@ impl HalfBuilt {
     /// Makes the main thread clone; the child is stopped before its first instruction.
     pub fn try_clone(&mut self, call: Call, arguments: &[u64]) -> Result<Result<Stopped, Errno>> {
         let site = self.site()?;
-        let main = self.threads.first_mut().ok_or(Error::ProgramGone { pid: self.pid })?;
-        remote_clone(main, &site, call.1, padded(arguments))
+        remote_clone(self.main_thread()?, &site, call.1, padded(arguments))
     }
 
     /// The error for a refused call.
