@@ -186,6 +186,24 @@ fn list_and_show_are_readable_without_json() {
 }
 
 #[test]
+fn list_says_what_a_store_grows_by() {
+    let scene = Scene::new();
+    let launch = Launch::Run(["--interval", "100ms", "--name", "grows"].map(str::to_owned).into());
+    let mut life = Life::start(&scene, "life", &program(), &launch, Stdout::File);
+    let limit = Duration::from_secs(30);
+    processes::wait_until("five checkpoints", limit, || {
+        life.directory.join("store").exists() && life.store().sealed(&scene).len() >= 5
+    });
+    let dir = life.store().path().to_string_lossy().into_owned();
+    let list = ckpt(&scene, &["list", &dir]).succeeded();
+    let told = format!("{:?}", list.stderr);
+    assert!(told.contains("grows stores ") && told.contains("an hour while all are kept, and the disk has"), "{told}");
+    assert!(told.contains("CKPT_KEEP=N") && !list.stdout.contains("CKPT_KEEP"), "{told}");
+    assert_eq!(ckpt(&scene, &["list", &dir, "--json"]).succeeded().stderr, "");
+    life.kill();
+}
+
+#[test]
 fn a_process_that_does_not_exist_fails() {
     let scene = Scene::new();
     let answer = ckpt(&scene, &["checkpoint", "4194303"]);

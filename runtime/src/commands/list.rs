@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::store_owner::read_as_owner;
 use super::table::{Align, Table};
-use super::{default_store, print, print_json, which_checkpoint};
+use super::{default_store, growth, print, print_json, which_checkpoint};
 use crate::error::{Result, exit_code};
 use crate::{location, units};
 
@@ -46,6 +46,8 @@ fn list(arguments: &Arguments) -> Result<u8> {
         crate::say!("no checkpoint has been taken into {}", arguments.dir.display());
     } else {
         print(&table(&rows).to_string())?;
+        let lines = growth::lines(&rows, growth::free_bytes(&arguments.dir));
+        lines.iter().for_each(|line| crate::say!("{line}"));
     }
     Ok(exit_code::DONE)
 }

@@ -28,6 +28,7 @@ pub mod verify;
 
 mod default_store;
 mod executable;
+mod growth;
 mod installation;
 mod interval;
 mod memory;

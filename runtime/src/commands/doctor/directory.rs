@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::statfs;
 
+use super::super::growth::free_bytes;
 use super::finding::{Finding, State};
 use crate::units;
 
@@ -53,7 +54,7 @@ pub fn probe(dir: &Path) -> Finding {
         }
         Ok(()) => {}
     }
-    let free = free_bytes(&dir);
+    let free = free_bytes(&dir).unwrap_or(0);
     let found = format!("{place}: works, {} free", units::bytes(free));
     let (state, advice) = match () {
         () if free < FREE_BYTES_MIN => (State::Degraded, "make room: a checkpoint takes up to as much as the memory"),
@@ -77,10 +78,6 @@ fn file_system(dir: &Path) -> (String, bool) {
         Some((_, name, remote)) => ((*name).to_owned(), *remote),
         None => (format!("{magic:#x}"), false),
     }
-}
-
-fn free_bytes(dir: &Path) -> u64 {
-    nix::sys::statvfs::statvfs(dir).map_or(0, |found| found.blocks_available() * found.fragment_size())
 }
 
 /// What sealing a checkpoint does, with a file that is removed again.
