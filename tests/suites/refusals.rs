@@ -120,7 +120,7 @@ refused! { is_refused:
 }
 
 refused! { is_refused_while_a_call_waits:
-    io_getevents_goes_on: "io_getevents", "asynchronous I/O (io_setup) is not captured yet";
+    io_getevents_goes_on: "io_getevents", "does not tell whether requests of asynchronous I/O (io_setup) are under way";
     io_uring_enter_goes_on: "io_uring_enter", "has its requests mapped";
     a_call_of_a_process_that_is_stopped_before_another_is_refused_goes_on: "sharing_child", "which shares its descriptor table";
 }

@@ -220,7 +220,9 @@ fn refuse_unsupported(mapping: &Mapping) -> Result<()> {
         return refuse("it maps a device", "unmap it before the checkpoint");
     }
     if mapping.name.starts_with(b"/[aio]") {
-        return refuse("asynchronous I/O (io_setup) is not captured yet", "destroy the context before the checkpoint");
+        // No file of /proc and no call counts them; io_destroy waits for them, and their results go with it.
+        let what = "the kernel does not tell whether requests of asynchronous I/O (io_setup) are under way";
+        return refuse(what, "destroy the context before the checkpoint, or have the program use io_uring");
     }
     if mapping.name.starts_with(b"anon_inode:") && mapping.name != io_uring::NAME
         || mapping.name.starts_with(b"[uprobes]")
