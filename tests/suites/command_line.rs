@@ -635,6 +635,39 @@ fn a_damaged_checkpoint_is_corrupt() {
 }
 
 #[test]
+fn a_damaged_manifest_is_corrupt_to_every_command() {
+    let scene = Scene::new();
+    let (store, _, directory, id) = checkpointed(&scene);
+    let manifest = store.path().join(format!("manifests/{id:010}.manifest"));
+    let whole = std::fs::read(&manifest).expect("the manifest");
+    let (dir, id) = (store.path().to_string_lossy().into_owned(), id.to_string());
+    let copy = directory.join("copy").to_string_lossy().into_owned();
+    let numbered = format!("{dir}:{id}");
+    let cut = whole[..100].to_vec();
+    let changed = whole.iter().enumerate().map(|(at, &byte)| if at == 40 { !byte } else { byte }).collect();
+    for (how, bytes) in [("changed", changed), ("cut off", cut), ("empty", Vec::new())] {
+        std::fs::write(&manifest, bytes).expect("writable");
+        let commands: [(&[&str], i32); 9] = [
+            (&["restart", &dir], 123),
+            (&["restart", &dir, "--id", &id], 123),
+            (&["restart", &dir, "--id", &id, "--job", "churn"], 123),
+            (&["show", &dir, &id], 3),
+            (&["extract", &dir, &id, "--region", "1", "-o", "/dev/null"], 3),
+            (&["diff", &dir, &id, &id], 3),
+            (&["flatten", &dir, &id], 3),
+            (&["copy", &numbered, &copy], 3),
+            (&["verify", &dir, &id], 3),
+        ];
+        for (command, code) in commands {
+            let answer = ckpt(&scene, command);
+            let said = format!("{}{}", answer.stdout, answer.stderr);
+            assert_eq!(answer.code, code, "{how}: {command:?}: {said}");
+            assert!(said.contains(&*manifest.to_string_lossy()), "{how}: {command:?}: {said}");
+        }
+    }
+}
+
+#[test]
 fn verify_tells_whole_checkpoints_from_damaged_ones() {
     let scene = Scene::new();
     let (store, _, directory, id) = checkpointed(&scene);

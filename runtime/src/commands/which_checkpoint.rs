@@ -38,6 +38,9 @@ fn by_id(dir: &Path, attempts: &[AttemptRow], id: u64, job: Option<&str>) -> Res
         // The store knows best how to say that it does not exist.
         return Ok(id);
     };
+    if is_unreadable(row) {
+        return Ok(id); // nor can it be said better where it is damaged
+    }
     refuse_other_job(row, job)?;
     if row.state != AttemptState::Sealed {
         return Err(nothing_sealed(dir, &format!("attempt {id} is not a checkpoint: {}", fate(row))));
@@ -55,6 +58,7 @@ fn newest(dir: &Path, attempts: &[AttemptRow], job: Option<&str>) -> Result<u64>
             }
             Ok(only.id)
         }
+        ([], Some(last), _) if is_unreadable(last) => Ok(last.id), // the store says where it is damaged
         ([], Some(last), _) => Err(nothing_sealed(dir, &format!("the newest attempt, {}, {}", last.id, fate(last)))),
         ([], None, Some(job)) if !attempts.is_empty() => Err(no_such_job(dir, attempts, job)),
         ([], None, _) => Err(nothing_sealed(dir, "no checkpoint has been taken into it")),
