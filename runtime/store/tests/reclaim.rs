@@ -22,6 +22,11 @@ fn packs(memory: &Memory) -> Vec<String> {
     memory.files().into_keys().filter_map(|name| name.strip_prefix("packs/").map(str::to_owned)).collect()
 }
 
+fn sealed(store: &Store) -> Vec<u64> {
+    let rows = store.attempts().unwrap().into_iter();
+    rows.filter(|row| row.state == AttemptState::Sealed).map(|row| row.id).collect()
+}
+
 fn list(keys: &[ckpt_store::PageKey]) -> PageList {
     let mut list = PageList::new();
     list.set_run(7, keys);
@@ -275,4 +280,30 @@ fn a_damaged_checkpoint_that_is_kept_keeps_everything() {
     let error = open(&damaged).prune(1, None).unwrap_err();
     assert!(error.is_corrupt(), "{error}");
     assert_eq!(packs(&damaged).len(), 3);
+    assert_eq!(sealed(&open(&damaged)), [1, 2, 3]);
+}
+
+#[test]
+fn a_damaged_manifest_keeps_all_other_checkpoints() {
+    let (memory, store) = store();
+    for page in 1..=5 {
+        checkpoint(&store, "a", &[page]).unwrap();
+    }
+    let name = format!("manifests/{:010}.manifest", 5);
+    let whole = memory.files()[&name].clone();
+    let changed = |at: usize| whole.iter().enumerate().map(|(i, &byte)| byte ^ u8::from(i == at)).collect();
+    for manifest in [changed(40), changed(whole.len() - 20), whole[..100].to_vec(), Vec::new()] {
+        let mut files = memory.files();
+        files.insert(name.clone(), manifest);
+        let damaged = Memory::of_files(&files);
+        let error = open(&damaged).prune(2, None).unwrap_err();
+        assert!(error.is_corrupt(), "{error}");
+        let error = open(&damaged).remove(&[1]).unwrap_err();
+        assert!(error.is_corrupt(), "{error}");
+        assert!((1..5).all(|page| read_back(&open(&damaged), page, 1).unwrap() == pages(&[page])));
+        // It can be dropped itself, and the others then.
+        open(&damaged).remove(&[5]).unwrap();
+        assert_eq!(open(&damaged).prune(2, None).unwrap().checkpoints.len(), 2);
+        assert_eq!(sealed(&open(&damaged)), [3, 4]);
+    }
 }

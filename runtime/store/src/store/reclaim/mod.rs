@@ -1,7 +1,7 @@
 //! Giving space back: of checkpoints that were dropped, and of what attempts no longer need.
 //!
-//! 1. *Retire*: the manifests of the checkpoints to be dropped are renamed: they only say that their packs count.
-//! 2. *Reach*: what the others need is marked, without any lock.
+//! 1. *Reach*: what the checkpoints need that stay is marked, without any lock. Where that cannot be read, nothing is dropped.
+//! 2. *Retire*: the manifests of the checkpoints to be dropped are renamed: they only say that their packs count.
 //! 3. *Sweep*: packs that nobody needs are removed. While attempts are running that may share from them they are listed
 //!    as condemned instead, and a later sweep works the list off.
 //! 4. *Repack*: what is needed of packs that are mostly not is copied to new packs; then those are swept too.
@@ -41,13 +41,13 @@ impl Store {
     /// # Errors
     ///
     /// [`StoreError::Corrupt`] when a page list of a checkpoint that is kept cannot be read: what it needs is unknown, so
-    /// no pack is removed.
+    /// nothing is dropped.
     pub fn prune(&self, keep: usize, job: Option<&str>) -> Result<Reclaimed> {
         let _reclaiming = self.shared.files.reclaim_lock()?;
         let checkpoints = retire::choose(self, keep, job)?;
-        retire::retire(&self.shared, &checkpoints)?;
+        let reach = self.retire(&checkpoints)?;
         retire::forget_failures(self, job)?;
-        Ok(Reclaimed { checkpoints, ..self.reclaim()? })
+        Ok(Reclaimed { checkpoints, ..self.reclaim(reach)? })
     }
 
     /// Drops these checkpoints, and gives back the space that no other one needs.
@@ -64,8 +64,8 @@ impl Store {
         let mut checkpoints: Vec<AttemptRow> =
             self.attempts()?.into_iter().filter(|row| ids.contains(&row.id)).collect();
         checkpoints.sort_by_key(|row| row.id);
-        retire::retire(&self.shared, &checkpoints)?;
-        Ok(Reclaimed { checkpoints, ..self.reclaim()? })
+        let reach = self.retire(&checkpoints)?;
+        Ok(Reclaimed { checkpoints, ..self.reclaim(reach)? })
     }
 
     /// What [`Store::prune`] would drop.
@@ -89,15 +89,23 @@ impl Store {
             attempt.copy_list(&list)?;
         }
         let copied_bytes = attempt.retire()?;
-        let mut reclaimed = self.reclaim()?;
+        let mut reclaimed = self.reclaim(Reach::default())?;
         reclaimed.copied_bytes += copied_bytes;
         Ok(reclaimed)
     }
 
-    /// Steps 2 to 4. The caller holds the reclaim lock. What needs no copying goes first: the disk may be full.
-    fn reclaim(&self) -> Result<Reclaimed> {
-        let mut reclaimed = Reclaimed::default();
+    /// Steps 1 and 2: gives what the others need. The caller holds the reclaim lock.
+    fn retire(&self, checkpoints: &[AttemptRow]) -> Result<Reach> {
         let mut reach = Reach::default();
+        reach.extend_but(&self.shared, checkpoints)?;
+        retire::retire(&self.shared, checkpoints)?;
+        Ok(reach)
+    }
+
+    /// Steps 3 and 4, with what was reached before. The caller holds the reclaim lock. What needs no copying goes first: the disk
+    /// may be full.
+    fn reclaim(&self, mut reach: Reach) -> Result<Reclaimed> {
+        let mut reclaimed = Reclaimed::default();
         reach.extend(&self.shared)?;
         sweep::sweep(&self.shared, &mut reach, &mut reclaimed)?;
         match repack::repack(self, &mut reach, &mut reclaimed) {

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::super::{Shared, marks::Marks};
 use crate::{
-    PageKey, Result,
+    AttemptRow, PageKey, Result,
     files::Kind,
     format::manifest,
     key_table::Place,
@@ -32,10 +32,15 @@ impl Reach {
     /// list that an old pack has, and pages that are in its own pack alone. They would reach nothing, and the list is not
     /// gone through again.
     pub fn extend(&mut self, shared: &Shared) -> Result<()> {
+        self.extend_but(shared, &[])
+    }
+
+    /// The same without those that are about to be dropped.
+    pub fn extend_but(&mut self, shared: &Shared, dropped: &[AttemptRow]) -> Result<()> {
         let sealed = shared.files.list_sealed()?;
         shared.reload()?;
         for id in sealed {
-            if !self.checkpoints.contains(&id) {
+            if !self.checkpoints.contains(&id) && !dropped.iter().any(|row| row.id == id) {
                 self.add(shared, id)?;
             }
         }
