@@ -21,7 +21,7 @@ struct Rate {
     checkpoints: usize,
     /// Of one, on average.
     bytes: f64,
-    /// From one to the next, on average.
+    /// From one to the next. The median: between two lives the program stores nothing.
     seconds: f64,
 }
 
@@ -34,13 +34,20 @@ impl Rate {
             .collect::<Vec<_>>();
         let newest = &by_interval[by_interval.len().saturating_sub(NEWEST + 1)..];
         let [before, counted @ ..] = newest else { return None };
-        let (checkpoints, last) = (counted.len(), counted.last()?);
-        let seconds = last.started_unix_ms.saturating_sub(before.started_unix_ms) as f64 / 1000.0;
-        if checkpoints < NEWEST_MIN || seconds == 0.0 {
+        let checkpoints = counted.len();
+        let earlier = std::iter::once(before).chain(counted);
+        let mut gaps_ms: Vec<u64> = counted
+            .iter()
+            .zip(earlier)
+            .map(|(row, earlier)| row.started_unix_ms.saturating_sub(earlier.started_unix_ms))
+            .collect();
+        gaps_ms.sort_unstable();
+        let median_ms = *gaps_ms.get(checkpoints / 2)?;
+        if checkpoints < NEWEST_MIN || median_ms == 0 {
             return None;
         }
         let bytes = counted.iter().map(|row| row.new_bytes as f64).sum::<f64>() / checkpoints as f64;
-        Some(Rate { checkpoints, bytes, seconds: seconds / checkpoints as f64 })
+        Some(Rate { checkpoints, bytes, seconds: median_ms as f64 / 1000.0 })
     }
 
     fn bytes_each_second(&self) -> f64 {
@@ -109,6 +116,13 @@ mod tests {
         rows.iter_mut().take(19).for_each(|row| row.new_bytes = 1 << 30);
         assert!(lines(&rows, None)[0].contains("stores 20.0 MiB each 5.0 s (its last 10 checkpoints)"));
         assert!(!lines(&rows, None)[0].contains("room"));
+    }
+
+    #[test]
+    fn the_time_between_two_lives_does_not_count() {
+        let mut rows = at_an_interval("heat", 12);
+        rows.iter_mut().skip(8).for_each(|row| row.started_unix_ms += 86_400_000);
+        assert!(lines(&rows, None)[0].contains("each 5.0 s"));
     }
 
     #[test]

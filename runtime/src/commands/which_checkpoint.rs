@@ -9,7 +9,6 @@ use std::path::Path;
 use ckpt_store::{AttemptRow, AttemptState, Depth, Store, StoreError};
 
 use super::list::{state_word, time};
-use super::table::{Align, Table};
 use crate::error::{Error, Result, exit_code};
 
 /// The id of the checkpoint that is meant: `id`, or the newest sealed one of `job`, or of the only job there is.
@@ -65,8 +64,8 @@ fn newest(dir: &Path, attempts: &[AttemptRow], job: Option<&str>) -> Result<u64>
         (several, _, _) => {
             let dir = dir.display();
             Err(Error::Usage(format!(
-                "several jobs have checkpoints in {dir}; choose one with --job ID\n{}",
-                jobs(several).to_string().trim_end()
+                "several jobs have checkpoints in {dir}; choose one with --job ID: {}",
+                jobs(several)
             )))
         }
     }
@@ -115,7 +114,7 @@ fn no_such_job(dir: &Path, attempts: &[AttemptRow], job: &str) -> Error {
     let every: Vec<&AttemptRow> = attempts.iter().collect();
     Error::Usage(match newest_sealed_of_each_job(&every).as_slice() {
         [] => format!("no job {job} in {}, and no other with a checkpoint", dir.display()),
-        others => format!("no job {job} in {}\n{}", dir.display(), jobs(others).to_string().trim_end()),
+        others => format!("no job {job} in {}, which has {}", dir.display(), jobs(others)),
     })
 }
 
@@ -145,17 +144,10 @@ fn nothing_sealed(dir: &Path, why: &str) -> Error {
     Error::io("find a sealed checkpoint in", dir, io::Error::other(why.to_owned()))
 }
 
-fn jobs(newest: &[&AttemptRow]) -> Table {
-    let mut table = Table::new(&[
-        ("job", Align::Left),
-        ("name", Align::Left),
-        ("newest checkpoint", Align::Right),
-        ("time", Align::Left),
-    ]);
-    for row in newest {
-        table.row([row.job.clone(), row.name.clone(), row.id.to_string(), time(row)]);
-    }
-    table
+/// The jobs, with their newest checkpoints; in one line, as all messages are.
+fn jobs(newest: &[&AttemptRow]) -> String {
+    let job = |row: &&AttemptRow| format!("{} ({}, checkpoint {} of {})", row.job, row.name, row.id, time(row));
+    newest.iter().map(job).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -197,10 +189,9 @@ mod tests {
             [attempt(1, "a", "heat", Sealed), attempt(5, "b", "jacobi", Sealed), attempt(3, "a", "heat", Sealed)];
         let (code, message) = choose(&attempts, None, None).unwrap_err();
         assert_eq!(code, USAGE);
-        let lines: Vec<_> = message.lines().collect();
-        assert_eq!(lines.len(), 4, "{message}");
-        assert!(lines[2].starts_with("a    heat") && lines[2].contains(" 3  2001-"), "{message}");
-        assert!(lines[3].starts_with("b    jacobi") && lines[3].contains(" 5  2001-"), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+        assert!(message.contains("--job ID: a (heat, checkpoint 3 of 2001-"), "{message}");
+        assert!(message.contains(", b (jacobi, checkpoint 5 of 2001-"), "{message}");
         assert_eq!(choose(&attempts, None, Some("heat")), Ok(3));
         assert_eq!(choose(&attempts, None, Some("b")), Ok(5));
     }
