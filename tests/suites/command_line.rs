@@ -112,11 +112,11 @@ fn ps_lists_each_job_once_with_how_far_it_is() {
     let launch = Launch::Run(["--interval", "1h", "--name", "listed"].map(str::to_owned).into());
     let mut life = Life::start(&scene, "life", &Program::victim("family").argument("1000"), &launch, Stdout::File);
     life.output.wait_for_lines(5);
+    let store = life.store();
     let entry = || {
         let listed = ckpt(&scene, &["ps", "--json"]).succeeded().json();
         let all = listed.as_array().expect("a list").clone();
-        let ours: Vec<_> =
-            all.into_iter().filter(|it| it["store"] == life.store().path().display().to_string()).collect();
+        let ours: Vec<_> = all.into_iter().filter(|it| it["store"] == store.path().display().to_string()).collect();
         assert_eq!(ours.len(), 1, "{ours:?}");
         ours[0].clone()
     };
@@ -129,6 +129,13 @@ fn ps_lists_each_job_once_with_how_far_it_is() {
     let table = ckpt(&scene, &["ps"]).succeeded().stdout;
     assert!(table.lines().any(|line| line.contains("listed") && line.contains("3600 s")), "{table}");
     life.kill();
+    let mut again = Restart::of(&store).begin(&scene, &life.directory.clone(), life.pid);
+    again.output.wait_for_more_lines(2);
+    let id = checkpoint(&scene, life.pid);
+    let of_second_life = entry();
+    assert_eq!((&of_second_life["pid"], &of_second_life["newest"]), (&life.pid.into(), &id.into()));
+    assert_eq!(of_second_life["agent"], processes::agents_of(life.pid)[0], "{of_second_life}");
+    again.kill();
 }
 
 #[test]

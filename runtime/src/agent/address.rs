@@ -27,6 +27,7 @@ use nix::unistd::geteuid;
 use crate::capture::Program;
 use crate::error::{Error, Result};
 use crate::host;
+use crate::proc::locks::{self, Lock, Owner};
 use crate::proc::task::{self, Users};
 
 /// What names are derived for.
@@ -103,6 +104,13 @@ impl Address {
     /// Whether there is an agent, or one was killed.
     pub fn was_occupied(&self) -> bool {
         self.lock_path().symlink_metadata().is_ok()
+    }
+
+    /// The process that is the agent, by the lock that it holds.
+    pub fn holder(&self) -> Option<i32> {
+        let inode = self.lock_path().symlink_metadata().ok()?.ino();
+        let is_it = |lock: &Lock| lock.owner == Owner::Whole && lock.exclusive && lock.inode == inode && lock.pid > 0;
+        locks::all().into_iter().find(is_it).map(|lock| lock.pid)
     }
 
     fn lock_path(&self) -> PathBuf {

@@ -81,7 +81,12 @@ pub fn all() -> Result<Vec<Running>> {
         let control = program.control().ok()?;
         let store = store_of(&control, None);
         let is_one = root_of(pid) == pid && !is_clone(&program, &store) && is_believed(&program, &store);
+        // A program knows the agent alone that it has started itself.
         let agent = Some(control.agent_pid).filter(|&agent| agent > 0 && is_agent(agent));
+        let agent = agent.or_else(|| {
+            let address = Address::new(&store, &program.identity_by(&control).ok()?);
+            address.holder().filter(|&agent| is_agent(agent))
+        });
         Some(Running {
             pid,
             user: task::users(pid).ok()?[1],
