@@ -36,7 +36,7 @@ impl Seat {
     pub const BYTES: usize = SCRATCH_BYTES / STUB_FRAMES;
 
     /// That of a guest that is alone, which has the whole scratch area.
-    fn alone(control: &Control) -> Seat {
+    pub fn alone(control: &Control) -> Seat {
         Seat { frame: control.frame, scratch: control.scratch }
     }
 
@@ -91,22 +91,11 @@ impl<'a> Guest<'a> {
         reissued: &Registers,
     ) -> Result<Guest<'a>> {
         let write = &mut |address, bytes: &[u8]| write_memory(pid, address, bytes);
-        Guest::sit_down(seat, pid, thread, control, home, reissued, write)
+        Guest::enter_with(seat, pid, thread, control, home, reissued, write)
     }
 
     /// The same for a frame that the program itself may not write to; `write` writes it.
     pub fn enter_with(
-        pid: i32,
-        thread: &'a mut Stopped,
-        control: &Control,
-        home: Registers,
-        reissued: &Registers,
-        write: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
-    ) -> Result<Guest<'a>> {
-        Guest::sit_down(Seat::alone(control), pid, thread, control, home, reissued, write)
-    }
-
-    fn sit_down(
         seat: Seat,
         pid: i32,
         thread: &'a mut Stopped,

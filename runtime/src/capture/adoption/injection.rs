@@ -12,7 +12,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::resident::{self, BYTES, CODE_BYTES, DATA_BYTES, GUARD_BYTES, Stub};
-use crate::capture::guest::Guest;
+use crate::capture::guest::{Guest, Seat};
 use crate::capture::threads::Captured;
 use crate::capture::{Program, WaitingCalls, refusals, stop, threads};
 use crate::error::{Error, Result};
@@ -44,7 +44,15 @@ pub fn inject(pid: i32, control: &Control, calls: &mut WaitingCalls) -> Result<(
     stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
     memory.write(place.start(), Stub::code())?;
     let mut write_frame = |address: u64, bytes: &[u8]| memory.write(address, bytes);
-    let guest = Guest::enter_with(pid, &mut stopped[0], &for_now, ways[0].home, &ways[0].reissued, &mut write_frame);
+    let guest = Guest::enter_with(
+        Seat::alone(&for_now),
+        pid,
+        &mut stopped[0],
+        &for_now,
+        ways[0].home,
+        &ways[0].reissued,
+        &mut write_frame,
+    );
     let outcome = guest.and_then(|guest| map(pid, guest, control));
     let is_out = |rip: u64| rip < for_now.stub_start || rip >= for_now.stub_end;
     let wiped = match stopped[0].registers()? {
