@@ -24,10 +24,11 @@ use crate::descriptor::{self, pidfd_open};
 use crate::error::{Error, Result, exit_code};
 use crate::proc::task;
 
-/// How often an agent is looked for or started before a request is given up.
-const TRIES: u32 = 3;
-/// How long an agent that was killed may hold its lock.
+/// How long an agent that was killed may hold its lock, and one whose program has ended may let others in and hang up: on a busy
+/// machine it notices that late, and the program may have another life by then.
 const DYING_AGENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Between two tries to reach an agent.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
 /// How long an agent may take from its start until it listens: it may have to wait for the program, and for others.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long an agent of ours, or of root's, may say nothing. One at work says so every second, but it works after all programs: on a machine
@@ -65,11 +66,17 @@ pub fn request_checkpoint(
     };
     let store = store_of(&control, dir);
     let address = Address::new(&store, &program.identity_by(&control)?);
-    for _ in 0..TRIES {
+    let deadline = Instant::now() + DYING_AGENT_TIMEOUT;
+    loop {
         let (stream, user) = connect(pid, dir, &address)?.ok_or_else(|| no_answer(&store))?;
         match converse(&stream, Patience::with(user), request, progress, &store).map_err(|error| said_by(user, error)) {
             // An agent that was just dying accepted the connection and nobody read from it.
-            Err(Error::Io { source, .. }) if is_unheard(&source) => {}
+            Err(Error::Io { source, .. }) if is_unheard(&source) => {
+                if Instant::now() > deadline {
+                    return Err(no_answer(&store));
+                }
+                std::thread::sleep(RETRY_PAUSE);
+            }
             outcome => {
                 if outcome.is_ok() && is_other(user) {
                     log::warn!("that the checkpoint is taken is what the agent of user {user} says");
@@ -78,7 +85,6 @@ pub fn request_checkpoint(
             }
         }
     }
-    Err(no_answer(&store))
 }
 
 /// Connects to the program's agent, which is started if there is none.
@@ -97,7 +103,7 @@ fn connect(pid: i32, dir: Option<&Path>, address: &Address) -> Result<Option<(Un
         if Instant::now() > deadline {
             return Ok(None);
         }
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(RETRY_PAUSE);
     }
 }
 

@@ -109,7 +109,7 @@ fn serve_one(options: &AgentOptions) -> Result<()> {
     start_log(&directory, ckpt_wire::text(&control.log));
 
     let address = Address::new(&directory, &program.identity_by(&control)?);
-    let Some((_tenure, listener)) = address.occupy(&program)? else {
+    let Some((tenure, listener)) = address.occupy(&program)? else {
         announce();
         return hand_over(&address, pid, options.first_trigger, &directory);
     };
@@ -150,7 +150,10 @@ fn serve_one(options: &AgentOptions) -> Result<()> {
         None | Some(Trigger::Interval) => {}
         Some(trigger) => agent.checkpoint(Depth::Full, &by(trigger), &mut |_, _| {}),
     }
-    agent.run(&mut usher)
+    let outcome = agent.run(&mut usher);
+    // The program may have another life already: its agent need not wait until we have taken ours apart.
+    drop(tenure);
+    outcome
 }
 
 fn find(options: &AgentOptions, calls: &mut WaitingCalls) -> Result<(Program, Box<Control>)> {
