@@ -11,7 +11,6 @@ use crate::error::{Error, Result};
 use crate::image::{JobImage, ProcessImage, Role};
 use crate::ptrace::{wait_until_gone, write_memory};
 
-const CLONE3: Call = Call("clone3", libc::SYS_clone3);
 const SETPGID: Call = Call("setpgid", libc::SYS_setpgid);
 const WAIT4: Call = Call("wait4", libc::SYS_wait4);
 
@@ -76,7 +75,7 @@ fn join_behind_leader(process: &mut HalfBuilt, group: i32) -> Result<()> {
     let mut bytes = CloneArguments { set_tid: wanted, set_tid_size: 1, ..CloneArguments::default() }.to_bytes();
     bytes.extend(group.to_ne_bytes());
     write_memory(process.pid(), at, &bytes)?;
-    let cloned = process.try_clone(CLONE3, &[at, size_of::<CloneArguments>() as u64])?;
+    let cloned = process.try_clone(&[at, size_of::<CloneArguments>() as u64])?;
     let leader = cloned.map_err(|errno| clone_refused(group, errno))?;
     let joined = process
         .call(0, SETPGID, &[group as u64, group as u64], leads)

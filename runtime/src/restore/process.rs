@@ -31,6 +31,10 @@ pub const SCRATCH_BYTES: u64 = 512 * 1024;
 /// Longest time until a process has stopped that was stopped before.
 const STOPPING_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How long an id that a clone is to have may seem to be in use, and the time between two tries.
+const CLONE_TIMEOUT: Duration = Duration::from_secs(1);
+const CLONE_PAUSE: Duration = Duration::from_millis(1);
+
 /// A system call by name and number.
 #[derive(Clone, Copy, Debug)]
 pub struct Call(pub &'static str, pub c_long);
@@ -123,10 +127,20 @@ impl HalfBuilt {
         Ok(remote_call(stopped, site, call.1, padded(arguments))?.result)
     }
 
-    /// Makes the main thread clone; the child is stopped before its first instruction.
-    pub fn try_clone(&mut self, call: Call, arguments: &[u64]) -> Result<Result<Stopped, Errno>> {
+    /// Makes the main thread clone by `clone3`; the child is stopped before its first instruction.
+    ///
+    /// Since Linux 6.15 the id of a thread that has ended is given back a moment after its process can be waited for: a program that
+    /// was killed just now may have its ids for a little longer than anybody can see, and on a busy machine that is more than
+    /// a moment.
+    pub fn try_clone(&mut self, arguments: &[u64; 2]) -> Result<Result<Stopped, Errno>> {
         let site = self.site()?;
-        remote_clone(self.main_thread()?, &site, call.1, padded(arguments))
+        let deadline = Instant::now() + CLONE_TIMEOUT;
+        loop {
+            match remote_clone(self.main_thread()?, &site, libc::SYS_clone3, padded(arguments))? {
+                Err(Errno::EEXIST) if Instant::now() < deadline => thread::sleep(CLONE_PAUSE),
+                outcome => return Ok(outcome),
+            }
+        }
     }
 
     /// The error for a refused call.

@@ -4,28 +4,18 @@
 //! there. Then each makes, by remote calls, what only it can do for itself; its scheduling is set from outside.
 //! Registers, extended state and signal mask come when the last remote call has been made ([`load`]).
 
-use std::thread;
-use std::time::Duration;
-
-use nix::errno::Errno;
-
 use super::process::{Call, HalfBuilt};
 use super::spawn::{CloneArguments, clone_refused};
 use super::{posix_timers, scheduling, signals, tiles, xstate};
 use crate::error::{Error, Result};
 use crate::image::{PosixTimer, ProcessImage, ThreadImage};
-use crate::ptrace::{Registers, Stopped, abort_handler};
+use crate::ptrace::{Registers, abort_handler};
 
-const CLONE3: Call = Call("clone3", libc::SYS_clone3);
 const PRCTL: Call = Call("prctl", libc::SYS_prctl);
 const RSEQ: Call = Call("rseq", libc::SYS_rseq);
 const SET_ROBUST_LIST: Call = Call("set_robust_list", libc::SYS_set_robust_list);
 const SET_TID_ADDRESS: Call = Call("set_tid_address", libc::SYS_set_tid_address);
 const SIGALTSTACK: Call = Call("sigaltstack", libc::SYS_sigaltstack);
-
-/// How often a thread is made whose id somebody seems to have, and how long after the time before.
-const ATTEMPTS: u32 = 50;
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// Bytes of a thread's name with its zero.
 const NAME_BYTES: usize = 16;
@@ -49,8 +39,8 @@ pub fn create(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
         let mut bytes = arguments.to_bytes();
         bytes.extend(thread.tid.to_ne_bytes());
         let address = process.put(&bytes)?;
-        let child = clone_when_free(process, &[address, size_of::<CloneArguments>() as u64])?
-            .map_err(|errno| clone_refused(thread.tid, errno))?;
+        let cloned = process.try_clone(&[address, size_of::<CloneArguments>() as u64])?;
+        let child = cloned.map_err(|errno| clone_refused(thread.tid, errno))?;
         let made = child.tid();
         process.add_thread(child);
         if made != thread.tid {
@@ -59,18 +49,6 @@ pub fn create(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Makes a thread. Since Linux 6.15 the id of one that has ended is given back a moment after its process can be waited for: a
-/// program that was killed just now may have its ids for a little longer than anybody can see.
-fn clone_when_free(process: &mut HalfBuilt, arguments: &[u64]) -> Result<std::result::Result<Stopped, Errno>> {
-    for _ in 0..ATTEMPTS {
-        match process.try_clone(CLONE3, arguments)? {
-            Err(Errno::EEXIST) => thread::sleep(PAUSE),
-            outcome => return Ok(outcome),
-        }
-    }
-    Ok(Err(Errno::EEXIST))
 }
 
 /// Has thread `index` make its own settings. Signals of `timers` are left to them.
