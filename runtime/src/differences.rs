@@ -312,6 +312,7 @@ mod tests {
             own_pages: Vec::new(),
             follows: None,
             guards: Vec::new(),
+            pending: None,
             in_differences,
         };
         all.check_regions(&[region(BLOCK, BYTES as u64, true), region(1 << 30, 4096, false)]).unwrap();

@@ -62,6 +62,7 @@ fault_points! {
     USERFAULTFD_MADE = "userfaultfd.made",
     USERFAULTFD_REGISTER = "userfaultfd.register",
     PAGEMAP_PROTECT = "pagemap.protect",
+    MAPPED_FILE_STORED = "mapped_file.stored",
     DEVICES_EVACUATED = "devices.evacuated",
     DEVICES_KEPT = "devices.kept",
     DEVICES_RENEWED = "devices.renewed",

@@ -7,6 +7,7 @@
 //! request over and leaves.
 
 mod address;
+mod behind;
 mod client;
 pub mod news;
 mod protocol;

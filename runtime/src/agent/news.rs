@@ -33,6 +33,10 @@ pub enum News {
         /// Its number.
         id: u64,
     },
+    /// A sealed checkpoint lacks pages of files, which are being stored.
+    Incomplete,
+    /// All sealed checkpoints are complete, or stay as they are.
+    Complete,
     /// There is none, and whoever has asked for it knows, or the program has ended before.
     Over,
     /// It has failed, and no command has asked for it.
@@ -96,10 +100,11 @@ impl Heard {
         let mut sum = Sum::default();
         let mut patience = PATIENCE;
         loop {
-            match self.0.recv_timeout(if sum.is_writing { patience } else { GRACE }) {
+            let is_busy = sum.is_writing || sum.is_completing;
+            match self.0.recv_timeout(if is_busy { patience } else { GRACE }) {
                 Ok(news) => sum.add(news),
-                Err(RecvTimeoutError::Timeout) if sum.is_writing => {
-                    crate::say!("the program has ended; its last checkpoint is still being written");
+                Err(RecvTimeoutError::Timeout) if is_busy => {
+                    crate::say!("the program has ended; {} still being written", sum.what_is_written());
                     patience = Duration::MAX;
                 }
                 Err(_) => break,
@@ -114,6 +119,7 @@ impl Heard {
 #[derive(Default)]
 struct Sum {
     is_writing: bool,
+    is_completing: bool,
     failed: u64,
     newest: Option<u64>,
     /// Whether the last one has failed.
@@ -122,11 +128,22 @@ struct Sum {
 
 impl Sum {
     fn add(&mut self, news: News) {
-        self.is_writing = news == News::Begun;
         match news {
-            News::Begun | News::Over => {}
+            News::Incomplete => self.is_completing = true,
+            News::Complete => self.is_completing = false,
+            _ => self.is_writing = news == News::Begun,
+        }
+        match news {
+            News::Begun | News::Over | News::Incomplete | News::Complete => {}
             News::Sealed { id } => (self.newest, self.ends_with_failure) = (Some(id), false),
             News::Failed { .. } => (self.failed, self.ends_with_failure) = (self.failed + 1, true),
+        }
+    }
+
+    fn what_is_written(&self) -> &'static str {
+        match self.is_writing {
+            true => "its last checkpoint is",
+            false => "files that belong to its last checkpoint are",
         }
     }
 
@@ -152,6 +169,12 @@ mod tests {
         assert_eq!(sum.text().as_deref(), Some("1 checkpoints of this program have failed, none is sealed"));
         sum.add(News::Sealed { id: 4 });
         assert_eq!(sum.text(), None);
+        sum.add(News::Incomplete);
+        sum.add(News::Begun);
+        sum.add(News::Over);
+        assert!(sum.is_completing && !sum.is_writing);
+        sum.add(News::Complete);
+        assert!(!sum.is_completing);
     }
 
     #[test]

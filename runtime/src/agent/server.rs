@@ -14,6 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::geteuid;
 
 use super::address::{Address, Trusted};
+use super::behind::Behind;
 use super::client::{self, Patience};
 use super::news::{self, News};
 use super::protocol::{Reply, Request};
@@ -66,6 +67,8 @@ struct Agent {
     /// Why the last checkpoint failed, if it did.
     failure: Option<String>,
     users: UsersWatch,
+    /// What is stored behind the seals.
+    behind: Behind,
 }
 
 /// Serves the job of the program until its first process ends. Returns early if another agent does so already.
@@ -137,6 +140,7 @@ fn serve_one(options: &AgentOptions) -> Result<()> {
         keeper_socket: address.keeper_socket(),
         failure: None,
         users: UsersWatch::default(),
+        behind: Behind::default(),
     };
     log::info!("serving process {}, {memory} for buffers, method {}", agent.program.pid, method.name());
     if agent.store.is_encrypted() {
@@ -153,6 +157,7 @@ fn serve_one(options: &AgentOptions) -> Result<()> {
     let outcome = agent.run(&mut usher);
     // The program may have another life already: its agent need not wait until we have taken ours apart.
     drop(tenure);
+    agent.behind.finish();
     outcome
 }
 
@@ -404,6 +409,7 @@ impl Agent {
     ) -> Result<AttemptRow> {
         self.follow_exec()?;
         let _first = EndedFirst::from_now();
+        self.behind.tell(&mut self.lineage);
         let Agent { program, store, lineage, tree, keeper_socket, .. } = self;
         let take = match depth {
             Depth::Full => capture::checkpoint,
@@ -441,6 +447,9 @@ impl Agent {
         match outcome {
             Ok(row) => {
                 self.failure = None;
+                if let Some(unstored) = self.lineage.take_unstored() {
+                    self.behind.store(&self.store, unstored);
+                }
                 log::info!(
                     "checkpoint {}{} sealed: {} bytes of memory, {} new, stopped {:.1} ms",
                     row.id,

@@ -29,9 +29,9 @@ mod lazy_memory;
 mod linked_names;
 mod list;
 mod locks;
+mod mapped_files;
 mod mapping_defaults;
 mod own_children;
-mod page_set;
 mod pages;
 mod phases;
 mod places;
@@ -77,6 +77,8 @@ use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
 use crate::image::{self, DevicesImage, JobImage};
+use crate::mapped_files::{MappedFiles, StoredFiles};
+use crate::page_set;
 use crate::proc::task;
 use crate::ptrace::{Stopped, wait_until_gone};
 use ahead::Costs;
@@ -94,6 +96,7 @@ pub use allocations::{Allocations, allocations};
 pub use data::checkpoint as data_checkpoint;
 pub use descent::root_of;
 pub use kin::{Acquaintance, Kinship, LeftOut, Recorded, all_with, first};
+pub use priority::after_the_program;
 pub use program::Program;
 pub use refusals::refuse_other_pid_namespace;
 pub use reuse::Reuse;
@@ -119,6 +122,21 @@ pub struct Lineage {
     memory_is_there: bool,
     /// What is known of devices.
     devices: Known,
+    /// Files whose pages can be stored behind the seal of the checkpoint that is being taken.
+    mapped: MappedFiles,
+    /// The checkpoint that is sealed without these.
+    unstored: Option<Unstored>,
+}
+
+/// A checkpoint that is sealed, and lacks pages of files.
+#[derive(Debug)]
+pub struct Unstored {
+    /// Its number.
+    pub id: u64,
+    /// What is to write them: it was begun before the seal.
+    pub completion: Attempt,
+    /// The files that have them.
+    pub files: MappedFiles,
 }
 
 /// What is remembered of each process.
@@ -196,6 +214,16 @@ impl Lineage {
             series.sealed();
         }
         self.devices.sealed();
+    }
+
+    /// The last checkpoint, if it is sealed without pages of files. Its taker is to store them, by [`crate::mapped_files::complete`].
+    pub fn take_unstored(&mut self) -> Option<Unstored> {
+        self.unstored.take()
+    }
+
+    /// So much of files has been stored meanwhile: the next checkpoint can build on it.
+    pub fn know_stored(&mut self, files: &StoredFiles) {
+        self.processes.all().flat_map(|known| known.base.values_mut()).for_each(|known| known.know_stored(files));
     }
 
     /// From the next checkpoint on, large memory is stored finer than a page, or not.
@@ -394,15 +422,27 @@ fn attempt(
             if let Err(error) = (settings.check)(id, &written.image) {
                 return Err(failed(attempt, not_restartable(error), stop_ms.get().max(held_ms)));
             }
+            if written.pending_bytes > 0 {
+                // Before the seal: whoever finds the checkpoint sees that a writer is at it.
+                match store.begin_completion(&job_id(&control, &lineage.processes.kin)) {
+                    Ok(completion) => {
+                        lineage.unstored =
+                            Some(Unstored { id, completion, files: std::mem::take(&mut lineage.mapped) });
+                    }
+                    Err(error) => return Err(failed(attempt, error.into(), stop_ms.get().max(held_ms))),
+                }
+            }
             let in_pieces = written.image.processes.iter().filter_map(|process| process.devices.as_ref());
             let end = AttemptEnd {
+                pending_bytes: written.pending_bytes,
                 memory_bytes: written.memory_bytes + in_pieces.map(DevicesImage::piece_bytes).sum::<u64>(),
                 stop_ms: stop_ms.get().max(held_ms),
                 stop_phases_ms: written.stop_phases_ms,
                 total_ms: started.elapsed().as_secs_f64() * 1e3,
                 processes: written.image.processes.len() as u32,
             };
-            let row = attempt.seal(end, &image::encode(&written.image))?;
+            let sealed = attempt.seal(end, &image::encode(&written.image));
+            let row = sealed.inspect_err(|_| lineage.unstored = None)?;
             lineage.sealed(written.image.processes.iter().map(|process| process.pid).zip(written.bases), written.files);
             if request.kill {
                 end_job(written.still)?;
@@ -426,11 +466,16 @@ fn not_restartable(error: Error) -> Error {
     }
 }
 
+/// The id of a job in a store.
+fn job_id(control: &Control, kin: &Acquaintance) -> String {
+    format!("{:016x}", kin.job_id(control))
+}
+
 /// Begins an attempt, if there is room for one.
 fn begin(store: &Store, (control, kin): (&Control, &Acquaintance), request: &Request, depth: Depth) -> Result<Attempt> {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let attempt = store.begin(AttemptStart {
-        job: format!("{:016x}", kin.job_id(control)),
+        job: job_id(control, kin),
         name: String::from_utf8_lossy(ckpt_wire::text(&control.name)).into_owned(),
         trigger: request.trigger.clone(),
         started_unix_ms: since_epoch.as_millis() as u64,

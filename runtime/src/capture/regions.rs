@@ -16,6 +16,7 @@ use super::linked_names::other_name;
 use super::page_set::PageSet;
 use super::sysv::MAPPED_NAME;
 use crate::error::{Error, Result};
+use crate::file_stamp::FileStamp;
 use crate::image::{Advice, Backing, FileIdentity, SharedObject, SpecialMapping, SysvAttachment};
 use crate::io_uring;
 use crate::proc::maps::Mapping;
@@ -51,19 +52,6 @@ impl Draft {
         let advice = Advice::default();
         Draft { mapping, backing, advice, file: None, is_sparse: false, data: None, follows: None }
     }
-}
-
-/// Which content a file had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileStamp {
-    /// `st_dev`.
-    pub device: u64,
-    /// `st_ino`.
-    pub inode: u64,
-    /// `st_size`.
-    pub size: u64,
-    /// `st_mtim`, ns since the epoch.
-    pub modified_ns: i64,
 }
 
 /// All mappings of a process, sorted by what becomes of them.
@@ -256,12 +244,7 @@ fn stat(mapping: &Mapping) -> Option<Stat> {
     // A path that leads to another file by now is as good as deleted. Devices are not compared: stat and maps
     // number those of some file systems (btrfs, overlayfs) differently.
     (metadata.ino() == mapping.inode).then(|| {
-        let stamp = FileStamp {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified_ns: metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec(),
-        };
+        let stamp = FileStamp::of(&metadata);
         let is_sparse = metadata.blocks().saturating_mul(BLOCK_BYTES) < metadata.size();
         Stat { stamp, mode: metadata.mode() & 0o7777, is_sparse }
     })
@@ -294,7 +277,7 @@ fn backing(pid: i32, mapping: &Mapping, stat: Option<&Stat>, memory: &mut Shared
         deleted: stat.is_none(),
         device: mapping.device,
         inode: mapping.inode,
-        size: stat.map_or(0, |stat| stat.stamp.size),
+        size: stat.map_or(0, |stat| stat.stamp.bytes),
         mode: stat.map_or(0, |stat| stat.mode),
         offset: mapping.offset,
     };

@@ -3,8 +3,8 @@
 //! Everything here costs the program time, so only what must be exact at one moment is done: kernel state, the
 //! census of pages, copies of what a clone would not freeze, and the clones themselves.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use super::devices::Devices;
 use super::directories;
 use super::files::{self, HeldFiles, Wishes};
 use super::guest::Guest;
+use super::mapped_files;
 use super::page_set::PageSet;
 use super::pages::{PageSource, Place};
 use super::phases::Phases;
@@ -39,7 +40,8 @@ use super::{
     process, refusals, registered_rings, terminal, threads,
 };
 use crate::error::{Error, Result};
-use crate::image::{Allocation, Backing, LostLeader, Objects, OpenFile, ProcessImage, ThreadImage};
+use crate::image::{Allocation, Backing, FileKind, LostLeader, Objects, OpenFile, ProcessImage, ThreadImage};
+use crate::mapped_files::MappedFiles;
 use crate::proc::{DELETED, maps, task};
 use crate::ptrace::{Pinned, SIGINFO_BYTES, Stopped, remote_call};
 
@@ -187,6 +189,9 @@ pub fn capture(
     let pids = descent::prepare(program.pid, control.mark, &mut lineage.processes)?;
     // Who does not run on again has no use for a short stop.
     let mut ahead = if request.kill { HashMap::new() } else { ahead::look(&pids, program.pid, lineage, attempt)? };
+    // Where it does not run on, the seal is the last that this job gets.
+    lineage.mapped =
+        if request.kill { MappedFiles::default() } else { mapped_files::open(&pids, program.pid, lineage) };
     suspended.suspend(&pids, &mut lineage.devices, attempt)?;
     let (mut snapshot, flags) = capture_once(program, control, lineage, (request, &mut ahead), id, events)?;
     if !flags.iter().all(Flags::still_hold) {
@@ -214,6 +219,8 @@ fn capture_once(
 ) -> Result<(Snapshot, Vec<Flags>)> {
     let Stop { mut phases, members, lost_leaders, states, mut tables, mut sysv } =
         stop(program, control, &mut lineage.processes)?;
+    // The job goes on to write them.
+    lineage.mapped.leave_out(&written_inodes(&tables.files));
     let mut memory = SharedMemory::default();
     let mut frozen: Vec<Held> = Vec::with_capacity(members.len());
     for ((member, threads), table) in members.into_iter().zip(states).zip(std::mem::take(&mut tables.of_process)) {
@@ -222,7 +229,8 @@ fn capture_once(
         let ahead = ahead.remove(&member.program.pid).unwrap_or_default();
         // Parents come before their children.
         let is_below_adopter = frozen.iter().any(|held| held.process.image.adopts_orphans);
-        let about = About { request, files: &tables.files, chooser: chooser?, ahead, is_below_adopter };
+        let (files, mapped) = (&tables.files, &lineage.mapped);
+        let about = About { request, files, mapped, chooser: chooser?, ahead, is_below_adopter };
         frozen.push(freeze(member, threads, table, about, &mut memory, &mut lineage.processes, &mut phases)?);
     }
     let changed_root = frozen.iter().map(|it| &it.process.image).find(|image| !image.root_directory.is_empty());
@@ -265,6 +273,16 @@ fn capture_once(
         ..Objects::default()
     };
     Ok((Snapshot { processes, objects, sysv, files, lost_leaders, mark: control.mark, phases }, flags))
+}
+
+/// The inodes of files that a job has open to write.
+fn written_inodes(files: &[OpenFile]) -> HashSet<u64> {
+    let written = files.iter().filter(|file| file.is_writable());
+    let inode = |file: &OpenFile| match file.kind {
+        FileKind::Regular { inode, .. } => Some(inode),
+        _ => None,
+    };
+    written.filter_map(inode).collect()
 }
 
 /// A job that stands still, its threads and what it has open.
@@ -358,6 +376,8 @@ struct About<'a> {
     request: &'a Request,
     /// The open files of the job.
     files: &'a [OpenFile],
+    /// Files that can wait until the seal.
+    mapped: &'a MappedFiles,
     chooser: Option<Chooser>,
     /// What was done before the stop.
     ahead: Ahead,
@@ -421,7 +441,8 @@ fn freeze(
     phases.end("mappings");
     let tracker = known.tracker.as_ref().map(|tracker| (tracker, &mut known.unseen));
     let behind = BehindGuards::map(&mut guest, &space.drafts)?;
-    let parts = take_census(pid, (space.drafts, &behind), tracker, &mut copies, &base, about.chooser, memory);
+    let parts =
+        take_census(pid, (space.drafts, &behind), tracker, &mut copies, (&base, about.mapped), about.chooser, memory);
     behind.unmap(&mut guest)?;
     let parts = parts?;
     phases.end("pages");
@@ -600,7 +621,7 @@ fn take_census(
     (drafts, behind): (Vec<Draft>, &BehindGuards),
     mut tracker: Option<(&Tracker, &mut Unseen)>,
     copies: &mut Option<Copies>,
-    base: &Base,
+    (base, mapped): (&Base, &MappedFiles),
     mut chooser: Option<Chooser>,
     memory: &mut SharedMemory,
 ) -> Result<Vec<Part>> {
@@ -617,7 +638,7 @@ fn take_census(
             if chooser.as_mut().is_some_and(|chooser| chooser.takes(&draft, &census)) {
                 return Ok(Part { draft, census, plan: Plan::default(), finer: true, held: None });
             }
-            let plan = plan::plan(&draft, &census, base);
+            let plan = plan::plan(&draft, &census, base, draft.file.is_some_and(|stamp| mapped.has(&stamp)));
             let frozen_by_a_clone = match draft.backing {
                 Backing::Anonymous | Backing::PrivateFile(_) => !draft.advice.dont_fork,
                 Backing::SharedFile { may_write, .. } => !may_write && !draft.advice.dont_fork && second.is_none(),
@@ -724,7 +745,7 @@ mod tests {
                 (drafts, &BehindGuards::default()),
                 None,
                 &mut copies,
-                &Base::new(),
+                (&Base::new(), &MappedFiles::default()),
                 None,
                 &mut memory,
             )

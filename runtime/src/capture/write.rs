@@ -22,7 +22,9 @@ use super::snapshot::{Frozen, Part, Snapshot, Still, place};
 use super::tree::Series;
 use crate::error::Result;
 use crate::host;
-use crate::image::{Backing, IMAGE_VERSION, JobImage, PageRange, ProcessImage, Region, StoredDifference};
+use crate::image::{
+    Backing, IMAGE_VERSION, JobImage, PENDING_VERSION, PageRange, Pending, ProcessImage, Region, StoredDifference,
+};
 use crate::ptrace::read_memory;
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -36,8 +38,10 @@ pub struct Written {
     pub bases: Vec<Base>,
     /// And of files.
     pub files: files::Known,
-    /// Bytes of all pages that are not zero.
+    /// Bytes of all pages that are not zero, as far as that is known.
     pub memory_bytes: u64,
+    /// Bytes of pages that are to be stored behind the seal.
+    pub pending_bytes: u64,
     /// The processes, those that have been stopped all the time among them.
     pub still: Vec<Still>,
     /// What each part of the stop took, ms.
@@ -74,9 +78,14 @@ pub fn write(
     })?;
     sysv.store(attempt, &mut objects)?;
     objects.directories = directories::on_the_way(&objects, images.iter());
-    let image = JobImage { version: IMAGE_VERSION, host: host::this(), objects, processes: images, lost_leaders, mark };
-    let stop_phases_ms = phases.into_taken_ms();
-    Ok(Written { image, bases, files, memory_bytes, still, stop_phases_ms })
+    let mut image =
+        JobImage { version: IMAGE_VERSION, host: host::this(), objects, processes: images, lost_leaders, mark };
+    let pending_bytes: u64 = image.pending().map(|(_, pending)| pending.bytes()).sum();
+    if pending_bytes > 0 {
+        image.version = PENDING_VERSION;
+    }
+    let (memory_bytes, stop_phases_ms) = (memory_bytes + pending_bytes, phases.into_taken_ms());
+    Ok(Written { image, bases, files, memory_bytes, pending_bytes, still, stop_phases_ms })
 }
 
 /// Writes the memory of one process after another.
@@ -139,13 +148,17 @@ impl Writer<'_> {
                 own_pages: page_ranges(&own),
                 follows: draft.follows,
                 guards: page_ranges(&census.guards),
+                pending: draft
+                    .file
+                    .filter(|_| !plan.later.is_empty())
+                    .map(|file| Pending { pages: page_ranges(&plan.later), file }),
                 in_differences: finer,
             });
             if finer {
                 continue; // where it is stored as pages the next time, nothing is known of it
             }
             let file = draft.file.map(|stamp| (stamp, draft.mapping.offset));
-            base.insert(draft.mapping.start, Known { list, pages, own: census.own, file });
+            base.insert(draft.mapping.start, Known { list, pages, own: census.own, file, pending: plan.later });
         }
         Ok((image, base, still))
     }

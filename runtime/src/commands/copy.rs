@@ -11,6 +11,7 @@ use super::progress_bar::{Progress, Unit};
 use super::{print, print_json, which_checkpoint};
 use crate::error::{Error, Result, exit_code};
 use crate::location::Location;
+use crate::mapped_files;
 use crate::{audit, core_dumps, store_key, units};
 
 /// Copy checkpoints to another store; only what is missing there is written
@@ -66,6 +67,8 @@ fn copy(arguments: &Arguments, dir: &Path, id: Option<u64>) -> Result<u8> {
     for id in ids {
         let total_bytes = attempts.iter().find(|row| row.id == id).map_or(0, |row| row.memory_bytes);
         let mut done_bytes = 0;
+        // Another host may not have its files.
+        mapped_files::settle(&from, id)?;
         let copied = from.copy_checkpoint(id, &to, &mut |pages| {
             done_bytes += pages * PAGE_BYTES as u64;
             progress.update("copying", done_bytes, total_bytes, Unit::Bytes);

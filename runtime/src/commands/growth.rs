@@ -46,7 +46,8 @@ impl Rate {
         if checkpoints < NEWEST_MIN || median_ms == 0 {
             return None;
         }
-        let bytes = counted.iter().map(|row| row.new_bytes as f64).sum::<f64>() / checkpoints as f64;
+        let bytes =
+            counted.iter().map(|row| (row.new_bytes + row.behind_bytes) as f64).sum::<f64>() / checkpoints as f64;
         Some(Rate { checkpoints, bytes, seconds: median_ms as f64 / 1000.0 })
     }
 

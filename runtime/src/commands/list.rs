@@ -65,6 +65,8 @@ struct ListedAttempt<'a> {
     processes: u32,
     memory_bytes: u64,
     new_bytes: u64,
+    pending_bytes: u64,
+    behind_bytes: u64,
     stop_ms: f64,
     #[serde(serialize_with = "as_object")]
     stop_phases_ms: &'a [(String, f64)],
@@ -90,6 +92,8 @@ impl<'a> From<&'a AttemptRow> for ListedAttempt<'a> {
             processes: row.processes,
             memory_bytes: row.memory_bytes,
             new_bytes: row.new_bytes,
+            pending_bytes: row.pending_bytes,
+            behind_bytes: row.behind_bytes,
             stop_ms: row.stop_ms,
             stop_phases_ms: &row.stop_phases_ms,
             total_ms: row.total_ms,
@@ -105,6 +109,14 @@ pub fn state_word(state: AttemptState) -> &'static str {
         AttemptState::Sealed => "sealed",
         AttemptState::Failed => "failed",
         AttemptState::Writing => "writing",
+    }
+}
+
+/// The state of `row`, and what is to come.
+fn state(row: &AttemptRow) -> String {
+    match row.pending_bytes {
+        0 => state_word(row.state).to_owned(),
+        _ => format!("{}, files pending", state_word(row.state)),
     }
 }
 
@@ -127,6 +139,7 @@ pub fn time(row: &AttemptRow) -> String {
 /// As narrow as the rows allow: jobs are told by their ids where two have one name, and the depth is told where it differs.
 fn table(rows: &[AttemptRow]) -> Table {
     let names_tell = rows.iter().all(|row| rows.iter().all(|other| row.name != other.name || row.job == other.job));
+    let any_behind = rows.iter().any(|row| row.behind_bytes + row.pending_bytes > 0);
     let depths_differ = rows.iter().any(|row| row.depth != Depth::Full);
     let mut table = Table::new(&[
         ("id", Align::Right),
@@ -138,6 +151,7 @@ fn table(rows: &[AttemptRow]) -> Table {
         ("procs", Align::Right),
         ("memory", Align::Right),
         ("new", Align::Right),
+        ("behind", Align::Right),
         ("stop_ms", Align::Right),
         ("total_ms", Align::Right),
         ("state", Align::Left),
@@ -154,9 +168,10 @@ fn table(rows: &[AttemptRow]) -> Table {
             row.processes.to_string(),
             units::bytes(row.memory_bytes),
             units::bytes(row.new_bytes),
+            units::bytes(row.behind_bytes),
             units::milliseconds(row.stop_ms),
             units::milliseconds(row.total_ms),
-            state_word(row.state).to_owned(),
+            state(row),
             row.reason.clone(),
         ]);
     }
@@ -165,6 +180,9 @@ fn table(rows: &[AttemptRow]) -> Table {
     }
     if !depths_differ {
         table.leave_out("depth");
+    }
+    if !any_behind {
+        table.leave_out("behind");
     }
     table
 }
@@ -189,6 +207,8 @@ pub(super) mod tests {
             depth: Depth::Full,
             memory_bytes: 1 << 30,
             new_bytes: 3 << 20,
+            pending_bytes: 0,
+            behind_bytes: 0,
             stop_ms: 4.25,
             stop_phases_ms: vec![("pages".to_owned(), 3.0), ("clone".to_owned(), 1.25)],
             total_ms: 812.0,
@@ -210,6 +230,17 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_checkpoint_that_lacks_pages_of_files_is_told_from_one_that_has_them() {
+        let pending = AttemptRow { pending_bytes: 3 << 30, ..attempt(1, "ab", "heat", AttemptState::Sealed) };
+        let behind = AttemptRow { behind_bytes: 2 << 30, ..attempt(2, "ab", "heat", AttemptState::Sealed) };
+        let text = table(&[pending, behind]).to_string();
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].contains("new   behind  stop_ms"), "{}", lines[0]);
+        assert!(lines[1].contains("3.0 MiB      0 B") && lines[1].ends_with("sealed, files pending"), "{}", lines[1]);
+        assert!(lines[2].contains("3.0 MiB  2.0 GiB") && lines[2].ends_with("sealed"), "{}", lines[2]);
+    }
+
+    #[test]
     fn two_jobs_of_one_name_are_told_by_their_ids() {
         let data = AttemptRow { depth: Depth::Data, ..attempt(2, "cd", "heat", AttemptState::Sealed) };
         let text = table(&[attempt(1, "ab", "heat", AttemptState::Sealed), data]).to_string();
@@ -225,12 +256,14 @@ pub(super) mod tests {
         let mut names: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
         names.sort_unstable();
         let expected = [
+            "behind_bytes",
             "depth",
             "id",
             "job",
             "memory_bytes",
             "name",
             "new_bytes",
+            "pending_bytes",
             "processes",
             "reason",
             "sealed_unix_s",

@@ -102,6 +102,7 @@ struct Verdict {
     job: String,
     name: String,
     memory_bytes: u64,
+    pending_bytes: u64,
     state: State,
     reason: String,
 }
@@ -111,7 +112,12 @@ impl Verdict {
         let (job, name, memory_bytes) =
             row.map_or_else(Default::default, |row| (row.job.clone(), row.name.clone(), row.memory_bytes));
         let state = if damage.is_none() { State::Whole } else { State::Damaged };
-        Verdict { id, job, name, memory_bytes, state, reason: damage.unwrap_or_default() }
+        let pending_bytes = row.map_or(0, |row| row.pending_bytes);
+        let pending = || match pending_bytes {
+            0 => String::new(),
+            bytes => format!("{} of its files are not stored yet", units::bytes(bytes)),
+        };
+        Verdict { id, job, name, memory_bytes, pending_bytes, state, reason: damage.unwrap_or_else(pending) }
     }
 }
 

@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::{
-    Births, CapturedFile, Directory, Family, LostLeader, MessageQueue, OpenFile, PipeContent, ProcessImage,
-    PseudoTerminal, SharedObject, SignalDriven, SysvMemory, SysvQueue, SysvSemaphores, UnlinkedFile,
+    Births, CapturedFile, Directory, Family, LostLeader, MessageQueue, OpenFile, Pending, PipeContent, ProcessImage,
+    PseudoTerminal, Region, SharedObject, SignalDriven, SysvMemory, SysvQueue, SysvSemaphores, UnlinkedFile,
 };
 
 /// Processes at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobImage {
-    /// [`super::IMAGE_VERSION`].
+    /// [`super::IMAGE_VERSION`], or [`super::PENDING_VERSION`].
     pub version: u32,
     /// The host it was captured on.
     pub host: Host,
@@ -35,6 +35,12 @@ impl JobImage {
     /// When there is none, which no image that was decoded has.
     pub fn root(&self) -> &ProcessImage {
         &self.processes[0]
+    }
+
+    /// Regions of all processes that pages are missing of, which are stored behind the seal.
+    pub fn pending(&self) -> impl Iterator<Item = (&Region, &Pending)> {
+        let regions = self.processes.iter().flat_map(|process| &process.regions);
+        regions.filter_map(|region| Some((region, region.pending.as_ref()?)))
     }
 
     /// Who makes whom at a restart; see [`Births::of`].

@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
-use ckpt_store::PageListRef;
+use ckpt_store::{PAGE_BYTES, PageListRef};
 use serde::{Deserialize, Serialize};
+
+use crate::file_stamp::FileStamp;
 
 /// Access rights of a mapping, `PROT_*` bits.
 pub type Protection = i32;
@@ -35,9 +37,28 @@ pub struct Region {
     /// Pages that are not there, and that nobody may touch (`MADV_GUARD_INSTALL`), ascending. In memory that is shared, `pages` has what is behind them.
     #[serde(default)]
     pub guards: Vec<PageRange>,
+    /// Pages of its file that are not in `pages` yet. None in a checkpoint that is complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<Pending>,
     /// Whether the content is in `ProcessImage::differences`, which know the region by its blocks; `pages` is empty then.
     #[serde(default)]
     pub in_differences: bool,
+}
+
+/// Pages of a mapping that were its file's at the checkpoint, and that are stored behind the seal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pending {
+    /// Which, ascending.
+    pub pages: Vec<PageRange>,
+    /// The file that has them, as it was.
+    pub file: FileStamp,
+}
+
+impl Pending {
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> u64 {
+        self.pages.iter().map(|range| range.count).sum::<u64>() * PAGE_BYTES as u64
+    }
 }
 
 /// Bytes of a block but the first and last of a region.

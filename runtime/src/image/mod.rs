@@ -47,8 +47,8 @@ pub use job::{Host, JobImage, Objects};
 pub use lock::{FileLock, LockKind};
 pub use mapping_defaults::{MappingDefaults, NewLocks};
 pub use memory::{
-    Advice, Backing, FileIdentity, PageRange, Protection, Region, SharedObject, SpecialMapping, StoredDifference,
-    blocks,
+    Advice, Backing, FileIdentity, PageRange, Pending, Protection, Region, SharedObject, SpecialMapping,
+    StoredDifference, blocks,
 };
 pub use path::{PathMap, path_of};
 pub use posix_timer::PosixTimer;
@@ -69,6 +69,8 @@ use crate::error::{Error, Result};
 
 /// Version of the image; raised when a field changes its meaning.
 pub const IMAGE_VERSION: u32 = 2;
+/// That of an image with pages that are not stored yet. An older ckpt would take them for zeros.
+pub const PENDING_VERSION: u32 = 3;
 
 /// What a checkpoint holds.
 #[derive(Clone, Debug)]
@@ -160,8 +162,8 @@ struct Versioned {
 
 fn check_version(id: u64, bytes: &[u8]) -> Result<()> {
     let Versioned { version } = from_cbor(id, bytes)?;
-    if version != IMAGE_VERSION {
-        let why = format!("version {version}, this ckpt reads {IMAGE_VERSION}");
+    if version != IMAGE_VERSION && version != PENDING_VERSION {
+        let why = format!("version {version}, this ckpt reads {IMAGE_VERSION} and {PENDING_VERSION}");
         return Err(Error::BadImage { id, why });
     }
     Ok(())

@@ -91,7 +91,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::differences::Differences;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::image::{self, AtTerminal, JobImage, PathMap, ProcessImage};
 use crate::namespace;
 use crate::ptrace::{Pinned, Registers};
@@ -258,6 +258,10 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     progress(Stage::Reading, 0, 0);
     let manifest = store.manifest(id)?;
     let mut job = image::job_of(&manifest)?;
+    if job.pending().next().is_some() {
+        let why = "pages of files that its program has mapped are not stored yet";
+        return Err(Error::environment(format!("checkpoint {id}"), why, "give the command again"));
+    }
     job.map_paths(&options.paths);
     interfaces::renumber(&mut job)?;
     options.stdio.apply_to(&mut job);

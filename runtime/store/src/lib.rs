@@ -7,8 +7,9 @@
 //! and to remove the packs that no other needs.
 //!
 //! The one invariant: a checkpoint exists when its manifest has been renamed into place, and that happens only after
-//! everything the manifest names is durable. Nothing that is visible is ever changed afterwards: files are created,
-//! appended to by their one writer, and removed, never rewritten. So a crash at any instruction leaves every earlier
+//! everything the manifest names is durable. No file that is visible is ever changed afterwards: files are created,
+//! appended to by their one writer, and removed, never rewritten; the manifest of a checkpoint that was sealed without some
+//! pages is replaced, by a rename, when they are there. So a crash at any instruction leaves every earlier
 //! checkpoint as it was, and readers need no lock.
 //!
 //! `FORMAT.md` draws every byte of every file.
@@ -76,7 +77,7 @@ pub use fault::FAULT_POINTS;
 pub use options::StoreOptions;
 pub use page_key::PageKey;
 pub use page_list::{PageList, PageListRef};
-pub use store::{AddedKey, Copied, Manifest, Reclaimed, Store, Verifier};
+pub use store::{AddedKey, Completed, Copied, Manifest, Reclaimed, Store, Verifier};
 pub use threads::on_own_threads;
 
 /// Bytes of a page.

@@ -10,7 +10,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ckpt_store::{
-    AttemptState, PageList, Store, StoreError,
+    AttemptState, Completed, PageList, Store, StoreError,
     backend::{Memory, Step, Survives},
 };
 
@@ -108,6 +108,64 @@ fn history_with_reclaiming(memory: &Memory) -> Sealed {
     take(&mut sealed, "b", &[23, 25]);
     assert!(prune(memory, &a, &mut sealed).removed_bytes > 0);
     sealed
+}
+
+/// One that is sealed with two of four pages and completed, while another attempt writes and checkpoints are pruned.
+fn history_with_completion(memory: &Memory) -> (usize, usize) {
+    let (a, b) = (open(memory), open(memory));
+    checkpoint(&a, "a", &[1, 3, 5]).unwrap();
+    let mut completion = a.begin_completion("a").unwrap();
+    let row = checkpoint(&a, "a", &[1, 9]).unwrap();
+    let sealed_after = memory.journal().len();
+    assert!(b.is_being_completed("a").unwrap() && !b.is_being_completed("b").unwrap());
+    let keys = completion.write_pages(&pages(&[1, 9, 3, 15])).unwrap();
+    // The pages of the first checkpoint, which the completion shares, lose what reached them.
+    b.prune(1, None).unwrap();
+    let mut list = PageList::new();
+    list.set_run(7, &keys);
+    let root = completion.write_page_list(&list).unwrap();
+    let completed = Completed { id: row.id, memory_bytes: 16384, state: encode(&root), roots: vec![root] };
+    let rows = completion.complete(&[completed]).unwrap();
+    assert!(rows[0].behind_bytes > 4096 && rows[0].new_bytes > 4096, "{rows:?}");
+    assert!(!b.is_being_completed("a").unwrap());
+    (sealed_after, memory.journal().len())
+}
+
+#[test]
+fn every_prefix_of_a_completion_reopens_to_what_was_sealed_or_to_all_of_it() {
+    let memory = Memory::default();
+    let (sealed_after, completed_after) = history_with_completion(&memory);
+    let journal = memory.journal();
+    let (mut partly, mut wholly) = (0, 0);
+    for steps in sealed_after..=journal.len() {
+        for survives in every_survival() {
+            let place = format!("after step {steps} ({:?}), {survives:?}", journal[..steps].last());
+            let crashed = Memory::after_crash(&journal[..steps], survives);
+            let numbers = check_completion(&crashed, &place);
+            assert!(steps < completed_after || numbers == 4, "{place}");
+            *(if numbers == 2 { &mut partly } else { &mut wholly }) += 1;
+        }
+    }
+    assert!(partly > 50 && wholly > 5, "{partly} {wholly}");
+}
+
+/// Gives how many pages the newest checkpoint of job a has; all must still be there when space has been given back.
+fn check_completion(memory: &Memory, place: &str) -> usize {
+    let store = open(memory);
+    let newest = store.newest_sealed(Some("a")).unwrap().unwrap();
+    let all = [1, 9, 3, 15];
+    let list = store.page_list(&story::decode(&store.manifest(newest).unwrap().state)).unwrap();
+    let numbers = list.page_count() as usize;
+    let read = |store: &Store| {
+        let found = read_back(store, newest, numbers).unwrap_or_else(|error| panic!("{place}: {error}"));
+        assert!(found == pages(&all[..numbers]), "{place}");
+    };
+    read(&store);
+    // The next attempt cleans up, and the next prune too.
+    checkpoint(&store, "c", &[1, 21]).unwrap_or_else(|error| panic!("{place}: {error}"));
+    store.prune(1, None).unwrap_or_else(|error| panic!("{place}: {error}"));
+    read(&open(memory));
+    numbers
 }
 
 fn every_survival() -> impl Iterator<Item = Survives> {

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use ckpt_store::PageList;
 
-use super::stamp::Stamp;
 use super::{Held, Known};
+use crate::file_stamp::FileStamp;
 use crate::sparse;
 
 /// Bytes of files that are copied into memory, together.
@@ -50,7 +50,7 @@ impl<'a> Holder<'a> {
     pub fn hold(&mut self, file: File, unseen: bool) -> io::Result<Held> {
         let metadata = file.metadata()?;
         let bytes = metadata.len();
-        let stamp = if unseen { None } else { Stamp::of(&metadata) };
+        let stamp = if unseen { None } else { FileStamp::settled(&metadata) };
         let known = stamp.and_then(|stamp| self.known.get(&stamp.place()).filter(|known| known.stamp == stamp));
         let content = match known {
             Some(known) => Content::Known(known.content.clone()),
@@ -69,7 +69,7 @@ impl Holder<'_> {
     /// The same of a file that is to be read through a descriptor of the program itself, whose place in it stays as it is.
     pub fn hold_through(&mut self, shared: &File) -> io::Result<Held> {
         let metadata = shared.metadata()?;
-        let (bytes, stamp) = (metadata.len(), Stamp::of(&metadata));
+        let (bytes, stamp) = (metadata.len(), FileStamp::settled(&metadata));
         let copy = unnamed(self.store)?;
         let mut buffer = vec![0; PIECE_BYTES];
         let mut at = 0;

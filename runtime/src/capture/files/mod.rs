@@ -7,7 +7,6 @@
 
 mod choice;
 mod hold;
-mod stamp;
 mod store;
 mod trees;
 
@@ -19,10 +18,10 @@ use std::path::{Path, PathBuf};
 use ckpt_store::PageList;
 use ckpt_wire::{Control, FILES_MAX_BYTES_DEFAULT, FILES_NONE};
 
+use crate::file_stamp::FileStamp;
 use crate::image::CapturedFile;
 use crate::rights::Rights;
 use hold::Content;
-use stamp::Stamp;
 
 pub use choice::hold;
 pub use store::store;
@@ -33,7 +32,7 @@ pub type Known = HashMap<(u64, u64), KnownFile>;
 /// What a file held at the last sealed checkpoint.
 #[derive(Clone, Debug)]
 pub struct KnownFile {
-    stamp: Stamp,
+    stamp: FileStamp,
     content: PageList,
 }
 
@@ -88,7 +87,7 @@ struct Held {
     bytes: u64,
     content: Content,
     /// How it can be told that it has not changed, if it can.
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
 }
 
 impl HeldFiles {

@@ -19,7 +19,7 @@ use super::{default_store, print, print_json, which_checkpoint};
 use crate::error::{Error, Result, exit_code};
 use crate::image::Image;
 use crate::stored_content::StoredContent;
-use crate::{audit, core_dumps, location};
+use crate::{audit, core_dumps, location, mapped_files};
 use view::DiffView;
 
 /// Show what changed from one checkpoint to another, by region
@@ -67,7 +67,9 @@ fn diff(arguments: &Arguments, dir: &Path, (a, b): (u64, u64)) -> Result<u8> {
     let store = location::open(dir)?;
     let attempts = store.attempts()?;
     let sealed = |id| {
-        let manifest = store.manifest(which_checkpoint::select(dir, &attempts, Some(id), None)?)?;
+        let id = which_checkpoint::select(dir, &attempts, Some(id), None)?;
+        mapped_files::settle(&store, id)?;
+        let manifest = store.manifest(id)?;
         let image = Image::of(&manifest)?;
         Ok::<_, crate::error::Error>((manifest.row, image))
     };

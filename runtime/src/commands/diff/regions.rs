@@ -216,6 +216,7 @@ mod tests {
                 own_pages: Vec::new(),
                 follows: None,
                 guards: Vec::new(),
+                pending: None,
                 in_differences: false,
             }
         }

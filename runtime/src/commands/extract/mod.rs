@@ -16,7 +16,7 @@ use crate::error::{Error, Result, exit_code};
 use crate::image::Image;
 use crate::outlet::Unfinished;
 use crate::stored_content::StoredContent;
-use crate::{audit, core_dumps, location};
+use crate::{audit, core_dumps, location, mapped_files};
 use named::{Extent, Source};
 
 /// Write the content of a region of a checkpoint (a mapping, an allocation, a captured file) to a file
@@ -59,6 +59,7 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
 fn extract(arguments: &Arguments, dir: &Path, id: u64) -> Result<u8> {
     let store = location::open(dir)?;
     let id = which_checkpoint::select(dir, &store.attempts()?, Some(id), None)?;
+    mapped_files::settle(&store, id)?;
     let image = Image::of(&store.manifest(id)?)?;
     let content = StoredContent::of(&image, &store)?;
     let extent = named::find(&image, &content, &store, &arguments.region)?;

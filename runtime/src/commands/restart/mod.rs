@@ -27,6 +27,7 @@ use crate::core_dumps;
 use crate::error::{Error, Result, exit_code};
 use crate::image::{self, AtTerminal, PathMap};
 use crate::location::Location;
+use crate::mapped_files;
 use crate::parent::Parent;
 use crate::restore::{ClockWish, Place, Rebuilt, RestoreOptions, Stage, Stdio, at_terminal, rebuild};
 use crate::units;
@@ -297,6 +298,7 @@ impl Selected {
         let trust = StoreOptions { trust_owner: arguments.trust_owner, ..StoreOptions::default() };
         let store = location.open(&trust)?;
         let id = which_checkpoint::to_restart(dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
+        mapped_files::settle(&store, id).map_err(|error| which_checkpoint::or_dropped(&store, id, error))?;
         Ok(Selected { store, id, next_store_dir })
     }
 }

@@ -45,6 +45,15 @@ fn heading(view: &CheckpointView) -> String {
         units::bytes(view.memory_bytes),
         units::bytes(view.new_bytes)
     );
+    match (view.pending_bytes, view.behind_bytes) {
+        (0, 0) => {}
+        (0, behind) => {
+            let _ = writeln!(text, "behind    {} of mapped files, stored behind the seal", units::bytes(behind));
+        }
+        (pending, _) => {
+            let _ = writeln!(text, "pending   {} of mapped files, not stored yet", units::bytes(pending));
+        }
+    }
     if view.depth == Depth::Data {
         text.push_str("depth     data: what the program had allocated; it cannot be restarted from this\n");
     }

@@ -26,6 +26,10 @@ pub struct CheckpointView {
     pub sealed_unix_s: Option<u64>,
     pub memory_bytes: u64,
     pub new_bytes: u64,
+    /// Bytes of files that are to be stored behind the seal.
+    pub pending_bytes: u64,
+    /// Bytes that were added behind the seal.
+    pub behind_bytes: u64,
     pub stop_ms: f64,
     pub total_ms: f64,
     /// What the store names its pages by: sha1 or blake3.
@@ -180,6 +184,8 @@ impl CheckpointView {
             sealed_unix_s: row.sealed_unix_s,
             memory_bytes: row.memory_bytes,
             new_bytes: row.new_bytes,
+            pending_bytes: row.pending_bytes,
+            behind_bytes: row.behind_bytes,
             stop_ms: row.stop_ms,
             total_ms: row.total_ms,
             digest: digest.name(),

@@ -196,6 +196,7 @@ pub fn region(address: u64, bytes: u64, protection: i32, backing: Backing, pages
         own_pages: Vec::new(),
         follows: None,
         guards: Vec::new(),
+        pending: None,
         in_differences: false,
     }
 }

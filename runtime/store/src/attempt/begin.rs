@@ -14,6 +14,9 @@ use crate::{
     store::Shared,
 };
 
+/// The trigger of an attempt that completes checkpoints.
+pub(crate) const COMPLETION: &str = "completion";
+
 /// Begins an attempt.
 pub(crate) fn begin(shared: &Arc<Shared>, start: AttemptStart) -> Result<Attempt> {
     begin_as(shared, start, Sharing::WithAll)
@@ -21,16 +24,26 @@ pub(crate) fn begin(shared: &Arc<Shared>, start: AttemptStart) -> Result<Attempt
 
 /// Begins an attempt that writes again what the store has, and is then retired. It belongs to no job.
 pub(crate) fn begin_copy(shared: &Arc<Shared>, trigger: &str) -> Result<Attempt> {
+    begin_as(shared, housekeeping(trigger, ""), Sharing::WithItself)
+}
+
+/// Begins an attempt that writes what checkpoints of a job lack. It belongs to no job itself, and has that of the checkpoints
+/// for its name.
+pub(crate) fn begin_completion(shared: &Arc<Shared>, job: &str) -> Result<Attempt> {
+    begin_as(shared, housekeeping(COMPLETION, job), Sharing::WithAll)
+}
+
+/// What an attempt that belongs to no job says of itself.
+fn housekeeping(trigger: &str, name: &str) -> AttemptStart {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let start = AttemptStart {
+    AttemptStart {
         job: String::new(),
-        name: String::new(),
+        name: name.into(),
         trigger: trigger.into(),
         started_unix_ms: since_1970.as_millis() as u64,
         processes: 0,
         depth: crate::Depth::Full,
-    };
-    begin_as(shared, start, Sharing::WithItself)
+    }
 }
 
 fn begin_as(shared: &Arc<Shared>, start: AttemptStart, sharing: Sharing) -> Result<Attempt> {

@@ -92,6 +92,11 @@ impl Attempt {
         self.row.id
     }
 
+    /// What it has in common with its store.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// From here on it refers to less, or more, of what is there already; at first to [`Sharing::WithAll`].
     pub fn share(&mut self, sharing: Sharing) {
         self.sharing = sharing;

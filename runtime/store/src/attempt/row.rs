@@ -38,6 +38,8 @@ pub struct AttemptStart {
 pub struct AttemptEnd {
     /// Bytes of memory the checkpoint covers.
     pub memory_bytes: u64,
+    /// Of these, bytes that the checkpoint does not have yet; see [`crate::Store::begin_completion`].
+    pub pending_bytes: u64,
     /// How long the program was stopped.
     pub stop_ms: f64,
     /// What of that each part of the stop took, in their order.
@@ -97,6 +99,12 @@ pub struct AttemptRow {
     pub memory_bytes: u64,
     /// Bytes this attempt added to the store's files.
     pub new_bytes: u64,
+    /// See [`AttemptEnd::pending_bytes`]; 0 once the checkpoint is complete.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pending_bytes: u64,
+    /// Bytes that its completion added to the store's files, behind the seal.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub behind_bytes: u64,
     /// See [`AttemptEnd::stop_ms`].
     pub stop_ms: f64,
     /// See [`AttemptEnd::stop_phases_ms`]; empty in rows of before there were any.
@@ -110,6 +118,10 @@ pub struct AttemptRow {
     pub reason: String,
     /// What became of its pages.
     pub written: PageCounts,
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 impl AttemptRow {
@@ -127,6 +139,8 @@ impl AttemptRow {
             depth,
             memory_bytes: 0,
             new_bytes: 0,
+            pending_bytes: 0,
+            behind_bytes: 0,
             stop_ms: 0.0,
             stop_phases_ms: Vec::new(),
             total_ms: 0.0,

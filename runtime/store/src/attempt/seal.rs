@@ -93,6 +93,7 @@ impl Attempt {
         row.state = AttemptState::Sealed;
         row.sealed_unix_s.get_or_insert(since_1970.as_secs());
         row.memory_bytes = end.memory_bytes;
+        row.pending_bytes = end.pending_bytes;
         row.processes = end.processes;
         row.total_ms = end.total_ms;
         row.written = self.counts;

@@ -58,8 +58,8 @@ impl Store {
             copy_pages(self, &mut attempt, &list, progress)?;
             attempt.write_page_list(&list)?;
         }
-        let AttemptRow { memory_bytes, stop_ms, stop_phases_ms, total_ms, processes, .. } = row;
-        let end = AttemptEnd { memory_bytes, stop_ms, stop_phases_ms, total_ms, processes };
+        let AttemptRow { memory_bytes, pending_bytes, stop_ms, stop_phases_ms, total_ms, processes, .. } = row;
+        let end = AttemptEnd { memory_bytes, pending_bytes, stop_ms, stop_phases_ms, total_ms, processes };
         let row = attempt.seal_at(row.sealed_unix_s, end, &state)?;
         Ok(Copied { row, was_there: false })
     }

@@ -1,5 +1,6 @@
 //! A store that is open: what readers and writers of one process share.
 
+mod complete;
 pub(crate) mod condemned;
 mod copy;
 mod keys;
@@ -26,6 +27,7 @@ use crate::{
     pack::opened::OpenPacks,
 };
 
+pub use complete::Completed;
 pub use copy::Copied;
 pub use keys::AddedKey;
 pub use reclaim::Reclaimed;
