@@ -523,6 +523,9 @@ fn every_fault_point_is_reached_by_some_scenario() {
         Ckpt::new(&scene, ["checkpoint", &pid]).variable(fault::TRACE, &trace).call()
     };
 
+    // Its file is old enough by the time that it is wanted.
+    let large = Program::victim("mapped_file").argument(STEPS.to_string()).input("data", vec![5; 80 << 20]);
+    let mut large = Life::preloaded(&scene, "large", &large);
     // Each victim holds another kind of state; both triggers, a second and a last checkpoint, and a restart.
     for name in ["threads8", "files", "pipes_epoll", "mappings", "signals", "blocked_calls"] {
         let mut life = Life::preloaded(&scene, name, &traced(Program::victim(name)));
@@ -570,6 +573,11 @@ fn every_fault_point_is_reached_by_some_scenario() {
     }
     storm.output.wait_for_more_lines(3);
     storm.kill();
+
+    // Behind the seal.
+    checkpoint_traced(large.pid).succeeded();
+    processes::wait_until("files are stored", Duration::from_secs(30), || reached().contains("mapped_file.stored"));
+    large.kill();
 
     let unreached: Vec<_> = listed.difference(&reached()).cloned().collect();
     let unlisted: Vec<_> = reached().difference(&listed).cloned().collect();
