@@ -257,6 +257,7 @@ rows! {
     adopted_orphans: "adopts";
     orphans: "daemons" [.writes("daemon_log")];
     changed_root: "changed_root" [.variable("CKPT_WITH_DIR", "jail")];
+    common_descriptors: "common_descriptors";
     common_places: "common_places" [.variable("CKPT_WITH_DIR", "places")];
     guards_of_files: "guards_of_files" [.writes("shared")];
     names_alone: "named" [.variable("CKPT_WITH_DIR", "names")];

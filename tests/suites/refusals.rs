@@ -82,7 +82,7 @@ refused! { is_refused:
     a_packet_socket_with_a_ring_is_refused: "packet_ring", "its packets are in a ring";
     a_filter_in_ebpf_is_refused: "ebpf_filter", "it has a filter in eBPF";
     what_was_sent_before_it_was_accepted_is_refused: "unaccepted", "to a connection that has not been accepted yet";
-    a_child_that_shares_its_descriptors_is_refused: "sharing_child", "which shares its descriptor table with process";
+    a_child_that_shares_its_memory_is_refused: "sharing_child", "which shares its memory with process";
     a_process_that_shares_its_directory_with_another_than_its_parent_is_refused: "sharing_cousin", "which shares its directories and umask with process";
     a_thread_with_descriptors_for_itself_is_refused: "thread_with_descriptors", "with a descriptor table for itself (unshare)";
     a_thread_with_a_directory_for_itself_is_refused: "thread_with_directory", "with a working directory and umask for itself (unshare)";
@@ -110,8 +110,7 @@ refused! { is_refused:
     an_epoll_set_that_watches_a_closed_descriptor_is_refused: "epoll", "which has been closed or replaced";
     a_protection_key_is_refused: "protection_key", "memory protection keys are not captured yet";
     memory_whose_page_faults_another_process_handles_is_refused: "faults", "handles its page faults by a userfaultfd";
-    anonymous_memory_of_huge_pages_is_refused: "huge_pages", "huge pages of hugetlbfs are not captured yet";
-    a_memory_file_of_huge_pages_is_refused: "huge_file", "huge pages of hugetlbfs are not captured yet";
+    a_segment_of_huge_pages_is_refused: "huge_segment", "System V segments of huge pages (hugetlbfs) are not captured yet";
     secure_bits_are_refused: "secure_bits", "capabilities under secure bits are not restored yet";
     a_seccomp_filter_is_refused: "seccomp", "a seccomp filter";
     another_mount_namespace_is_refused: "mount_namespace", "in another mnt namespace";
@@ -122,7 +121,7 @@ refused! { is_refused:
 refused! { is_refused_while_a_call_waits:
     io_getevents_goes_on: "io_getevents", "does not tell whether requests of asynchronous I/O (io_setup) are under way";
     io_uring_enter_goes_on: "io_uring_enter", "has its requests mapped";
-    a_call_of_a_process_that_is_stopped_before_another_is_refused_goes_on: "sharing_child", "which shares its descriptor table";
+    a_call_of_a_process_that_is_stopped_before_another_is_refused_goes_on: "sharing_child", "which shares its memory";
 }
 
 #[test]

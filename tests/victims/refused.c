@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/shm.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -53,12 +54,18 @@ static void wait_for_death(void)
 }
 
 /* A child with the descriptor table of its parent. */
+static int wait_in_common_memory(void *unused)
+{
+	(void)unused;
+	wait_for_death();
+	return 0;
+}
+
 static void make_sharing_child(void)
 {
-	child = (pid_t)syscall(SYS_clone, CLONE_FILES | SIGCHLD, NULL, NULL, NULL, NULL);
+	static char stack[1 << 16] __attribute__((aligned(16)));
+	child = clone(wait_in_common_memory, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
 	CHECK(child >= 0);
-	if (child == 0)
-		wait_for_death();
 	number = child;
 }
 
@@ -483,20 +490,14 @@ static void end_main_thread(void)
 	pthread_exit(NULL);
 }
 
-/* Without a reservation it need not be known whether there is one. */
-static void make_huge_pages(void)
+/* Without a reservation it need not be known whether there is a page. It goes with this process. */
+static void make_segment_of_huge_pages(void)
 {
-	place = mmap(NULL, 2 << 20, PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
-	if (place == MAP_FAILED)
+	int id = shmget(IPC_PRIVATE, 2 << 20, IPC_CREAT | SHM_HUGETLB | SHM_NORESERVE | 0600);
+	if (id < 0)
 		skip("no huge pages");
-}
-
-static void make_file_of_huge_pages(void)
-{
-	number = memfd_create("huge", MFD_HUGETLB);
-	if (number < 0)
-		skip("no huge pages");
+	place = shmat(id, NULL, 0);
+	CHECK(shmctl(id, IPC_RMID, NULL) == 0 && place != (void *)-1);
 }
 
 /* A terminal that only a process has open which does not belong to us any more. */
@@ -597,10 +598,8 @@ static void set_up(void)
 		bind_where_roots_differ();
 	else if (is("leaderless"))
 		end_main_thread();
-	else if (is("huge_pages"))
-		make_huge_pages();
-	else if (is("huge_file"))
-		make_file_of_huge_pages();
+	else if (is("huge_segment"))
+		make_segment_of_huge_pages();
 	else if (is("secure_bits")) {
 		CHECK(prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) == 0);
 		place = (void *)SECBIT_NO_SETUID_FIXUP;

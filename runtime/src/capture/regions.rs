@@ -121,8 +121,9 @@ impl SharedMemory {
             self.places.push((mapping.name.clone(), mapping.inode));
             self.objects.len() as u32 - 1
         });
-        let bytes = &mut self.objects[object as usize].bytes;
-        *bytes = (mapping.offset + mapping.bytes()).max(*bytes);
+        let shown = &mut self.objects[object as usize];
+        shown.bytes = (mapping.offset + mapping.bytes()).max(shown.bytes);
+        shown.huge_page_bytes = huge_page_bytes(mapping);
         object
     }
 }
@@ -201,8 +202,9 @@ fn refuse_unsupported(mapping: &Mapping) -> Result<()> {
             format!("the mapping at {:#x} ({})", mapping.start, if name.is_empty() { "anonymous" } else { &name });
         Err(Error::unsupported(place, what, advice))
     };
-    if mapping.has(b"ht") {
-        return refuse("huge pages of hugetlbfs are not captured yet", "use transparent huge pages");
+    if mapping.has(b"ht") && !mapping.is_of_huge_pages() && !mapping.name.starts_with(MEMFD) {
+        let what = "files and System V segments of huge pages (hugetlbfs) are not captured yet";
+        return refuse(what, "use anonymous memory of huge pages (MAP_HUGETLB), or transparent ones");
     }
     if mapping.has(b"pf") || mapping.has(b"io") || mapping.has(b"mm") && mapping.name != io_uring::NAME {
         return refuse("it maps a device", "unmap it before the checkpoint");
@@ -265,7 +267,8 @@ pub fn mapped_file(pid: i32, mapping: &Mapping) -> String {
 }
 
 fn backing(pid: i32, mapping: &Mapping, stat: Option<&Stat>, memory: &mut SharedMemory) -> Backing {
-    let is_file = mapping.name.starts_with(b"/") && mapping.inode != 0 && mapping.name != b"/dev/zero";
+    let is_nameless = mapping.name == b"/dev/zero" || mapping.is_of_huge_pages();
+    let is_file = mapping.name.starts_with(b"/") && mapping.inode != 0 && !is_nameless;
     if !mapping.shared && !is_file {
         return Backing::Anonymous;
     }
@@ -295,6 +298,11 @@ fn object_name(name: &[u8]) -> Vec<u8> {
     name.strip_prefix(MEMFD).map(<[u8]>::to_vec).unwrap_or_default()
 }
 
+/// Bytes of a page of `mapping`, if huge ones were asked for; else 0.
+fn huge_page_bytes(mapping: &Mapping) -> u64 {
+    if mapping.has(b"ht") { mapping.page_bytes } else { 0 }
+}
+
 fn advice(mapping: &Mapping) -> Advice {
     Advice {
         grows_down: mapping.has(b"gd"),
@@ -306,6 +314,7 @@ fn advice(mapping: &Mapping) -> Advice {
         wipe_on_fork: mapping.has(b"wf"),
         dont_dump: mapping.has(b"dd"),
         huge_page: mapping.has(b"hg"),
+        huge_page_bytes: huge_page_bytes(mapping),
         no_huge_page: mapping.has(b"nh"),
         mergeable: mapping.has(b"mg"),
         sequential: mapping.has(b"sr"),

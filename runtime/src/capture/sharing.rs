@@ -1,8 +1,8 @@
 //! What processes of a job have in common that a fork would have given each for itself (`clone` with flags), and what threads have for
 //! themselves that a process has once (`unshare`).
 //!
-//! A child that has its directory, root directory and umask in common with its parent is made like that again. All else is refused by
-//! name: after a restart it would be another program.
+//! A child that has its descriptors, or its directory, root directory and umask, in common with its parent is made like that again. All
+//! else is refused by name: after a restart it would be another program.
 
 use std::cmp::Ordering;
 
@@ -21,22 +21,33 @@ pub fn settle(members: &mut [Member]) -> Result<()> {
     if members.len() == 1 {
         return Ok(());
     }
-    for (what, name) in [(Shared::Memory, "its memory"), (Shared::Descriptors, "its descriptor table")] {
-        if let Some(group) = groups(members, what)?.iter().find(|group| group.len() > 1) {
-            return Err(refused(&members[group[1]], &members[group[0]], name, "make it by fork, or make a thread"));
-        }
+    if let Some(group) = groups(members, Shared::Memory)?.iter().find(|group| group.len() > 1) {
+        let advice = "make it by fork, or make a thread";
+        return Err(refused(&members[group[1]], &members[group[0]], "its memory", advice));
     }
-    for group in groups(members, Shared::FileSystem)? {
-        for &other in &group[1..] {
-            let shares = members[other].family.parent.is_some_and(|parent| group.contains(&(parent as usize)));
-            if !shares {
-                let advice = "take the checkpoint while the process lives that has made both";
-                return Err(refused(&members[other], &members[group[0]], "its directories and umask", advice));
-            }
-            members[other].family.shares_places = true;
-        }
+    for other in with_parents(members, Shared::Descriptors, "its descriptor table")? {
+        members[other].family.shares_descriptors = true;
+    }
+    for other in with_parents(members, Shared::FileSystem, "its directories and umask")? {
+        members[other].family.shares_places = true;
     }
     Ok(())
+}
+
+/// The processes that have this in common with their parents; nobody has it with others alone.
+fn with_parents(members: &[Member], what: Shared, name: &str) -> Result<Vec<usize>> {
+    let mut all = Vec::new();
+    for group in groups(members, what)? {
+        for &other in &group[1..] {
+            let has_parent = members[other].family.parent.is_some_and(|parent| group.contains(&(parent as usize)));
+            if !has_parent {
+                let advice = "take the checkpoint while the process lives that has made both";
+                return Err(refused(&members[other], &members[group[0]], name, advice));
+            }
+            all.push(other);
+        }
+    }
+    Ok(all)
 }
 
 fn refused(one: &Member, other: &Member, name: &str, advice: &str) -> Error {

@@ -452,6 +452,11 @@ fn freeze(
         _ if about.request.kill => Freed::No,
         Some(copies) if would_be_adopted => Freed::ByCopies(copies, None),
         Some(copies) => Freed::ByCopies(copies, Twin::create(&mut guest, Memory::Shared)?),
+        None if has_own_huge_pages(&parts) => {
+            // A clone would share them, and the next write take another page from the pool, which may have none.
+            log::info!("process {pid} has huge pages of its own, which no clone can hold: it stays stopped instead");
+            Freed::No
+        }
         None if would_be_adopted => {
             log::info!("a clone of process {pid} would be adopted by the job: it stays stopped instead");
             Freed::No
@@ -535,6 +540,13 @@ fn clone_of(guest: &mut Guest<'_>, parts: &[Part], costs: &mut Costs) -> Result<
     };
     costs.cloned(parts.iter().map(|part| part.census.present.len()).sum(), begun.elapsed());
     Ok(Freed::ByTwin(twin))
+}
+
+/// Whether a clone would have huge pages in common with its program.
+fn has_own_huge_pages(parts: &[Part]) -> bool {
+    let is_such =
+        |Draft { mapping, advice, .. }: &Draft| !mapping.shared && advice.huge_page_bytes > 0 && !advice.dont_fork;
+    parts.iter().any(|part| is_such(&part.draft))
 }
 
 /// Copies what is still to be read of private memory, if that is shorter than to clone it, and there is room.
@@ -672,7 +684,8 @@ fn census_of(
     draft: &Draft,
 ) -> Result<(Census, PageSet)> {
     let mapping = &draft.mapping;
-    let (census, changed) = match (&draft.backing, tracker) {
+    let is_watched = draft.advice.huge_page_bytes == 0;
+    let (census, changed) = match (&draft.backing, tracker.as_mut().filter(|_| is_watched)) {
         (Backing::Anonymous | Backing::PrivateFile(_), Some((tracker, unseen))) => {
             let Look { census, latest } = unseen.look(Depth::Full, scanner, tracker, mapping)?;
             (census, latest)

@@ -233,8 +233,9 @@ impl Planner<'_> {
             Maker::Ancestor(Way::Sibling) if maker == Maker::Ancestor(Way::Child) => Ok(leader),
             _ => Err(index),
         };
-        if self.processes[index].1.shares_places && !matches!(found, Found::Before | Found::After) {
-            // Only a parent can have its places in common with a child, from its birth on.
+        let family = self.processes[index].1;
+        if (family.shares_places || family.shares_descriptors) && !matches!(found, Found::Before | Found::After) {
+            // Only a parent can have its places or its descriptors in common with a child, from its birth on.
             return Err(index);
         }
         match (found, self.parent(index)) {
@@ -322,9 +323,12 @@ mod tests {
     }
 
     #[test]
-    fn who_shares_places_with_its_parent_is_born_by_it() {
+    fn who_shares_places_and_descriptors_with_its_parent_is_born_by_it() {
         let of = |session: i32| {
-            let shares = |parent| Family { parent, session: 10, shares_places: parent.is_some(), ..Family::default() };
+            let shares = |parent| {
+                let child = parent == Some(0);
+                Family { parent, session: 10, shares_places: child, shares_descriptors: child, ..Family::default() }
+            };
             let leader = Family { session: 11, ..shares(Some(0)) };
             let families = [shares(None), leader, Family { session, ..shares(Some(0)) }];
             let processes: Vec<(i32, &Family)> = [10, 11, 12].into_iter().zip(&families).collect();

@@ -19,6 +19,9 @@ pub struct Family {
     /// (`CLONE_FS`).
     #[serde(default)]
     pub shares_places: bool,
+    /// Whether its descriptor table is that of its parent (`CLONE_FILES`).
+    #[serde(default)]
+    pub shares_descriptors: bool,
 }
 
 /// A process of which only its end is left, for its parent to wait for.

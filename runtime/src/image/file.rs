@@ -59,6 +59,9 @@ pub struct UnlinkedFile {
     pub path: Vec<u8>,
     /// Of a memory file (`memfd_create`): its seals, `F_SEAL_*`.
     pub memory_seals: Option<i32>,
+    /// Of one of huge pages: bytes of a page; else 0.
+    #[serde(default)]
+    pub huge_page_bytes: u64,
     /// Permission bits.
     pub mode: u32,
     /// What is in it.

@@ -152,6 +152,9 @@ pub struct SharedObject {
     pub name: Vec<u8>,
     /// Bytes: the end of the highest region that maps it.
     pub bytes: u64,
+    /// Bytes of a page, if it is of huge pages; else 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub huge_page_bytes: u64,
     /// Index into `Objects::sysv_memory`, if it is System V shared memory.
     #[serde(default)]
     pub sysv: Option<u32>,
@@ -182,6 +185,9 @@ pub struct Advice {
     pub dont_dump: bool,
     /// `hg`: MADV_HUGEPAGE.
     pub huge_page: bool,
+    /// Bytes of a page where the program has asked for huge ones (`ht`: MAP_HUGETLB); else 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub huge_page_bytes: u64,
     /// `nh`: MADV_NOHUGEPAGE.
     pub no_huge_page: bool,
     /// `mg`: MADV_MERGEABLE.
@@ -192,6 +198,10 @@ pub struct Advice {
     pub random: bool,
     /// `dp`: MAP_DROPPABLE.
     pub droppable: bool,
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// A mapping that the kernel provides: `[vdso]`, `[vvar]`, `[vvar_vclock]`.

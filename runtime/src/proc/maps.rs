@@ -12,6 +12,8 @@ use crate::error::Result;
 /// not fit into the rest of the page is thrown away, after a walk over the page tables of its mapping, and written once more.
 const READ_BYTES: usize = 2048;
 const PAGE: u64 = 4096;
+/// What the kernel calls anonymous memory of huge pages.
+const ANONYMOUS_HUGE: &[u8] = b"/anon_hugepage";
 
 /// One mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub struct Mapping {
     pub flags: Vec<[u8; 2]>,
     /// Memory protection key.
     pub protection_key: u32,
+    /// Bytes of a page (`KernelPageSize`): more than 4096 where huge pages were asked for. 0 in an outline.
+    pub page_bytes: u64,
 }
 
 impl Mapping {
@@ -47,6 +51,11 @@ impl Mapping {
     /// The numbers of its pages, counted from address 0.
     pub fn pages(&self) -> Range<u64> {
         self.start / PAGE..self.end / PAGE
+    }
+
+    /// Whether it is anonymous memory of huge pages that were asked for (`MAP_HUGETLB`).
+    pub fn is_of_huge_pages(&self) -> bool {
+        self.name.starts_with(ANONYMOUS_HUGE)
     }
 
     /// Whether the `VmFlags` hold `flag`.
@@ -87,6 +96,11 @@ fn read(pid: i32, file: &str) -> Result<Vec<Mapping>> {
             if let Some(mapping) = mappings.last_mut() {
                 mapping.protection_key = number(key.trim_ascii(), 10).unwrap_or(0) as u32;
             }
+        } else if let Some(size) = text.strip_prefix(b"KernelPageSize:") {
+            if let Some(mapping) = mappings.last_mut() {
+                let size = size.strip_suffix(b"kB").unwrap_or(size).trim_ascii();
+                mapping.page_bytes = number(size, 10).unwrap_or(0) << 10;
+            }
         } else if let Some(mapping) = parse_header(text) {
             mappings.push(mapping);
         }
@@ -122,6 +136,7 @@ fn parse_header(line: &[u8]) -> Option<Mapping> {
         name: unescape(rest.trim_ascii_start()),
         flags: Vec::new(),
         protection_key: 0,
+        page_bytes: 0,
     })
 }
 

@@ -15,6 +15,7 @@ use super::call_table::{self, Planned};
 use super::copy_on_write::InCommon;
 use super::file_mappings::Source;
 use super::host::Machine;
+use super::huge_pages;
 use super::io_urings;
 use super::process::{Call, HalfBuilt, SCRATCH_BYTES};
 use super::ranges::{Span, gaps, moves, room};
@@ -154,7 +155,12 @@ fn mapping(region: &Region, source: Source, first_file: RawFd) -> Option<Planned
     };
     let grows_down = if region.advice.grows_down { libc::MAP_GROWSDOWN } else { 0 };
     let no_reserve = if region.advice.no_reserve { libc::MAP_NORESERVE } else { 0 };
-    let flags = kind | grows_down | no_reserve | libc::MAP_FIXED_NOREPLACE;
+    let huge = match (file, region.advice.huge_page_bytes) {
+        (_, 0) => 0,
+        (file, _) if file != none => 0, // its file is of such pages
+        (_, page_bytes) => libc::MAP_HUGETLB | huge_pages::size_bits(page_bytes),
+    };
+    let flags = kind | grows_down | no_reserve | huge | libc::MAP_FIXED_NOREPLACE;
     let arguments = [region.address, region.bytes, first_protection(region) as u64, flags as u64, file, offset];
     let end = region.address + region.bytes;
     let name = String::from_utf8_lossy(&region.name);
@@ -167,11 +173,12 @@ fn protection(region: &Region, protection: i32) -> Planned {
 }
 
 /// A private mapping counts as committed memory once it has been writable and written: such a one is mapped
-/// writable, and loses the right in [`complete`], when it has its content.
+/// writable, and loses the right in [`complete`], when it has its content. So is one of huge pages, which nobody can write
+/// otherwise.
 pub fn first_protection(region: &Region) -> i32 {
     let is_private = matches!(region.backing, Backing::Anonymous | Backing::PrivateFile(_));
-    let committed = if region.advice.accounted && is_private { libc::PROT_WRITE } else { 0 };
-    region.protection | committed
+    let is_writable_first = is_private && (region.advice.accounted || region.advice.huge_page_bytes > 0);
+    region.protection | if is_writable_first { libc::PROT_WRITE } else { 0 }
 }
 
 /// Calls that repeat the lasting advice. Advice about speed may be refused (the kernel can be built without it).

@@ -258,7 +258,8 @@ fn may_be_shared(region: &Region) -> bool {
     let advice = &region.advice;
     // One that was never writable counts as another kind of memory than the one that is staged.
     let is_like_it = (advice.accounted || advice.no_reserve) && !advice.grows_down && !advice.droppable;
-    is_like_it && !region.in_differences && region.pages.page_count() >= PAGES_MIN as u64
+    let is_usual = !region.in_differences && advice.huge_page_bytes == 0;
+    is_like_it && is_usual && region.pages.page_count() >= PAGES_MIN as u64
 }
 
 /// The pages that at least two of `lists` have alike, and for each list the pages that it lacks of them, counted from its own start;

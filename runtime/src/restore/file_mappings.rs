@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use ckpt_store::{PAGE_BYTES, Store};
 
 use super::file_comparison::first_difference;
+use super::huge_pages::Mapped;
 use super::io_urings;
 use super::reach::{self, Holders, Identity, Rights, Spot};
 use super::sysv::Attached;
@@ -62,6 +63,8 @@ pub struct MappingPlan {
     pub rings: Vec<(usize, usize)>,
     /// Index in `files` of the executable of each process, for the link /proc/PID/exe.
     pub executables: Vec<Option<usize>>,
+    /// Those of `files` that are of huge pages, mapped here while they are filled.
+    pub of_huge_pages: HashMap<usize, Mapped>,
     /// System V shared memory, attached here while it is filled.
     pub segments: Vec<Attached>,
     opened: Vec<Opened>,
@@ -290,7 +293,16 @@ impl MappingPlan {
     fn memory_file(&mut self, job: &JobImage, object: usize) -> Result<usize> {
         let file = match self.objects[object] {
             Some(file) => file,
-            None => self.keep(memory_object(&job.objects.memory[object])?),
+            None => {
+                let object = &job.objects.memory[object];
+                let file = self.keep(memory_object(object)?);
+                if object.huge_page_bytes > 0 {
+                    let failed = |source| Error::io("make the shared memory", "of huge pages", source);
+                    let mapped = Mapped::of(&self.files[file], object.bytes).map_err(failed)?;
+                    self.of_huge_pages.insert(file, mapped);
+                }
+                file
+            }
         };
         self.objects[object] = Some(file);
         Ok(file)
@@ -356,7 +368,7 @@ fn recreate(holders: &Holders<'_>, image: &ProcessImage, identity: &FileIdentity
 }
 
 fn memory_object(object: &SharedObject) -> Result<File> {
-    let file = unlinked_files::memory_file(&object.name, false)?;
+    let file = unlinked_files::memory_file(&object.name, false, object.huge_page_bytes)?;
     file.set_len(object.bytes).map_err(|source| Error::io("make the shared memory", path_of(&object.name), source))?;
     Ok(file)
 }

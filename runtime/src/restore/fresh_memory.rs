@@ -44,6 +44,7 @@ impl FreshMemory {
                 && region.bytes >= REGION_BYTES_MIN
                 && region.protection & libc::PROT_WRITE != 0
                 && !region.advice.droppable
+                && region.advice.huge_page_bytes == 0
                 && !huge_pages.may_be_in(region)
         };
         let worth_it: Vec<&Region> =

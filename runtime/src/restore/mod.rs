@@ -33,6 +33,7 @@ mod grown_files;
 mod guards;
 mod handed;
 mod host;
+mod huge_pages;
 mod interfaces;
 mod io_urings;
 mod lazy;
@@ -329,8 +330,9 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
             common.of(index),
         )?;
         give_foreground(process, image, &job, first_terminal)?;
-        address_space::close_kept(process, first_kept)?;
     }
+    // A table may be that of several.
+    processes.iter_mut().try_for_each(|process| address_space::close_kept(process, first_kept))?;
     let lazy = lazy.map(Lazy::when_ready).transpose()?.flatten();
     let mut fresh = Vec::new();
     for (index, (process, image)) in processes.iter_mut().zip(&job.processes).enumerate() {

@@ -6,18 +6,19 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use ckpt_store::Store;
+use ckpt_store::{PAGE_BYTES, Store};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
 
 use super::captured_files::write_content;
 use super::file_mappings::MappingPlan;
+use super::huge_pages::{self, Mapped};
 use super::paths::c_path;
 use super::reach::{self, Holders, Rights};
 use crate::descriptor::made;
 use crate::error::{Error, Result};
-use crate::image::{JobImage, UnlinkedFile, path_of};
+use crate::image::{FileContent, JobImage, UnlinkedFile, path_of};
 
 const NANOSECONDS: i64 = 1_000_000_000;
 
@@ -26,7 +27,7 @@ pub fn make(file: &UnlinkedFile, holders: &[Rights], store: &Store, spare_direct
     let path = path_of(&file.path);
     let failed = |source: io::Error| Error::io("make again, without a name,", path, source);
     let made = match file.memory_seals {
-        Some(_) => memory_file(&file.path, true)?,
+        Some(_) => memory_file(&file.path, true, file.huge_page_bytes)?,
         None => {
             let flags = libc::O_TMPFILE | libc::O_RDWR;
             let beside = reach::open(path.parent().unwrap_or(Path::new("/")), flags, holders, None);
@@ -34,7 +35,10 @@ pub fn make(file: &UnlinkedFile, holders: &[Rights], store: &Store, spare_direct
             beside.or_else(|_| unnamed(spare_directory)).map_err(failed)?
         }
     };
-    write_content(&made, &file.content, store, &failed)?;
+    match file.huge_page_bytes {
+        0 => write_content(&made, &file.content, store, &failed)?,
+        _ => write_huge_pages(&made, &file.content, store, &failed)?,
+    }
     seal(&made, file, LATE_SEALS.complement())?;
     Ok(made)
 }
@@ -43,11 +47,35 @@ fn unnamed(directory: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(directory)
 }
 
-/// A file in memory that can be mapped, and sealed if that is wished.
-pub fn memory_file(name: &[u8], may_be_sealed: bool) -> Result<File> {
+/// Writes all of a content into a new file of huge pages. What is zero takes none.
+fn write_huge_pages(
+    file: &File,
+    content: &FileContent,
+    store: &Store,
+    failed: &dyn Fn(io::Error) -> Error,
+) -> Result<()> {
+    file.set_len(content.bytes).map_err(failed)?;
+    if content.bytes == 0 {
+        return Ok(());
+    }
+    let mapped = Mapped::of(file, content.bytes).map_err(failed)?;
+    let mut page = [0; PAGE_BYTES];
+    for (number, key) in store.page_list(&content.pages)?.iter().filter(|(_, key)| !key.is_zero()) {
+        store.read_pages(&[key], &mut page)?;
+        mapped.write(number * PAGE_BYTES as u64, &page);
+    }
+    Ok(())
+}
+
+/// A file in memory that can be mapped, and sealed if that is wished; of huge pages of so many bytes, unless that is 0.
+pub fn memory_file(name: &[u8], may_be_sealed: bool, huge_page_bytes: u64) -> Result<File> {
     let failed = |source: io::Error| Error::io("make the shared memory", path_of(name), source);
     let text = c_path(name)?;
-    let flags = libc::MFD_CLOEXEC | if may_be_sealed { libc::MFD_ALLOW_SEALING } else { 0 };
+    let huge = match huge_page_bytes {
+        0 => 0,
+        bytes => libc::MFD_HUGETLB | huge_pages::size_bits(bytes).cast_unsigned(),
+    };
+    let flags = libc::MFD_CLOEXEC | huge | if may_be_sealed { libc::MFD_ALLOW_SEALING } else { 0 };
     // SAFETY: `text` ends with a zero and outlives the call.
     let file = made(unsafe { libc::memfd_create(text.as_ptr(), flags) }).map_err(|errno| failed(errno.into()))?;
     Ok(File::from(file))

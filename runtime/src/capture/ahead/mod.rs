@@ -161,7 +161,7 @@ fn written_since(pid: i32, known: &mut ProcessLineage, is_first: bool) -> Result
     Ok(Some(found))
 }
 
-/// Whether pages of a mapping are copied ahead: it is private, and not the kernel's.
+/// Whether pages of a mapping are copied ahead: it is private, not the kernel's, and not of huge pages, which are not watched.
 fn is_copied(mapping: &Mapping) -> bool {
-    !mapping.shared && !mapping.name.starts_with(b"[v")
+    !mapping.shared && !mapping.name.starts_with(b"[v") && !mapping.is_of_huge_pages()
 }

@@ -82,7 +82,7 @@ fn without_path(entry: Entry<'_>, all: &mut Vec<Unlinked>) -> Result<FileKind> {
             let name = info.target.strip_suffix(DELETED).unwrap_or(&info.target);
             let memory_name = name.strip_prefix(MEMFD);
             let handle = entry.fetch()?;
-            refuse_file_system(info, &handle)?;
+            let huge_page_bytes = huge_page_bytes(info, &handle, memory_name.is_some())?;
             let failed = |source| Error::io("examine", info.shown(), source);
             let memory_seals =
                 memory_name.map(|_| fcntl(&handle, FcntlArg::F_GET_SEALS)).transpose().map_err(failed)?;
@@ -94,7 +94,7 @@ fn without_path(entry: Entry<'_>, all: &mut Vec<Unlinked>) -> Result<FileKind> {
                 stat.st_atime * NANOSECONDS + stat.st_atime_nsec,
                 stat.st_mtime * NANOSECONDS + stat.st_mtime_nsec,
             ]);
-            let file = UnlinkedFile { path, memory_seals, mode, content, object: None, times_ns };
+            let file = UnlinkedFile { path, memory_seals, huge_page_bytes, mode, content, object: None, times_ns };
             let opened = (entry.owner.pid, info.number);
             all.push(Unlinked { file, target: info.target.clone(), place, opened });
             all.len() - 1
@@ -103,14 +103,16 @@ fn without_path(entry: Entry<'_>, all: &mut Vec<Unlinked>) -> Result<FileKind> {
     Ok(FileKind::Unlinked { file: index as u32, offset: info.position })
 }
 
-/// Refuses what looks like a file and is none that could be made anew.
-fn refuse_file_system(info: &FdInfo, handle: &OwnedFd) -> Result<()> {
-    let found = fstatfs(handle).map_err(|source| Error::io("examine", info.shown(), source))?.filesystem_type();
-    match found {
+/// Bytes of a page of a file, if it is of huge pages; else 0. Refuses one that is no memory file.
+fn huge_page_bytes(info: &FdInfo, handle: &OwnedFd, is_memory: bool) -> Result<u64> {
+    let found = fstatfs(handle).map_err(|source| Error::io("examine", info.shown(), source))?;
+    match found.filesystem_type() {
+        HUGETLBFS_MAGIC if is_memory => Ok(found.block_size().cast_unsigned()),
         HUGETLBFS_MAGIC => {
-            Err(refused(info, "huge pages of hugetlbfs are not captured yet", "use transparent huge pages"))
+            let why = "a file of huge pages (hugetlbfs) that was deleted is not captured yet";
+            Err(refused(info, why, "use a memory file (memfd_create)"))
         }
-        _ => Ok(()),
+        _ => Ok(0),
     }
 }
 

@@ -450,6 +450,14 @@ pub fn wait_for_byte(channel: RawFd) -> bool {
     }
 }
 
+/// Waits for one byte of `pipe`; false when the other end of `channel` is closed before.
+pub fn wait_for_byte_or_hangup(pipe: RawFd, channel: RawFd) -> bool {
+    let mut polled = [(pipe, libc::POLLIN), (channel, 0)].map(|(fd, events)| libc::pollfd { fd, events, revents: 0 });
+    // SAFETY: poll reads and writes two pollfds.
+    while unsafe { libc::poll(polled.as_mut_ptr(), 2, -1) } == -1 && Errno::last() == Errno::EINTR {}
+    polled[0].revents != 0 && wait_for_byte(pipe)
+}
+
 /// Waits until the other end is closed, and reads nothing: what comes may be for another process.
 pub fn wait_for_hangup(channel: RawFd) {
     let mut polled = libc::pollfd { fd: channel, events: 0, revents: 0 };

@@ -71,9 +71,22 @@ fn make_one(plan: &mut Plan, channel: RawFd, birth: Birth) -> Result<(), Failed>
         Way::Child => {
             let shares_places =
                 matches!(birth.born, Born::Member(member) if plan.members[member].image.family.shares_places);
-            let flags = if shares_places { libc::CLONE_FS as u64 } else { 0 };
-            if calls::clone_with_pid(pid, exit_signal, flags).at(Step::Child, pid as u32)? == 0 {
+            let shares_descriptors =
+                matches!(birth.born, Born::Member(member) if plan.members[member].image.family.shares_descriptors);
+            let places = if shares_places { libc::CLONE_FS as u64 } else { 0 };
+            let descriptors = if shares_descriptors { libc::CLONE_FILES as u64 } else { 0 };
+            let ends = if shares_descriptors { Some(pipe_of_word(plan).at(Step::Pipe, pid as u32)?) } else { None };
+            plan.word = ends.map_or(-1, |[_, writes]| writes);
+            if calls::clone_with_pid(pid, exit_signal, places | descriptors).at(Step::Child, pid as u32)? == 0 {
                 begin(plan, channel, birth.born);
+            }
+            if let Some([reads, writes]) = ends {
+                // Both use one table now, and what one opens for a moment has a number that the other gives away.
+                if !calls::wait_for_byte_or_hangup(reads, channel) {
+                    calls::exit();
+                }
+                calls::close(reads);
+                calls::close(writes);
             }
         }
         Way::Sibling => {
@@ -97,6 +110,12 @@ fn make_one(plan: &mut Plan, channel: RawFd, birth: Birth) -> Result<(), Failed>
             calls::forget(libc::SIGCHLD).at(Step::SignalAction, libc::SIGCHLD as u32)
         }
     }
+}
+
+/// A pipe whose numbers are none of the program's.
+fn pipe_of_word(plan: &Plan) -> Result<[RawFd; 2], Errno> {
+    let [reads, writes] = calls::pipe(0)?;
+    Ok([calls::move_above(reads, plan.kept_end())?, calls::move_above(writes, plan.kept_end())?])
 }
 
 /// Makes a child of a process that ends at once.
@@ -123,12 +142,13 @@ fn make_orphan(plan: &mut Plan, channel: RawFd, born: Born, pid: i32) -> Result<
 
 /// The life of one that has just been born.
 fn begin(plan: &mut Plan, channel: RawFd, born: Born) -> ! {
+    let word = plan.word;
     match born {
         Born::Member(member) => {
             plan.own = member;
             let role = plan.own().role;
             let begun = make_older_than_session(plan, channel).and_then(|()| take_role(role).at(Step::Role, 0));
-            live(plan, channel, begun)
+            live(plan, channel, word, begun)
         }
         Born::Leader(leader) => {
             let ended = ended_child(plan, plan.lost_leaders[leader].pid);

@@ -67,6 +67,9 @@ pub struct Plan<'a> {
     /// Above every number of the program and every number in `kept`.
     base: RawFd,
     files: descriptors::Workspace,
+    /// The end of a pipe by which the process that is born next is to say that it uses their common table no more; -1 if it has
+    /// one for itself.
+    word: RawFd,
     /// Whether the restarter hands over descriptors when all processes are there.
     is_handed_descriptors: bool,
 }
@@ -145,6 +148,7 @@ impl<'a> Plan<'a> {
             opened,
             first_opened: FILES + (mappings.files.len() + sockets.numbers().len()) as i32,
             files: descriptors::Workspace::new(job),
+            word: -1,
             is_handed_descriptors: job.objects.files.iter().any(OpenFile::is_handed_over),
         })
     }
@@ -213,9 +217,13 @@ pub extern "C" fn run(plan: &mut Plan) -> ! {
 }
 
 /// The life of a process of the job, from where it has its place in a session.
-fn live(plan: &mut Plan, channel: RawFd, begun: Result<(), Failed>) -> ! {
+fn live(plan: &mut Plan, channel: RawFd, word: RawFd, begun: Result<(), Failed>) -> ! {
     calls::allow_tracer(plan.restarter);
-    let report = match begun.and_then(|()| prepare(plan, channel)) {
+    let prepared = begun.and_then(|()| match plan.own().image.family.shares_descriptors {
+        true => prepare_beside_parent(plan, channel, word),
+        false => prepare(plan, channel),
+    });
+    let report = match prepared {
         Ok(()) => Report::done(plan.own),
         Err(failed) => Report::failed(plan.own, failed),
     };
@@ -236,10 +244,36 @@ fn prepare(plan: &mut Plan, channel: RawFd) -> Result<(), Failed> {
         calls::send(channel, &Report::ready(plan.own).to_bytes());
         descriptors::receive(plan)?;
     }
-    let directory = plan.opened.place_of_directory(plan.own).map(|place| plan.opened_number(place));
-    calls::enter(directory.unwrap_or(-1)).at(Step::WorkingDirectory, 0)?;
+    enter_directory(plan)?;
     descriptors::complete(plan)?;
-    let own = plan.own();
+    settle(plan.own())
+}
+
+/// The same of one that has its descriptors in common with its parent, which gives them their numbers when it has heard the word.
+/// Until then the parent does nothing.
+fn prepare_beside_parent(plan: &mut Plan, channel: RawFd, word: RawFd) -> Result<(), Failed> {
+    descriptors::take_control(plan)?;
+    descendants::make(plan, channel)?;
+    calls::umask(plan.own().image.umask);
+    calls::take_ordinary_personality();
+    enter_directory(plan)?;
+    settle(plan.own())?;
+    calls::write_all(word, b"w").at(Step::Child, 0)?;
+    if plan.is_handed_descriptors {
+        calls::send(channel, &Report::ready(plan.own).to_bytes());
+        // Its parent has got them as well: these go with the packet.
+        calls::wait_for_byte(channel);
+    }
+    Ok(())
+}
+
+fn enter_directory(plan: &Plan) -> Result<(), Failed> {
+    let directory = plan.opened.place_of_directory(plan.own).map(|place| plan.opened_number(place));
+    calls::enter(directory.unwrap_or(-1)).at(Step::WorkingDirectory, 0)
+}
+
+fn settle(own: &Member<'_>) -> Result<(), Failed> {
+    let image = own.image;
     calls::write_file(c"/proc/self/oom_score_adj", own.oom_score_adj.as_bytes()).at(Step::OomScore, 0)?;
     if image.no_new_privs {
         calls::set_no_new_privs().at(Step::NoNewPrivs, 0)?;

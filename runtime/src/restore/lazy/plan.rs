@@ -101,11 +101,13 @@ fn not_zero(list: &PageList, span: Span<u64>) -> impl Iterator<Item = (u64, Page
     (span.start..).zip(list.keys_of(span)).filter(|(_, key)| !key.is_zero())
 }
 
-/// What the kernel brings or takes by itself cannot: memory that is locked, that grows, that children find empty.
+/// What the kernel brings or takes by itself cannot: memory that is locked, that grows, that children find empty. Nor can huge pages,
+/// which come whole.
 fn may_come_later(region: &Region) -> bool {
     let advice = &region.advice;
     region.backing == Backing::Anonymous
         && !region.in_differences
+        && advice.huge_page_bytes == 0
         && region.bytes >= RANGE_PAGES_MIN as u64 * PAGE
         && !(advice.locked || advice.grows_down || advice.wipe_on_fork || advice.droppable)
 }

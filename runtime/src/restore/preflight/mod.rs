@@ -12,6 +12,7 @@ pub mod shape;
 
 use super::RestoreOptions;
 use super::host::Machine;
+use super::huge_pages::{self, Pool};
 use crate::error::Result;
 use crate::image::JobImage;
 
@@ -22,6 +23,7 @@ pub fn check_before_seal(id: u64, job: &JobImage) -> Result<()> {
     shape::check(id, job)?;
     job.processes.iter().try_for_each(kernel_limits::check)?;
     super::guards::check(job)?;
+    huge_pages::check(job, Pool::All)?;
     // What has changed meanwhile can be accepted by --force.
     files::check(job, true)?;
     super::fifos::check(job)
@@ -37,6 +39,7 @@ pub fn check(id: u64, job: &JobImage, machine: &Machine, options: &RestoreOption
     }
     job.lost_leaders.iter().try_for_each(|leader| identity::check_free(leader.pid))?;
     super::guards::check(job)?;
+    huge_pages::check(job, Pool::Free)?;
     files::check(job, options.force)?;
     super::fifos::check(job)?;
     super::sysv::check(job)?;
