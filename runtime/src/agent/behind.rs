@@ -82,7 +82,7 @@ fn store_each(store: &Store, work: &Receiver<Unstored>, shared: &Shared) {
             Ok(None) => log::debug!("checkpoint {id} was dropped before it was complete"),
             Err(error) => {
                 known.clear();
-                log::error!("pages of files are missing in it: {error}");
+                log::error!("{error}");
             }
         }
         if shared.left.fetch_sub(1, Ordering::Release) == 1 {

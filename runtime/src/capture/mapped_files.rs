@@ -5,15 +5,15 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use ckpt_store::{PAGE_BYTES, Sharing};
+use nix::sys::resource::{Resource, getrlimit};
 
 use super::Lineage;
 use crate::file_stamp::FileStamp;
-use crate::mapped_files::MappedFiles;
+use crate::mapped_files::{MappedFiles, open_regular};
 use crate::proc::{DELETED, maps};
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -21,7 +21,7 @@ const PAGE: u64 = PAGE_BYTES as u64;
 const WORTH_BYTES: u64 = 64 << 20;
 /// Smaller files are always stored at once.
 const FILE_BYTES_MIN: u64 = 256 << 10;
-/// How many files are held, the largest first: an agent may have a thousand descriptors.
+/// How many files are held, the largest first.
 const FILES_MAX: usize = 256;
 
 /// Opens files that processes of a job have mapped, and which have much that is not stored yet; `root` is the first process. None
@@ -66,14 +66,18 @@ pub fn open(pids: &[i32], root: i32, lineage: &mut Lineage) -> MappedFiles {
         return held;
     }
     files.sort_unstable_by_key(|(bytes, ..)| std::cmp::Reverse(*bytes));
-    for (_, stamp, path) in files.into_iter().take(FILES_MAX) {
-        let is_it =
-            |file: &File| file.metadata().is_ok_and(|metadata| metadata.is_file() && FileStamp::of(&metadata) == stamp);
-        if let Some(file) = File::open(path_of(&path)).ok().filter(is_it) {
+    for (_, stamp, path) in files.into_iter().take(files_max()) {
+        if let Some((file, _)) = open_regular(path_of(&path)).filter(|(_, metadata)| FileStamp::of(metadata) == stamp) {
             held.hold(stamp, file);
         }
     }
     held
+}
+
+/// How many files may be held: there are other things to be opened.
+fn files_max() -> usize {
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((0, 0));
+    FILES_MAX.min(soft as usize / 4)
 }
 
 /// A mapping of a file.

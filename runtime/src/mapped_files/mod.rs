@@ -13,5 +13,5 @@ mod open;
 mod settling;
 
 pub use completion::{StoredFile, StoredFiles, complete};
-pub use open::MappedFiles;
+pub use open::{MappedFiles, open_regular};
 pub use settling::settle;

@@ -1,7 +1,9 @@
 //! Files that are held open until all of their pages are stored: whatever happens to their paths.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
+use std::fs::{File, Metadata, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::file_stamp::FileStamp;
@@ -9,6 +11,14 @@ use crate::file_stamp::FileStamp;
 /// Open files by their stamps. A clone holds the same files.
 #[derive(Clone, Debug, Default)]
 pub struct MappedFiles(HashMap<FileStamp, Arc<File>>);
+
+/// Opens a regular file to be read, whatever has been put in its place meanwhile.
+pub fn open_regular(path: &Path) -> Option<(File, Metadata)> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let metadata = file.metadata().ok().filter(Metadata::is_file)?;
+    Some((file, metadata))
+}
 
 impl MappedFiles {
     /// Holds `file`, whose stamp this is.

@@ -1,6 +1,5 @@
 //! A checkpoint that is about to be used is complete, or is completed now.
 
-use std::fs::File;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 use ckpt_store::{AttemptState, Depth, Manifest, Store};
 
 use super::completion::{StoredFiles, changed, complete};
-use super::open::MappedFiles;
+use super::open::{MappedFiles, open_regular};
 use crate::error::{Error, Result};
 use crate::image::{self, Backing, path_of};
 use crate::units;
@@ -27,15 +26,17 @@ pub fn settle(store: &Store, id: u64) -> Result<()> {
     let begun = Instant::now();
     let mut is_said = false;
     loop {
-        let job = store.manifest(id)?.row.job;
-        // In this order: the writer has begun before the seal, and a checkpoint that it has not completed when it is gone stays so.
-        let is_being_completed = store.is_being_completed(&job)?;
         let manifest = store.manifest(id)?;
         if manifest.row.pending_bytes == 0 {
             return Ok(());
         }
-        if !is_being_completed {
-            return complete_from_paths(store, &manifest);
+        if !store.is_being_completed(&manifest.row.job)? {
+            // The writer has begun before the seal: what it has not completed when it is gone stays so.
+            let manifest = store.manifest(id)?;
+            return match manifest.row.pending_bytes {
+                0 => Ok(()),
+                _ => complete_from_paths(store, &manifest),
+            };
         }
         if begun.elapsed() > PATIENCE && !std::mem::replace(&mut is_said, true) {
             let bytes = units::bytes(manifest.row.pending_bytes);
@@ -57,9 +58,8 @@ fn complete_from_paths(store: &Store, manifest: &Manifest) -> Result<()> {
             continue;
         };
         let path = path_of(&identity.path);
-        let is_it = |file: &File| file.metadata().is_ok_and(|metadata| pending.file.is_that_of(&metadata));
-        match File::open(path).ok().filter(is_it) {
-            Some(file) => files.hold(pending.file, file),
+        match open_regular(path).filter(|(_, metadata)| pending.file.is_that_of(metadata)) {
+            Some((file, _)) => files.hold(pending.file, file),
             None => return Err(with_another(store, manifest, path)),
         }
     }

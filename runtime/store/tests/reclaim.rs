@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ckpt_store::{AttemptState, Depth, PageList, Store, StoreError, backend::Memory};
+use ckpt_store::{AttemptEnd, AttemptState, Completed, Depth, PageList, Store, StoreError, backend::Memory};
 
 mod story;
 use story::{checkpoint, encode, end, pages, read_back, start};
@@ -31,6 +31,25 @@ fn list(keys: &[ckpt_store::PageKey]) -> PageList {
     let mut list = PageList::new();
     list.set_run(7, keys);
     list
+}
+
+#[test]
+fn one_that_is_not_complete_drives_out_none() {
+    let (_, store) = store();
+    let seal = |pending_bytes| {
+        let end = AttemptEnd { pending_bytes, ..end() };
+        store.begin(start("a")).unwrap().seal(end, b"state").unwrap().id
+    };
+    let (first, second) = (seal(0), seal(0));
+    let completion = store.begin_completion("a").unwrap();
+    let pending = seal(4096);
+    store.prune(1, None).unwrap();
+    assert_eq!(store.sealed().unwrap(), [second, pending], "and not {first}");
+    let completed = Completed { id: pending, memory_bytes: 4096, state: b"other".to_vec(), roots: Vec::new() };
+    completion.complete(&[completed]).unwrap();
+    store.prune(1, None).unwrap();
+    assert_eq!(store.sealed().unwrap(), [pending]);
+    assert_eq!(store.manifest(pending).unwrap().state, b"other");
 }
 
 #[test]

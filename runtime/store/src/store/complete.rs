@@ -7,12 +7,15 @@
 
 use super::{Shared, Store};
 use crate::{
-    Attempt, AttemptRow, AttemptState, PageListRef, Result,
+    Attempt, AttemptRow, AttemptState, PageListRef, Result, StoreError,
     attempt::{begin, begin::COMPLETION},
     fault,
-    files::{Files, Kind, MANIFESTS},
+    files::{ATTEMPTS, Files, Kind, Lock, MANIFESTS},
     format::manifest,
 };
+
+/// How often the lock is waited for, half a minute each.
+const WAITS_MAX: u32 = 20;
 
 /// What a checkpoint is when it is complete.
 #[derive(Clone, Debug)]
@@ -42,11 +45,15 @@ impl Store {
     /// # Errors
     /// Where the store cannot be read.
     pub fn is_being_completed(&self, job: &str) -> Result<bool> {
-        let is_it = |row: &AttemptRow| {
-            row.is_housekeeping()
+        for (id, _) in self.shared.files.list_kinds(ATTEMPTS)?.into_iter().filter(|(_, kind)| *kind == Kind::Writing) {
+            if let Some(row) = self.row_of_writing(id)?
+                && row.is_housekeeping()
                 && (row.trigger.as_str(), row.name.as_str(), row.state) == (COMPLETION, job, AttemptState::Writing)
-        };
-        Ok(self.every_attempt()?.iter().any(is_it))
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -58,7 +65,7 @@ impl Attempt {
     /// [`crate::StoreError::NotReclaimable`] where locks are leases. Some checkpoints may be complete by then.
     pub fn complete(self, checkpoints: &[Completed]) -> Result<Vec<AttemptRow>> {
         let shared = self.shared().clone();
-        let _reclaiming = shared.files.reclaim_lock()?;
+        let _reclaiming = wait_to_reclaim(&shared.files)?;
         let mut behind_bytes = self.retire()?;
         let mut rows = Vec::with_capacity(checkpoints.len());
         for checkpoint in checkpoints {
@@ -69,6 +76,17 @@ impl Attempt {
         }
         Ok(rows)
     }
+}
+
+/// The reclaim lock. Whoever prunes a large store may have it for minutes, and what has been written would be lost.
+fn wait_to_reclaim(files: &Files) -> Result<Lock> {
+    for _ in 0..WAITS_MAX {
+        match files.reclaim_lock() {
+            Err(StoreError::Locked { .. }) => {}
+            outcome => return outcome,
+        }
+    }
+    files.reclaim_lock()
 }
 
 /// Replaces the manifest of a checkpoint, if it is still there.

@@ -90,7 +90,7 @@ impl Store {
         }
     }
 
-    fn row_of_writing(&self, id: u64) -> Result<Option<AttemptRow>> {
+    pub(super) fn row_of_writing(&self, id: u64) -> Result<Option<AttemptRow>> {
         let lives = self.shared.files.writer_lives(id)?;
         let Some(mut row) = self.row_of_file(Kind::Writing, id)? else {
             // It has just ended: as failed, or as a checkpoint, which is looked for later.

@@ -11,12 +11,13 @@ use crate::{
 };
 
 /// All but the newest `keep` checkpoints of each job and depth, or of `job`, oldest first: many checkpoints of data must not
-/// drive out the one that can be restarted. One with a damaged row is nobody's.
+/// drive out the one that can be restarted, and one that is not complete drives out none. One with a damaged row is nobody's.
 pub(super) fn choose(store: &Store, keep: usize, job: Option<&str>) -> Result<Vec<AttemptRow>> {
     let mut chosen: Vec<AttemptRow> = Vec::new();
     for (_, rows) in sealed_by_job(store, job)? {
-        let dropped = rows.len().saturating_sub(keep.max(1));
-        chosen.extend(rows.into_iter().take(dropped));
+        let complete = rows.iter().enumerate().rev().filter(|(_, row)| row.pending_bytes == 0);
+        let oldest_kept = complete.map(|(place, _)| place).nth(keep.max(1) - 1);
+        chosen.extend(rows.into_iter().take(oldest_kept.unwrap_or(0)));
     }
     chosen.sort_by_key(|row| row.id);
     Ok(chosen)
