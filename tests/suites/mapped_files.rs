@@ -263,3 +263,35 @@ fn what_is_the_last_of_a_program_or_changes_all_the_time_is_stored_at_once() {
         assert!(behind < 8 * MIB && row.new_bytes > FILE_BYTES, "{kind} {row:?}");
     }
 }
+
+/// Bytes of a process that are private and written, and those that are resident of files and no copies of its own.
+fn dirty_and_of_files(pid: i32) -> (u64, u64) {
+    let smaps = fs::read_to_string(format!("/proc/{pid}/smaps")).expect("the program lives");
+    let (mut dirty, mut of_files, mut resident, mut is_file) = (0, 0, 0, false);
+    for line in smaps.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let bytes = || words[1].parse::<u64>().expect("KiB") << 10;
+        match words[0] {
+            "Private_Dirty:" => dirty += bytes(),
+            "Rss:" => resident = bytes(),
+            "Anonymous:" if is_file => of_files += resident - bytes(),
+            range if range.contains('-') => is_file = words[4] != "0",
+            _ => {}
+        }
+    }
+    (dirty, of_files)
+}
+
+#[test]
+#[ignore = "needs torch and all that it depends on; scripts/test --all installs it"]
+fn pytorch_stores_until_the_seal_what_it_has_changed() {
+    let scene = Scene::of_at_most(Duration::from_secs(300));
+    let mut life = Life::preloaded(&scene, "life", &Program::python("training.py").argument("100000"));
+    life.output.wait_for_lines(2);
+    let (dirty, of_files) = dirty_and_of_files(life.pid);
+    let taken = checkpoint(&scene, life.pid);
+    let row = wait_until_complete(&scene, &life.store(), taken);
+    let story = format!("{dirty} dirty, {of_files} of files: {row:?}");
+    assert!(row.new_bytes * 10 <= (dirty + of_files) * 13 && row.behind_bytes > 100 * MIB, "{story}");
+    life.kill();
+}
