@@ -8,7 +8,7 @@ use ckpt_tests::{Ckpt, Life, Program, Restart, Scene, skip};
 
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 /// What the victim has, twice: a life may end while the next begins.
-const PAGES: u64 = 24;
+const PAGES: u64 = 32;
 
 /// Pages in the pool, until this is dropped. One test at a time has them.
 struct Pages {
@@ -30,6 +30,11 @@ impl Pages {
         fs::write(POOL, pages.to_string()).ok()?;
         let there = fs::read_to_string(POOL).ok()?.trim().parse::<u64>().ok()?;
         (there >= pages).then_some(provided)
+    }
+
+    fn free() -> u64 {
+        let text = fs::read_to_string(POOL.replace("nr_", "free_")).expect("the pool");
+        text.trim().parse().expect("a number")
     }
 
     fn set(&self, pages: u64) {
@@ -62,7 +67,15 @@ fn a_second_life_can_be_checkpointed_and_a_restart_without_pages_says_what_is_mi
     let program = Program::victim("huge_pages").argument("100000");
     let mut life = Life::preloaded(&scene, "life", &program);
     life.output.wait_for_lines(5);
+    let free = Pages::free();
     ckpt_tests::checkpoint(&scene, life.pid);
+    assert_eq!(Pages::free(), free, "a checkpoint takes no page");
+    // What processes have in common since a fork stays so, and each would have it for itself after a restart.
+    pages.set(PAGES - free);
+    let refused = Ckpt::new(&scene, ["checkpoint", &life.pid.to_string()]).call().failed_with(4);
+    assert!(refused.stderr.contains("14 pages, and this machine has 12"), "{refused:?}");
+    life.output.wait_for_more_lines(3);
+    pages.set(PAGES);
     life.kill();
     let mut second = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
     second.output.wait_for_more_lines(3);
@@ -71,7 +84,7 @@ fn a_second_life_can_be_checkpointed_and_a_restart_without_pages_says_what_is_mi
     pages.set(0);
     let refused = Ckpt::new(&scene, [Path::new("restart"), life.store().path()]).call().failed_with(125);
     assert!(
-        refused.stderr.contains("20.0 MiB of huge pages of 2.0 MiB: 10 pages, and this machine has 0"),
+        refused.stderr.contains("28.0 MiB of huge pages of 2.0 MiB: 14 pages, and this machine has 0"),
         "{refused:?}"
     );
     assert!(refused.stderr.contains("nr_hugepages"), "{refused:?}");

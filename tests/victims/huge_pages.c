@@ -1,6 +1,6 @@
-/* Memory of huge pages (MAP_HUGETLB), two each: private; private without a right to write; shared with a child; a memory file, open and mapped; one that is
- * mapped alone. Each step changes a word of each, and prints what all of them hold. With KIND "many" as many private ones as the pool
- * has free. */
+/* Memory of huge pages (MAP_HUGETLB), two each: private; private without a right to write; private, and a child has it since a fork; shared with
+ * that child; a memory file, open and mapped; one that is mapped alone. Each step changes a word of most, and prints what all of them
+ * hold. */
 #include "victim.h"
 #include <linux/memfd.h>
 #include <linux/mman.h>
@@ -9,7 +9,7 @@
 
 enum { HUGE = 2 << 20, BYTES = 2 * HUGE };
 
-static unsigned char *private, *constant, *shared, *file, *mapped;
+static unsigned char *private, *constant, *inherited, *shared, *file, *mapped;
 static int fd, to_child[2], from_child[2];
 static pid_t child;
 
@@ -36,7 +36,7 @@ static void answer(void)
 {
 	char byte;
 	while (read(to_child[0], &byte, 1) == 1) {
-		shared[HUGE + 1]++;
+		shared[HUGE + 1] += (unsigned char)(1 + (sum_of(inherited, BYTES) & 1));
 		CHECK(write(from_child[1], &shared[HUGE + 2], 1) == 1);
 	}
 	_exit(0);
@@ -56,6 +56,8 @@ static void set_up(void)
 	constant = map(MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB, -1);
 	fill(constant, 2);
 	CHECK(mprotect(constant, BYTES, PROT_READ) == 0);
+	inherited = map(MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB, -1);
+	fill(inherited, 6);
 	shared = map(MAP_SHARED | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB, -1);
 	fill(shared, 3);
 	mapped = memory_file("mapped");
@@ -100,9 +102,9 @@ static void hold(int step)
 	CHECK(write(to_child[1], "x", 1) == 1 && read(from_child[0], &byte, 1) == 1);
 	unsigned char read_back;
 	CHECK(pread(fd, &read_back, 1, 7) == 1);
-	say("%d private %016lx constant %016lx shared %016lx file %016lx mapped %016lx, child saw %d, read %d", step,
+	say("%d private %016lx constant %016lx shared %016lx file %016lx mapped %016lx inherited %016lx, child saw %d, read %d", step,
 	    sum_of(private, BYTES), sum_of(constant, BYTES), sum_of(shared, BYTES), sum_of(file, BYTES),
-	    sum_of(mapped, BYTES), byte, read_back);
+	    sum_of(mapped, BYTES), sum_of(inherited, BYTES), byte, read_back);
 }
 
 static void verify(void)

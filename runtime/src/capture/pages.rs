@@ -27,7 +27,7 @@ const PAGE: u64 = PAGE_BYTES as u64;
 pub struct Place {
     /// Address of page 0.
     pub address: u64,
-    /// The process itself may read it: the fast way works.
+    /// The process itself may read it, and pages of it may be pinned: the fast way works.
     pub readable: bool,
     /// Pages that cannot be read are behind the end of a file, and count as zero.
     pub may_end_early: bool,

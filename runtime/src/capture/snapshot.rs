@@ -712,7 +712,8 @@ fn census_of(
 pub fn place(draft: &Draft) -> Place {
     Place {
         address: draft.mapping.start,
-        readable: draft.mapping.protection & libc::PROT_READ != 0,
+        // What is pinned is no longer shared with other processes: huge pages would each take another one from the pool.
+        readable: draft.mapping.protection & libc::PROT_READ != 0 && draft.advice.huge_page_bytes == 0,
         may_end_early: !matches!(draft.backing, Backing::Anonymous),
     }
 }

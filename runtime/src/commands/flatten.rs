@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{default_store, print};
 use crate::error::{Result, exit_code};
-use crate::{audit, core_dumps, location, units};
+use crate::{audit, core_dumps, location, mapped_files, units};
 
 /// Write a checkpoint's pages anew, one after another, so that it needs nothing of older ones
 #[derive(Args)]
@@ -30,7 +30,10 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     let (dir, ids) = default_store::with_checkpoints(&arguments.place, 1)?;
     let reclaimed = audit::of_store("flatten", &dir, |record| {
         record.number("checkpoint", ids[0]);
-        Ok(location::open(&dir)?.flatten(ids[0])?)
+        let store = location::open(&dir)?;
+        // Of what is not in the store nothing can be written anew.
+        mapped_files::settle(&store, ids[0])?;
+        Ok(store.flatten(ids[0])?)
     })?;
     let (copied, removed) = (units::bytes(reclaimed.copied_bytes), units::bytes(reclaimed.removed_bytes));
     print(&format!("wrote {copied} anew, gave {removed} back\n"))?;

@@ -115,7 +115,10 @@ impl Verdict {
         let pending_bytes = row.map_or(0, |row| row.pending_bytes);
         let pending = || match pending_bytes {
             0 => String::new(),
-            bytes => format!("{} of its files are not stored yet", units::bytes(bytes)),
+            bytes => format!(
+                "{} of its files are not stored: it needs them unchanged until it is complete",
+                units::bytes(bytes)
+            ),
         };
         Verdict { id, job, name, memory_bytes, pending_bytes, state, reason: damage.unwrap_or_else(pending) }
     }

@@ -167,7 +167,7 @@ pub(super) fn changed(id: u64, path: &Path) -> Error {
     Error::environment(
         format!("checkpoint {id}"),
         format!("it lacks pages of {}, which has changed since", path.display()),
-        "put the file back as it was, with its times",
+        "restart an older one",
     )
 }
 

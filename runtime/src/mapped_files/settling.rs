@@ -81,8 +81,8 @@ fn with_another(store: &Store, manifest: &Manifest, path: &Path) -> Error {
     };
     let rows = store.attempts().unwrap_or_default();
     let advice = match rows.iter().rfind(is_whole) {
-        Some(row) => format!("{advice}; or use checkpoint {}, which has all", row.id),
-        None => advice,
+        Some(row) => format!("use checkpoint {}, which has all", row.id),
+        None => format!("{advice}, if there is one"),
     };
     Error::environment(what, why, advice)
 }

@@ -123,12 +123,11 @@ fn check_regular(
     }
     if !captured.written && !force && (metadata.len(), modified_ns(&metadata)) != (captured.size, captured.modified_ns)
     {
-        let why = format!(
-            "{} has changed since the checkpoint ({} bytes then, {} now)",
-            path.display(),
-            captured.size,
-            metadata.len()
-        );
+        let difference = match metadata.len() {
+            bytes if bytes == captured.size => "its time of modification is another".to_owned(),
+            bytes => format!("{} bytes then, {bytes} now", captured.size),
+        };
+        let why = format!("{} has changed since the checkpoint ({difference})", path.display());
         return Err(Error::environment(WHAT, why, format!("{RESTORE_IT}, or accept it with --force")));
     }
     Ok(())
