@@ -4,15 +4,13 @@
 //! just now, what the job itself writes, what this user may not read, and what no path leads to.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use ckpt_store::{PAGE_BYTES, Sharing};
 use nix::sys::resource::{Resource, getrlimit};
 
 use super::Lineage;
 use crate::file_stamp::FileStamp;
+use crate::image::path_of;
 use crate::mapped_files::{MappedFiles, open_regular};
 use crate::proc::{DELETED, maps};
 
@@ -99,8 +97,4 @@ impl Mapped {
             None => self.bytes.min(stamp.bytes.saturating_sub(self.offset)),
         }
     }
-}
-
-fn path_of(name: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(name))
 }

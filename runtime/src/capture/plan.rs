@@ -90,11 +90,7 @@ pub fn plan(draft: &Draft, census: &Census, base: &Base, is_held: bool) -> Plan 
                 }
                 _ => PageSet::default(),
             };
-            let rest = all.difference(&keep);
-            match is_held {
-                true => Plan { keep, later: rest, ..Plan::default() },
-                false => Plan { keep, read: rest, ..Plan::default() },
-            }
+            of_file(&all, keep, &PageSet::default(), is_held)
         }
         Backing::SharedFile { .. } | Backing::SharedObject { .. } => whole(readable(draft)),
     }
@@ -114,8 +110,13 @@ fn private_file(draft: &Draft, census: &Census, known: Option<&Known>, is_held: 
     // Behind a guard there is nothing to be read.
     let all = readable(draft).union(&census.own).difference(&census.guards);
     let keep = known.map_or(PageSet::default(), |known| kept_of_private_file(draft, census, known, &all));
+    of_file(&all, keep, &census.own, is_held)
+}
+
+/// What is not kept of `all` is read, or waits if it is the file's.
+fn of_file(all: &PageSet, keep: PageSet, own: &PageSet, is_held: bool) -> Plan {
     let rest = all.difference(&keep);
-    let later = if is_held { rest.difference(&census.own) } else { PageSet::default() };
+    let later = if is_held { rest.difference(own) } else { PageSet::default() };
     Plan { read: rest.difference(&later), keep, later }
 }
 
@@ -180,6 +181,21 @@ mod tests {
         Base::from([(0x1000, Known { list, pages: 10, own, file, pending: PageSet::default() })])
     }
 
+    /// A file of eight pages.
+    fn file() -> (FileStamp, FileIdentity) {
+        let stamp = FileStamp { device: 1, inode: 2, bytes: 8 * PAGE, modified_ns: 3, changed_ns: 3 };
+        let identity = FileIdentity {
+            path: b"/x".to_vec(),
+            deleted: false,
+            device: (0, 0),
+            inode: 2,
+            size: stamp.bytes,
+            mode: 0o644,
+            offset: 0,
+        };
+        (stamp, identity)
+    }
+
     #[test]
     fn an_unknown_region_is_read_where_it_has_pages() {
         let census = Census { present: set(&[2..4]), own: set(&[2..4]), written: None, ..Census::default() };
@@ -210,16 +226,7 @@ mod tests {
 
     #[test]
     fn pages_of_a_file_are_kept_only_while_the_file_is_the_same() {
-        let stamp = FileStamp { device: 1, inode: 2, bytes: 8 * PAGE, modified_ns: 3, changed_ns: 3 };
-        let identity = FileIdentity {
-            path: b"/x".to_vec(),
-            deleted: false,
-            device: (0, 0),
-            inode: 2,
-            size: stamp.bytes,
-            mode: 0o644,
-            offset: 0,
-        };
+        let (stamp, identity) = file();
         let draft = draft(Backing::PrivateFile(identity), Some(stamp));
         // Page 0: own and unwritten; 1: own and written; 2: own before, the file's now; 3..8: the file's.
         let census =
@@ -233,16 +240,7 @@ mod tests {
 
     #[test]
     fn pages_of_a_file_that_is_held_wait_until_the_seal() {
-        let stamp = FileStamp { device: 1, inode: 2, bytes: 8 * PAGE, modified_ns: 3, changed_ns: 3 };
-        let identity = FileIdentity {
-            path: b"/x".to_vec(),
-            deleted: false,
-            device: (0, 0),
-            inode: 2,
-            size: stamp.bytes,
-            mode: 0o644,
-            offset: 0,
-        };
+        let (stamp, identity) = file();
         let private = draft(Backing::PrivateFile(identity.clone()), Some(stamp));
         let shared = draft(Backing::SharedFile { file: identity, may_write: false }, Some(stamp));
         let census = Census { present: set(&[0..4]), own: set(&[0..2]), written: None, ..Census::default() };

@@ -11,10 +11,9 @@ use ckpt_store::{PAGE_BYTES, PageKey, PageList, Store};
 use super::copy_on_write::InCommon;
 use super::file_mappings::{MappingPlan, Source};
 use super::fresh_memory::FreshMemory;
-use super::huge_pages::Mapped;
 use super::lazy::Rest;
 use super::process::HalfBuilt;
-use super::sysv::Attached;
+use super::window::Window;
 use crate::differences::{Differences, WINDOW_BYTES};
 use crate::error::{Error, Result};
 use crate::image::{PageRange, Region};
@@ -46,10 +45,10 @@ pub fn fill<'a>(
     }
     let begun = writer.begin(match (source, fresh) {
         (Source::Object { file, offset }, _) => match plan.of_huge_pages.get(&file) {
-            Some(mapped) => Target::HugePages(mapped, offset),
+            Some(mapped) => Target::Window(mapped, offset),
             None => Target::Object(&plan.files[file], offset),
         },
-        (Source::Sysv { segment, offset }, _) => Target::Segment(&plan.segments[segment], offset),
+        (Source::Sysv { segment, offset }, _) => Target::Window(&plan.segments[segment], offset),
         (_, Some(fresh)) => Target::Fresh(fresh, region.address),
         _ if region.protection & libc::PROT_WRITE != 0 => Target::Writable(process.pid(), region.address),
         _ => Target::Protected(process.memory(), region.address),
@@ -144,10 +143,8 @@ enum Target<'a> {
     Protected(&'a ProcessMemory, u64),
     /// Into a memory object at an offset: a shared mapping lets nobody write through its protection.
     Object(&'a File, u64),
-    /// Into a memory object of huge pages at an offset.
-    HugePages(&'a Mapped, u64),
-    /// Into System V shared memory at an offset.
-    Segment(&'a Attached, u64),
+    /// Into System V shared memory, or a memory object of huge pages, at an offset.
+    Window(&'a Window, u64),
 }
 
 impl Target<'_> {
@@ -159,12 +156,8 @@ impl Target<'_> {
             Target::Object(file, offset) => file
                 .write_all_at(content, offset + page * PAGE)
                 .map_err(|source| Error::io("write", "shared memory", source)),
-            Target::HugePages(mapped, offset) => {
-                mapped.write(offset + page * PAGE, content);
-                Ok(())
-            }
-            Target::Segment(segment, offset) => {
-                segment.write(offset + page * PAGE, content);
+            Target::Window(window, offset) => {
+                window.write(offset + page * PAGE, content);
                 Ok(())
             }
         }

@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 use ckpt_store::{PAGE_BYTES, Store};
 
 use super::file_comparison::first_difference;
-use super::huge_pages::Mapped;
+use super::huge_pages;
 use super::io_urings;
 use super::reach::{self, Holders, Identity, Rights, Spot};
-use super::sysv::Attached;
 use super::unlinked_files;
+use super::window::Window;
 use crate::error::{Error, Result};
 use crate::image::{
     Backing, FileIdentity, FileKind, JobImage, PageRange, ProcessImage, Region, SharedObject, UnlinkedFile, path_of,
@@ -64,9 +64,9 @@ pub struct MappingPlan {
     /// Index in `files` of the executable of each process, for the link /proc/PID/exe.
     pub executables: Vec<Option<usize>>,
     /// Those of `files` that are of huge pages, mapped here while they are filled.
-    pub of_huge_pages: HashMap<usize, Mapped>,
+    pub of_huge_pages: HashMap<usize, Window>,
     /// System V shared memory, attached here while it is filled.
-    pub segments: Vec<Attached>,
+    pub segments: Vec<Window>,
     opened: Vec<Opened>,
     objects: Vec<Option<usize>>,
     /// Files of which it was said that their pages come from the checkpoint.
@@ -298,7 +298,7 @@ impl MappingPlan {
                 let file = self.keep(memory_object(object)?);
                 if object.huge_page_bytes > 0 {
                     let failed = |source| Error::io("make the shared memory", "of huge pages", source);
-                    let mapped = Mapped::of(&self.files[file], object.bytes).map_err(failed)?;
+                    let mapped = huge_pages::map(&self.files[file], object.bytes).map_err(failed)?;
                     self.of_huge_pages.insert(file, mapped);
                 }
                 file

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
-use std::ptr::{self, NonNull};
-use std::sync::{Mutex, PoisonError};
+use std::ptr::NonNull;
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
+use super::window::Window;
 use crate::error::{Error, Result};
 use crate::image::{Backing, JobImage};
 use crate::units;
@@ -87,47 +87,21 @@ fn setting(page_bytes: u64, name: &str) -> String {
     format!("/sys/kernel/mm/hugepages/hugepages-{}kB/{name}", page_bytes >> 10)
 }
 
-/// A file of huge pages that this process has mapped, until this is dropped: nobody can write to one otherwise.
-#[derive(Debug)]
-pub struct Mapped {
-    start: NonNull<u8>,
-    bytes: usize,
-    writing: Mutex<()>,
-}
-
-// SAFETY: munmap may be called by any thread.
-unsafe impl Send for Mapped {}
-// SAFETY: only `write` uses the memory, and one thread at a time.
-unsafe impl Sync for Mapped {}
-
-impl Mapped {
-    /// Maps all of `file`.
-    ///
-    /// # Errors
-    /// The kernel's: there may be too few pages.
-    pub fn of(file: &File, bytes: u64) -> std::io::Result<Mapped> {
-        let length = NonZeroUsize::new(bytes as usize).ok_or(std::io::ErrorKind::InvalidInput)?;
-        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: new memory, at an address of the kernel's choice.
-        let at = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, file.as_fd(), 0) }?;
-        Ok(Mapped { start: at.cast(), bytes: length.get(), writing: Mutex::new(()) })
-    }
-
-    /// Writes `content` at `offset`, as far as the file goes.
-    pub fn write(&self, offset: u64, content: &[u8]) {
-        let from = (offset as usize).min(self.bytes);
-        let bytes = content.len().min(self.bytes - from);
-        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: so many bytes are mapped behind `from`, and nothing in this process refers to them.
-        unsafe { ptr::copy_nonoverlapping(content.as_ptr(), self.start.as_ptr().add(from), bytes) };
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
+/// Maps all of a file of huge pages in this process: nobody can write to one otherwise.
+///
+/// # Errors
+/// The kernel's: there may be too few pages.
+pub fn map(file: &File, bytes: u64) -> std::io::Result<Window> {
+    let length = NonZeroUsize::new(bytes as usize).ok_or(std::io::ErrorKind::InvalidInput)?;
+    let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    // SAFETY: new memory, at an address of the kernel's choice.
+    let at = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, file.as_fd(), 0) }?;
+    let unmap = |start: NonNull<u8>, bytes| {
         // SAFETY: it was mapped there, and nothing refers to it any more.
-        let _ = unsafe { munmap(self.start.cast(), self.bytes) };
-    }
+        let _ = unsafe { munmap(start.cast(), bytes) };
+    };
+    // SAFETY: so many bytes have just been mapped, and only the window knows of them.
+    Ok(unsafe { Window::new(at.cast(), length.get(), unmap) })
 }
 
 #[cfg(test)]

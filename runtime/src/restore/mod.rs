@@ -72,6 +72,7 @@ mod tiles;
 mod timerfds;
 mod unlinked_files;
 mod vdso;
+mod window;
 mod xstate;
 
 pub use clocks::ClockWish;

@@ -13,7 +13,7 @@ use nix::sys::time::TimeSpec;
 
 use super::captured_files::write_content;
 use super::file_mappings::MappingPlan;
-use super::huge_pages::{self, Mapped};
+use super::huge_pages;
 use super::paths::c_path;
 use super::reach::{self, Holders, Rights};
 use crate::descriptor::made;
@@ -58,7 +58,7 @@ fn write_huge_pages(
     if content.bytes == 0 {
         return Ok(());
     }
-    let mapped = Mapped::of(file, content.bytes).map_err(failed)?;
+    let mapped = huge_pages::map(file, content.bytes).map_err(failed)?;
     let mut page = [0; PAGE_BYTES];
     for (number, key) in store.page_list(&content.pages)?.iter().filter(|(_, key)| !key.is_zero()) {
         store.read_pages(&[key], &mut page)?;

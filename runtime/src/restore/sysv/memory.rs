@@ -1,12 +1,12 @@
 //! Shared memory: made, attached in each process where it was, filled through an attachment of our own.
 
-use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::ptr::{self, NonNull};
 
 use ckpt_store::{PAGE_BYTES, PageKey, Store};
 use nix::errno::Errno;
 
 use super::super::process::{Call, HalfBuilt};
+use super::super::window::Window;
 use super::{Made, failed, find, make as make_object, place_of};
 use crate::error::Result;
 use crate::image::{Backing, JobImage, Objects, ProcessImage, SysvMemory};
@@ -78,48 +78,20 @@ fn missing(image: &ProcessImage, objects: &Objects, segment: usize, address: u64
     gaps
 }
 
-/// A segment that this process has attached, until this is dropped.
-#[derive(Debug)]
-pub struct Attached {
-    address: *mut u8,
-    bytes: usize,
-    writing: Mutex<()>,
-}
-
-// SAFETY: shmdt may be called by any thread.
-unsafe impl Send for Attached {}
-// SAFETY: only `write` uses the memory, and one thread at a time.
-unsafe impl Sync for Attached {}
-
-impl Attached {
-    /// Writes `content` at `offset`, as far as the segment goes.
-    pub fn write(&self, offset: u64, content: &[u8]) {
-        let from = (offset as usize).min(self.bytes);
-        let bytes = content.len().min(self.bytes - from);
-        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: so many bytes are attached behind `from`, and nothing in this process refers to them.
-        unsafe { ptr::copy_nonoverlapping(content.as_ptr(), self.address.add(from), bytes) };
-    }
-}
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        // SAFETY: it was attached there, and nothing refers to it any more.
-        unsafe { libc::shmdt(self.address.cast()) };
-    }
-}
-
 /// Attaches all segments in this process, with the content that no region of the job has.
-pub fn attach_here(job: &JobImage, store: &Store) -> Result<Vec<Attached>> {
+pub fn attach_here(job: &JobImage, store: &Store) -> Result<Vec<Window>> {
     let attach = |memory: &SysvMemory| {
         let id = memory.identity.id;
         // SAFETY: the kernel chooses a free place.
         let at = unsafe { libc::shmat(id, ptr::null(), 0) };
-        if at as isize == -1 {
-            return Err(failed("attach", Kind::Memory, id)(Errno::last()));
-        }
-        let bytes = memory.mapped_bytes() as usize;
-        let attached = Attached { address: at.cast(), bytes, writing: Mutex::new(()) };
+        let start = NonNull::new(at.cast::<u8>()).filter(|_| at as isize != -1);
+        let start = start.ok_or_else(|| failed("attach", Kind::Memory, id)(Errno::last()))?;
+        let detach = |start: NonNull<u8>, _| {
+            // SAFETY: it was attached there, and nothing refers to it any more.
+            unsafe { libc::shmdt(start.as_ptr().cast()) };
+        };
+        // SAFETY: so many bytes have just been attached, and only the window knows of them.
+        let attached = unsafe { Window::new(start, memory.mapped_bytes() as usize, detach) };
         if let Some(content) = &memory.content {
             let list = store.page_list(&content.pages)?;
             let mut page = [0; PAGE_BYTES];

@@ -14,7 +14,7 @@ use std::fs::{self, OpenOptions};
 use nix::errno::Errno;
 use nix::unistd::{getegid, geteuid};
 
-pub use memory::{Attached, attach, attach_here, make as make_memory, settle as settle_memory};
+pub use memory::{attach, attach_here, make as make_memory, settle as settle_memory};
 
 use super::clocks;
 use super::process::{Call, HalfBuilt};
