@@ -8,7 +8,7 @@ use core::ffi::c_char;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use ckpt_wire::settings::text::Text;
-use ckpt_wire::{Control, ENV_AGENT_PID, ENV_MARK, PID_DIGITS};
+use ckpt_wire::{CONFINEMENT_BYTES, Confinement, Control, ENV_AGENT_PID, ENV_CONFINEMENT, ENV_MARK, PID_DIGITS};
 
 use crate::environment::Entries;
 use crate::shared::Shared;
@@ -26,14 +26,16 @@ unsafe extern "C" {
 
 /// What the environment of a job's first process gets. Written by the constructor; the digits also by whoever knows better.
 struct Added {
-    entries: [*const c_char; ENTRIES_MAX + 3],
+    entries: [*const c_char; ENTRIES_MAX + 4],
     mark: Text<64>,
+    confinement: Text<{ ENV_CONFINEMENT.len() + CONFINEMENT_BYTES + 2 }>,
     agent: [u8; AGENT_BYTES + 1],
 }
 
 static ADDED: Shared<Added> = Shared::new(Added {
-    entries: [core::ptr::null(); ENTRIES_MAX + 3],
+    entries: [core::ptr::null(); ENTRIES_MAX + 4],
     mark: Text::new(),
+    confinement: Text::new(),
     agent: [0; AGENT_BYTES + 1],
 });
 
@@ -47,6 +49,8 @@ pub fn environment() -> *const *const c_char {
 pub fn take(entries: Entries<'_>, control: &mut Control) {
     let known = entries.into_iter().find(|entry| value_of_agent(entry).is_some());
     control.agent_text = known.and_then(value_of_agent).map_or(0, |digits| digits.as_ptr() as u64);
+    let known = entries.into_iter().find_map(value_of_confinement);
+    control.confinement_text = known.map_or(0, |value| value.as_ptr() as u64);
     match (control.mark, control.founder) {
         (0, _) => begin(control),
         (_, 0) => found(entries, control),
@@ -83,6 +87,9 @@ fn begin(control: &mut Control) {
     }
     let pid = u64::from(sys::getpid().unsigned_abs());
     (control.mark, control.marked_job, control.founder) = (u64::from_ne_bytes(random), control.job, pid);
+    if control.filters == 0 {
+        control.set_confinement(own_confinement());
+    }
     // SAFETY: written here only, by the one run of the constructor.
     let added = unsafe { &mut *ADDED.get() };
     added.mark.push(ENV_MARK.as_bytes()).push(b"=").push_hex(control.mark, 16).push(b"-");
@@ -105,6 +112,12 @@ fn begin(control: &mut Control) {
         }
     };
     add(added.mark.as_ptr().cast());
+    if let (0, Some(confinement)) = (control.confinement_text, control.confinement()) {
+        let name = ENV_CONFINEMENT.as_bytes();
+        added.confinement.push(name).push(b"=").push(confinement.to_text().as_bytes());
+        control.confinement_text = added.confinement.as_ptr() as u64 + name.len() as u64 + 1;
+        add(added.confinement.as_ptr().cast());
+    }
     if control.agent_text == 0 {
         let name = ENV_AGENT_PID.as_bytes();
         for (slot, byte) in added.agent.iter_mut().zip(name.iter().chain(b"=").chain(&[b'0'; PID_DIGITS])) {
@@ -115,6 +128,22 @@ fn begin(control: &mut Control) {
     }
     // SAFETY: as above; the list ends with a null and stays.
     unsafe { environ = added.entries.as_ptr() };
+}
+
+/// What confines this process. /proc is read only where something does, because it takes 20 microseconds.
+fn own_confinement() -> Option<Confinement> {
+    if sys::is_unconfined() {
+        return Some(Confinement::default());
+    }
+    let mut status = [0; 4096];
+    let read = sys::read_file(c"/proc/self/status", 0, &mut status).ok()?;
+    Confinement::of_status(status.get(..read)?)
+}
+
+/// The value of an entry that says what confined the job's first process.
+fn value_of_confinement(entry: &[u8]) -> Option<&[u8]> {
+    let value = entry.strip_prefix(ENV_CONFINEMENT.as_bytes())?.strip_prefix(b"=")?;
+    (value.len() == CONFINEMENT_BYTES).then_some(value)
 }
 
 /// The digits of an entry that says which agent the job has.

@@ -116,6 +116,17 @@ pub fn allow_tracer(pid: i32) -> bool {
     unsafe { call(libc::SYS_prctl, [libc::PR_SET_PTRACER as usize, pid as usize, 0, 0, 0, 0]) }.is_ok()
 }
 
+/// Whether the calling thread is known to be under no seccomp filter and without no_new_privs.
+pub fn is_unconfined() -> bool {
+    let is_off = |question: i32| {
+        // SAFETY: both only ask, and take no pointers.
+        let answer = unsafe { call(libc::SYS_prctl, [question as usize, 0, 0, 0, 0, 0]) };
+        // A kernel without seccomp does not know the question.
+        matches!(answer, Ok(0) | Err(Errno(libc::EINVAL)))
+    };
+    is_off(libc::PR_GET_SECCOMP) && is_off(libc::PR_GET_NO_NEW_PRIVS)
+}
+
 /// Whether process `pid` executes the file at `path`, as far as we may know.
 pub fn executes(pid: i32, path: &[u8]) -> bool {
     let mut link = Text::<32>::new();

@@ -1,12 +1,20 @@
 //! This host, in the words of an image: what a restart compares with the host of the capture.
 
+use ckpt_wire::Confinement;
+
 use crate::image::Host;
+use crate::proc::confinement;
 
 /// State components every x86-64 has: x87 and SSE.
 const BASE_COMPONENTS: u64 = 0b11;
 
 /// This host.
 pub fn this() -> Host {
+    with(confinement::own())
+}
+
+/// This host, with what confined the job when it began.
+pub fn with(confinement: Option<Confinement>) -> Host {
     Host {
         kernel_release: kernel_release(),
         processor: processor(),
@@ -14,6 +22,8 @@ pub fn this() -> Host {
         page_bytes: page_bytes(),
         ckpt_version: env!("CARGO_PKG_VERSION").to_owned(),
         user_map: user_map(),
+        filters: confinement.map(|confinement| confinement.filters),
+        no_new_privs: confinement.is_some_and(|confinement| confinement.no_new_privs),
     }
 }
 

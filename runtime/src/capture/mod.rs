@@ -71,7 +71,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ckpt_store::{Attempt, AttemptEnd, AttemptRow, AttemptStart, Depth, Store};
-use ckpt_wire::Control;
+use ckpt_wire::{Confinement, Control};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -142,6 +142,8 @@ pub struct Unstored {
 /// What is remembered of each process.
 #[derive(Default)]
 struct ProcessLineages {
+    /// What confined the job's first process when it began, by its own record: that of another may be forged.
+    confinement: Option<Confinement>,
     /// Which other processes are of the job, and which are not.
     kin: Acquaintance,
     /// Full checkpoints read all of their memory.
@@ -390,6 +392,7 @@ fn attempt(
     let control = program.control()?;
     lineage.wait_for_memory(program, &control);
     let started = Instant::now();
+    lineage.processes.confinement = control.confinement();
     let mut attempt = begin(store, (&control, &lineage.processes.kin), request, Depth::Full)?;
     attempt.share(lineage.reuse.sharing);
     lineage.begin();

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
+use ckpt_wire::Confinement;
 use nix::errno::Errno;
 
 use super::guest::Guest;
@@ -44,12 +45,12 @@ pub struct Facts {
     pub gids: [u32; 4],
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// no_new_privs.
+    /// no_new_privs, unless the job began under it.
     pub no_new_privs: bool,
 }
 
-/// Reads what `/proc` says; refuses foreign roots and namespaces.
-pub fn facts(pid: i32, brk: u64) -> Result<Facts> {
+/// Reads what `/proc` says; refuses foreign roots and namespaces. What confined the job when it `began` is not its own.
+pub fn facts(pid: i32, brk: u64, began: Option<Confinement>) -> Result<Facts> {
     let status = task::text(pid, "status")?;
     let value = |name: &str| task::status_value(&status, name).unwrap_or("");
     refusals::refuse_unknown_surroundings(pid)?;
@@ -84,7 +85,7 @@ pub fn facts(pid: i32, brk: u64) -> Result<Facts> {
         uids: ids("Uid"),
         gids: ids("Gid"),
         groups: known_groups(value("Groups")),
-        no_new_privs: value("NoNewPrivs") == "1",
+        no_new_privs: value("NoNewPrivs") == "1" && !began.is_some_and(|began| began.no_new_privs),
     })
 }
 

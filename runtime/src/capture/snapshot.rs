@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ckpt_store::{Attempt, Depth};
-use ckpt_wire::Control;
+use ckpt_wire::{Confinement, Control};
 
 use super::ahead::{self, Ahead, Copies, Costs, Flags};
 use super::allocated;
@@ -129,6 +129,8 @@ pub struct Snapshot {
     pub lost_leaders: Vec<LostLeader>,
     /// Their mark.
     pub mark: u64,
+    /// What confined the job when it began.
+    pub confinement: Option<Confinement>,
     /// What the stop was for.
     pub phases: Phases,
 }
@@ -272,7 +274,19 @@ fn capture_once(
         unlinked_files: unlinked.into_iter().map(|unlinked| unlinked.file).collect(),
         ..Objects::default()
     };
-    Ok((Snapshot { processes, objects, sysv, files, lost_leaders, mark: control.mark, phases }, flags))
+    Ok((
+        Snapshot {
+            processes,
+            objects,
+            sysv,
+            files,
+            lost_leaders,
+            mark: control.mark,
+            confinement: control.confinement(),
+            phases,
+        },
+        flags,
+    ))
 }
 
 /// The inodes of files that a job has open to write.
@@ -359,7 +373,8 @@ fn threads_of(member: &mut Member, known: &mut ProcessLineages) -> Result<Thread
     let Member { program, control, threads: stopped, is_first, .. } = member;
     let pid = program.pid;
     let _pinned = Pinned::to(task::last_cpu(pid)?);
-    stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
+    let began = known.confinement;
+    stopped.iter().try_for_each(|thread| refusals::refuse_own_filters(pid, thread.tid(), began))?;
     let process_signals = stopped[0].queued_process_signals()?;
     let signal_mask = threads::mask_of(&process_signals);
     let is_read_whole = known.are_read_whole;
@@ -417,6 +432,7 @@ fn freeze(
     let Member { program, control, threads: mut stopped, family, is_first, job_stopped } = member;
     let pid = program.pid;
     let _pinned = Pinned::to(task::last_cpu(pid)?);
+    let began = known.confinement;
     let known = known.of(pid, &control, is_first);
     known.unseen.devices_write_to(devices::written_by_devices(pid, &control)?);
     // Until the new checkpoint is sealed there is nothing to build on: the scan forgets what had changed.
@@ -427,7 +443,7 @@ fn freeze(
     let way = &threads.ways[0];
     let mut guest = Guest::enter(pid, &mut stopped[0], &control, way.home, &way.reissued)?;
     let own = process::own_facts(pid, &mut guest)?;
-    let facts = process::facts(pid, own.brk)?;
+    let facts = process::facts(pid, own.brk, began)?;
     phases.end("process");
     let Ahead { flags, mut copies } = about.ahead;
     let flags = flags.map(Flags::of_still).transpose()?.flatten();

@@ -56,7 +56,7 @@ pub fn write(
     attempt: &mut Attempt,
     events: &mut dyn FnMut(Event),
 ) -> Result<Written> {
-    let Snapshot { processes, mut objects, sysv, files, lost_leaders, mark, phases } = snapshot;
+    let Snapshot { processes, mut objects, sysv, files, lost_leaders, mark, confinement, phases } = snapshot;
     if processes.iter().all(|process| !process.still.is_stopped()) {
         priority::after_the_program();
     }
@@ -78,8 +78,14 @@ pub fn write(
     })?;
     sysv.store(attempt, &mut objects)?;
     objects.directories = directories::on_the_way(&objects, images.iter());
-    let mut image =
-        JobImage { version: IMAGE_VERSION, host: host::this(), objects, processes: images, lost_leaders, mark };
+    let mut image = JobImage {
+        version: IMAGE_VERSION,
+        host: host::with(confinement),
+        objects,
+        processes: images,
+        lost_leaders,
+        mark,
+    };
     let pending_bytes: u64 = image.pending().map(|(_, pending)| pending.bytes()).sum();
     if pending_bytes > 0 {
         image.version = PENDING_VERSION;

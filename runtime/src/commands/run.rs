@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::num::NonZeroU32;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,8 +13,8 @@ use std::sync::Arc;
 use ckpt_store::{Digest, Store, StoreError, StoreOptions};
 use ckpt_wire::settings::numbers::parse_hex;
 use ckpt_wire::{
-    ENV_AGENT_PID, ENV_CHUNK, ENV_DIGEST, ENV_DIR, ENV_FILES, ENV_INTERVAL, ENV_JOB, ENV_KEEP, ENV_MARK, ENV_MEMORY,
-    ENV_METHOD, ENV_NAME, ENV_VERIFY_MATCHES, ENV_WITH_DIR, PID_DIGITS, TEXT_BYTES,
+    ENV_AGENT_PID, ENV_CHUNK, ENV_CONFINEMENT, ENV_DIGEST, ENV_DIR, ENV_FILES, ENV_INTERVAL, ENV_JOB, ENV_KEEP,
+    ENV_MARK, ENV_MEMORY, ENV_METHOD, ENV_NAME, ENV_VERIFY_MATCHES, ENV_WITH_DIR, PID_DIGITS, TEXT_BYTES,
 };
 use clap::Args;
 
@@ -28,6 +29,7 @@ use crate::error::{Error, Result};
 use crate::linkage::Linkage;
 use crate::location::Location;
 use crate::parent::Parent;
+use crate::proc::confinement;
 use crate::store_key;
 
 /// Start a program that can be checkpointed
@@ -123,6 +125,9 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     // It begins a job, whatever job we are in.
     let mark = mark();
     let agent = AwaitingProgram::start(&mark)?;
+    if let Some(confinement) = confinement::own() {
+        command.env(ENV_CONFINEMENT, OsStr::from_bytes(confinement.to_text().as_bytes()));
+    }
     command.env(ENV_AGENT_PID, format!("{:0width$}", agent.pid(), width = PID_DIGITS));
     command.env(ENV_MARK, mark);
     if let Some(name) = &arguments.name {

@@ -114,6 +114,12 @@ pub struct Host {
     /// outside, how many). Empty: an older ckpt has not looked.
     #[serde(default)]
     pub user_map: Vec<[u32; 3]>,
+    /// How many seccomp filters the job began under, its container's. `None`: nothing says so.
+    #[serde(default)]
+    pub filters: Option<u32>,
+    /// Whether it began under no_new_privs.
+    #[serde(default)]
+    pub no_new_privs: bool,
 }
 
 impl Host {

@@ -39,7 +39,7 @@ pub struct ProcessImage {
     pub gids: [u32; 4],
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// `no_new_privs`.
+    /// `no_new_privs`, unless the job began under it: see [`super::Host::no_new_privs`].
     pub no_new_privs: bool,
     /// Capabilities; the same for all threads.
     pub capabilities: Capabilities,

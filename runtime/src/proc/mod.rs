@@ -6,6 +6,7 @@
 
 pub mod auxv;
 pub mod clocks;
+pub mod confinement;
 pub mod control_groups;
 pub mod fdinfo;
 pub mod holders;

@@ -16,6 +16,7 @@ mod call_table;
 mod captured_files;
 mod child;
 mod clocks;
+mod confinement;
 mod content;
 mod control;
 mod copy_on_write;
@@ -274,6 +275,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
         namespace::let_new_ids_begin_after(highest)?;
     }
     preflight::check(id, &job, &machine, options)?;
+    confinement::compare(&job.host, &machine.host);
     let directories = MadeDirectories::of(&job)?;
     let replacements = Replacements::find(&job)?;
     let clocks = ClockPlan::new(job.root(), options.clocks)?;

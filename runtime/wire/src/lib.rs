@@ -11,10 +11,12 @@
 #![no_std]
 
 pub mod allocations;
+mod confinement;
 pub mod device;
 pub mod settings;
 mod stub;
 
+pub use confinement::{CONFINEMENT_BYTES, Confinement};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Name of the exported symbol that holds the [`Control`].
@@ -58,6 +60,8 @@ pub const ENV_JOB: &str = "CKPT_JOB";
 pub const ENV_AGENT_PID: &str = "CKPT_AGENT_PID";
 /// Environment variable: by what the processes of a job know one another; set by libckpt.so in a job's first process.
 pub const ENV_MARK: &str = "CKPT_MARK";
+/// Environment variable: what confined the job's first process when it began; set by `ckpt run`, or by libckpt.so in that process.
+pub const ENV_CONFINEMENT: &str = "CKPT_CONFINEMENT";
 /// Digits of a pid in [`ENV_AGENT_PID`] and [`ENV_MARK`], so that it can be written over.
 pub const PID_DIGITS: usize = 10;
 
@@ -238,6 +242,12 @@ pub struct Control {
     /// Address of [`STUB_FRAMES`] more [`StubFrame`]s, for as many threads that make calls at the same time. 0 where there are none,
     /// as in an older libckpt.so, whose stub knows [`Control::frame`] alone.
     pub frames: u64,
+    /// Seccomp filters that the job's first process began under, plus 1; 0 where that is not known.
+    pub filters: u64,
+    /// Whether it began under no_new_privs: 1, or 0.
+    pub no_new_privs: u64,
+    /// Address of the [`CONFINEMENT_BYTES`] bytes behind `CKPT_CONFINEMENT=` in the environment that programs inherit; 0 for none.
+    pub confinement_text: u64,
 }
 
 /// How many threads of a process make injected calls at the same time.
@@ -261,6 +271,19 @@ impl Control {
     /// The id that the checkpoints of the job have.
     pub fn job_id(&self) -> u64 {
         if self.mark == 0 { self.job } else { self.marked_job }
+    }
+
+    /// What confined the job's first process when it began. `None` where that is not known.
+    pub fn confinement(&self) -> Option<Confinement> {
+        let filters = u32::try_from(self.filters.checked_sub(1)?).ok()?;
+        Some(Confinement { filters, no_new_privs: self.no_new_privs != 0 })
+    }
+
+    /// Enters what confined the job's first process when it began.
+    pub fn set_confinement(&mut self, confinement: Option<Confinement>) {
+        let known = confinement.map(|confinement| (u64::from(confinement.filters) + 1, confinement.no_new_privs));
+        let (filters, no_new_privs) = known.unwrap_or((0, false));
+        (self.filters, self.no_new_privs) = (filters, u64::from(no_new_privs));
     }
 }
 
@@ -339,7 +362,7 @@ mod tests {
         assert_eq!(offset_of!(Control, stub_start), 32);
         assert_eq!(offset_of!(Control, reason), 96);
         assert_eq!(CONTROL_BYTES_MIN, 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
-        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 80 + PATH_BYTES + 56);
+        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 80 + PATH_BYTES + 80);
     }
 
     #[test]

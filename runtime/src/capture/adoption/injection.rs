@@ -41,7 +41,8 @@ pub fn inject(pid: i32, control: &Control, calls: &mut WaitingCalls) -> Result<(
     let ways = lead_home(pid, &stopped, &for_now, calls)?;
     // Only now: whoever else adopts it has something there for a moment.
     refuse_occupied(pid, &memory, place)?;
-    stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
+    let began = control.confinement();
+    stopped.iter().try_for_each(|thread| refusals::refuse_own_filters(pid, thread.tid(), began))?;
     memory.write(place.start(), Stub::code())?;
     let mut write_frame = |address: u64, bytes: &[u8]| memory.write(address, bytes);
     let guest = Guest::enter_with(

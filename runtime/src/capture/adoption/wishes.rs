@@ -57,6 +57,7 @@ pub fn of_parent(parent: &Control) -> Result<Box<Control>> {
     (control.verify_matches, control.files_max_bytes) = (parent.verify_matches, parent.files_max_bytes);
     control.with_dirs = parent.with_dirs;
     (control.mark, control.marked_job, control.founder) = (parent.mark, parent.marked_job, parent.founder);
+    (control.filters, control.no_new_privs) = (parent.filters, parent.no_new_privs);
     Ok(control)
 }
 

@@ -56,7 +56,8 @@ pub fn freeze(
     let began = Instant::now();
     let mut stopped = stop::stop(pid)?;
     let pinned = Pinned::to(task::last_cpu(pid)?);
-    stopped.iter().try_for_each(|thread| refusals::refuse_seccomp(pid, thread.tid()))?;
+    let confinement = control.confinement();
+    stopped.iter().try_for_each(|thread| refusals::refuse_own_filters(pid, thread.tid(), confinement))?;
     let process_signals = threads::mask_of(&stopped[0].queued_process_signals()?);
     let way_home = |thread| threads::way_home(pid, thread, control, process_signals, &mut known.calls);
     let homes: Vec<_> = stopped.iter().map(way_home).collect::<Result<_>>()?;

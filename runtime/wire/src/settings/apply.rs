@@ -10,7 +10,7 @@ use super::signals::parse_signal;
 use super::text::{Text, write_field};
 use crate::allocations::{GRANULE_BYTES, RECORD_NOTHING};
 use crate::{
-    CHUNK_BYTES_DEFAULT, Control, DEVICE_WAIT_MS_DEFAULT, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1,
+    CHUNK_BYTES_DEFAULT, Confinement, Control, DEVICE_WAIT_MS_DEFAULT, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1,
     FILES_MAX_BYTES_DEFAULT, FILES_NONE, MEMORY_BYTES_MIN, METHOD_FULL_DUMP, METHOD_INC_TRACKING, METHOD_LOCAL_DEDUP,
     METHOD_PAGES, METHOD_TREE, PATH_BYTES, TEXT_BYTES, TREE_MIN_BYTES_DEFAULT, is_chunk_length,
 };
@@ -89,6 +89,7 @@ pub fn apply(
     if let Some((mark, job, founder)) = settings.mark.and_then(parse_mark) {
         (control.mark, control.marked_job, control.founder) = (mark, job, founder);
     }
+    control.set_confinement(settings.confinement.and_then(Confinement::parse));
     control.digest = match settings.digest {
         None => DIGEST_ANY,
         Some(b"sha1") => DIGEST_SHA1,
