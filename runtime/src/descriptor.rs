@@ -8,6 +8,14 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::error::{Error, Result};
 
+/// `fcntl`, since Linux 6.10: whether two descriptors of the caller are one open file description.
+const F_DUPFD_QUERY: i32 = 1024 + 3;
+/// `fcntl`: which signal tells the owner of a file description that it is ready.
+const F_SETSIG: i32 = 10;
+const F_GETSIG: i32 = 11;
+/// Signals that no program chooses for that.
+const UNUSUAL_SIGNALS: [i32; 2] = [62, 63];
+
 /// What a system call that makes a descriptor has returned.
 ///
 /// # Errors
@@ -84,6 +92,39 @@ pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, number: i32) -> Result<OwnedFd> {
         .map_err(|source| Error::io("fetch a descriptor of the program", format!("fd/{number}"), source))
 }
 
+/// Whether two descriptors of this process are one open file description.
+///
+/// # Errors
+/// The kernel's.
+pub fn are_duplicates(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> nix::Result<bool> {
+    // SAFETY: takes numbers only.
+    match Errno::result(unsafe { libc::fcntl(a.as_raw_fd(), F_DUPFD_QUERY, b.as_raw_fd()) }) {
+        Err(Errno::EINVAL) => have_one_signal(a, b),
+        answer => answer.map(|answer| answer == 1),
+    }
+}
+
+/// The same on an older kernel: a description has one signal, which means nothing as long as it is not asked to send one.
+fn have_one_signal(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> nix::Result<bool> {
+    // SAFETY: takes numbers only.
+    let ask = |of: BorrowedFd<'_>| Errno::result(unsafe { libc::fcntl(of.as_raw_fd(), F_GETSIG) });
+    // SAFETY: as above.
+    let set = |to: i32| Errno::result(unsafe { libc::fcntl(a.as_raw_fd(), F_SETSIG, to) }).map(drop);
+    let (before, other) = match (ask(a), ask(b)) {
+        // What was opened by O_PATH has no position, and nothing else that two descriptions would not have alike.
+        (Err(Errno::EBADF), _) | (_, Err(Errno::EBADF)) => return Ok(false),
+        (before, other) => (before?, other?),
+    };
+    if before != other {
+        return Ok(false);
+    }
+    let unusual = UNUSUAL_SIGNALS.into_iter().find(|&signal| signal != before).unwrap_or_default();
+    set(unusual)?;
+    let after = ask(b);
+    set(before)?;
+    Ok(after? == unusual)
+}
+
 /// Ends the process behind `pidfd`, whoever has its pid by now.
 ///
 /// # Errors
@@ -111,5 +152,33 @@ mod tests {
         assert!(pidfd_getfd(own.as_fd(), i32::MAX).is_err());
         // Larger than any pid can be.
         assert!(matches!(pidfd_open(1 << 23), Err(Error::ProgramGone { pid }) if pid == 1 << 23));
+    }
+
+    /// Two descriptors of one description, and one of another of the same file.
+    fn three() -> [std::fs::File; 3] {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let duplicate = file.try_clone().unwrap();
+        [file, duplicate, std::fs::File::open("/proc/self/exe").unwrap()]
+    }
+
+    #[test]
+    fn duplicates_are_told_from_files_that_were_opened_twice() {
+        let [file, duplicate, other] = three();
+        for are_alike in [are_duplicates, have_one_signal] {
+            assert!(are_alike(file.as_fd(), duplicate.as_fd()).unwrap());
+            assert!(!are_alike(file.as_fd(), other.as_fd()).unwrap());
+        }
+    }
+
+    #[test]
+    fn the_signal_of_a_file_is_left_as_it_was() {
+        let [file, duplicate, other] = three();
+        // SAFETY: takes numbers only.
+        let signal = |of: &std::fs::File| unsafe { libc::fcntl(of.as_raw_fd(), F_GETSIG) };
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, UNUSUAL_SIGNALS[0]) }, 0);
+        assert!(have_one_signal(file.as_fd(), duplicate.as_fd()).unwrap());
+        assert!(!have_one_signal(file.as_fd(), other.as_fd()).unwrap());
+        assert_eq!((signal(&file), signal(&other)), (UNUSUAL_SIGNALS[0], 0));
     }
 }

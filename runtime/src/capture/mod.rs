@@ -13,6 +13,7 @@ mod allocated;
 mod allocations;
 mod behind_guards;
 mod clocks;
+mod comparison;
 mod data;
 mod descent;
 mod descriptors;

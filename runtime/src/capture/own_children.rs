@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use super::syscalls::{Shared, order};
+use super::comparison::{Shared, order};
 use crate::proc::task::{self, stat_number};
 
 /// Whether a process that has ended or does not run was a child of the trigger or of a twin's birth: one without exit signal.
@@ -21,7 +21,7 @@ pub fn is_over(stat: &[String]) -> bool {
 /// vfork for those of ours.
 pub fn is_starting_an_agent(pid: i32, stat: &[String]) -> bool {
     // The one or the other may have ended since.
-    has_no_exit_signal(stat) && order(parent(stat), pid, Shared::Memory) == Ok(Ordering::Equal)
+    has_no_exit_signal(stat) && has_memory_of(pid, parent(stat))
 }
 
 /// Whether it is a clone that holds memory for an agent: it has no descriptors.
@@ -30,6 +30,18 @@ pub fn is_clone_of_agent(pid: i32) -> bool {
     let tracer = task::status_value(&status, "TracerPid").and_then(|tracer| tracer.parse().ok()).unwrap_or(0);
     let has_none = || std::fs::read_dir(format!("/proc/{pid}/fd")).is_ok_and(|mut all| all.next().is_none());
     tracer != 0 && task::executes_what_we_do(tracer) && has_none()
+}
+
+fn has_memory_of(pid: i32, parent: i32) -> bool {
+    match order(parent, pid, Shared::Memory) {
+        Ok(Some(order)) => order == Ordering::Equal,
+        // What a clone has for itself soon looks different.
+        Ok(None) => {
+            let maps = |pid| task::bytes(pid, "maps").ok().filter(|maps| !maps.is_empty());
+            maps(pid).is_some_and(|of_child| maps(parent) == Some(of_child))
+        }
+        Err(_) => false,
+    }
 }
 
 fn has_no_exit_signal(stat: &[String]) -> bool {

@@ -6,11 +6,10 @@
 
 use std::cmp::Ordering;
 
-use nix::errno::Errno;
-
+use super::comparison::{Shared, order};
 use super::descent::Member;
-use super::syscalls::{Shared, order};
 use crate::error::{Error, Result};
+use crate::ptrace::{read_memory, write_memory};
 
 /// Notes which processes share places with their parents, parents coming before their children.
 ///
@@ -21,7 +20,11 @@ pub fn settle(members: &mut [Member]) -> Result<()> {
     if members.len() == 1 {
         return Ok(());
     }
-    if let Some(group) = groups(members, Shared::Memory)?.iter().find(|group| group.len() > 1) {
+    let by_memory = match groups(members, Shared::Memory)? {
+        Some(groups) => groups,
+        None => groups_by_writing(members)?,
+    };
+    if let Some(group) = by_memory.iter().find(|group| group.len() > 1) {
         let advice = "make it by fork, or make a thread";
         return Err(refused(&members[group[1]], &members[group[0]], "its memory", advice));
     }
@@ -37,7 +40,8 @@ pub fn settle(members: &mut [Member]) -> Result<()> {
 /// The processes that have this in common with their parents; nobody has it with others alone.
 fn with_parents(members: &[Member], what: Shared, name: &str) -> Result<Vec<usize>> {
     let mut all = Vec::new();
-    for group in groups(members, what)? {
+    // Where the kernel does not tell, all are taken for forks: few programs share these, and all would be refused.
+    for group in groups(members, what)?.unwrap_or_default() {
         for &other in &group[1..] {
             let has_parent = members[other].family.parent.is_some_and(|parent| group.contains(&(parent as usize)));
             if !has_parent {
@@ -58,26 +62,45 @@ fn refused(one: &Member, other: &Member, name: &str, advice: &str) -> Error {
     )
 }
 
-/// The processes by what they have in common, ascending in each group; none is empty.
-fn groups(members: &[Member], what: Shared) -> Result<Vec<Vec<usize>>> {
+/// The processes by what they have in common, ascending in each group; none is empty. `None` where the kernel does not tell.
+fn groups(members: &[Member], what: Shared) -> Result<Option<Vec<Vec<usize>>>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (index, member) in members.iter().enumerate() {
-        let mut failed = None;
-        let compare = |group: &Vec<usize>| {
-            order(members[group[0]].program.pid, member.program.pid, what).unwrap_or_else(|errno| {
-                failed = Some(errno);
+        let mut untold = None;
+        let compare = |group: &Vec<usize>| match order(members[group[0]].program.pid, member.program.pid, what) {
+            Ok(Some(order)) => order,
+            other => {
+                untold = Some(other);
                 Ordering::Equal
-            })
+            }
         };
         let place = groups.binary_search_by(compare);
-        if let Some(source) = failed {
-            return Err(Error::io("compare (kcmp)", format!("process {} with others", member.program.pid), source));
-        }
-        match place {
-            Ok(at) => groups[at].push(index),
-            Err(at) => groups.insert(at, vec![index]),
+        match (untold, place) {
+            (Some(Err(source)), _) => {
+                return Err(Error::io("compare (kcmp)", format!("process {} with others", member.program.pid), source));
+            }
+            (Some(Ok(_)), _) => return Ok(None),
+            (None, Ok(at)) => groups[at].push(index),
+            (None, Err(at)) => groups.insert(at, vec![index]),
         }
     }
+    Ok(Some(groups))
+}
+
+/// The processes by the memory that they have in common: where each finds another number than was written to it, it is that of the
+/// process that was written to later. The place is ours in each.
+fn groups_by_writing(members: &[Member]) -> Result<Vec<Vec<usize>>> {
+    for (number, member) in (0_u64..).zip(members) {
+        write_memory(member.program.pid, member.control.scratch, &number.to_ne_bytes())?;
+    }
+    let mut groups = vec![Vec::new(); members.len()];
+    for (index, member) in members.iter().enumerate() {
+        let mut number = [0; 8];
+        read_memory(member.program.pid, member.control.scratch, &mut number)?;
+        let last = usize::try_from(u64::from_ne_bytes(number)).ok().filter(|last| *last < members.len());
+        groups[last.unwrap_or(index)].push(index);
+    }
+    groups.retain(|group| !group.is_empty());
     Ok(groups)
 }
 
@@ -88,16 +111,16 @@ fn refuse_threads_apart(member: &Member) -> Result<()> {
             [(Shared::Descriptors, "descriptor table"), (Shared::FileSystem, "working directory and umask")]
         {
             match order(pid, thread, what) {
-                Ok(Ordering::Equal) => {}
-                Ok(_) => {
+                Ok(Some(Ordering::Equal)) => {}
+                // Few programs have such threads, and all would be refused.
+                Ok(None) => return Ok(()),
+                Ok(Some(_)) => {
                     return Err(Error::unsupported(
                         format!("thread {thread} of process {pid}, with a {name} for itself (unshare)"),
                         "it would have those of the process after a restart",
                         "take the checkpoint when that thread has ended",
                     ));
                 }
-                // A kernel or a container without the call. Few programs have such threads, and all would be refused.
-                Err(Errno::ENOSYS | Errno::EPERM) => return Ok(()),
                 Err(source) => {
                     return Err(Error::io("compare (kcmp)", format!("thread {thread} with process {pid}"), source));
                 }

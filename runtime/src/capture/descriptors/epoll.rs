@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::{Entry, Table, refused};
-use crate::capture::syscalls::is_watched;
+use crate::capture::comparison::is_watched;
 use crate::error::Result;
 use crate::image::{EpollTarget, FileKind, OpenFile};
 use crate::proc::fdinfo::FdInfo;

@@ -29,9 +29,9 @@ use std::path::Path;
 
 use nix::sys::stat::SFlag;
 
+use super::comparison::{Place, same_open_file};
 use super::directories;
 use super::locks;
-use super::syscalls::same_open_file;
 use crate::descriptor::{pidfd_getfd, pidfd_open};
 use crate::error::{Error, Result};
 use crate::image::{Descriptor, FileKind, FileLock, MessageQueue, OpenFile, PipeContent, PseudoTerminal, SignalDriven};
@@ -196,6 +196,10 @@ impl Entry<'_> {
     fn fetch(&self) -> Result<OwnedFd> {
         pidfd_getfd(self.owner.pidfd, self.info.number)
     }
+
+    fn place(&self) -> Place<'_> {
+        Place { pid: self.owner.pid, pidfd: self.owner.pidfd, number: self.info.number }
+    }
 }
 
 /// One descriptor of each open file description met so far, by device and inode.
@@ -207,8 +211,7 @@ impl<'a> Representatives<'a> {
     fn find(&self, entry: Entry<'_>) -> Result<Option<u32>> {
         for (earlier, file) in self.0.get(&place_of(entry.info)).into_iter().flatten() {
             let alike = earlier.info.target == entry.info.target && earlier.info.position == entry.info.position;
-            let numbers = ((earlier.owner.pid, earlier.info.number), (entry.owner.pid, entry.info.number));
-            if alike && same_open_file(numbers.0, numbers.1)? {
+            if alike && same_open_file(earlier.place(), entry.place())? {
                 return Ok(Some(*file));
             }
         }

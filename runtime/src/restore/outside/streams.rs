@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use nix::fcntl::{FcntlArg, fcntl};
 
+use crate::descriptor::are_duplicates;
 use crate::error::{Error, Result};
-
-const KCMP_FILE: i32 = 0;
 
 /// Input, output and errors, by their numbers in this process.
 #[derive(Debug)]
@@ -66,11 +65,9 @@ impl Streams {
 
     /// The first stream that is the same open file description as stream `place`.
     pub fn first_alike(&self, place: usize) -> usize {
-        let own = std::process::id();
         let is_alike = |other: usize| {
-            let (a, b) = (self.numbers[other], self.numbers[place]);
-            // SAFETY: kcmp takes numbers. Where it is missing, no two streams are alike.
-            a == b || unsafe { libc::syscall(libc::SYS_kcmp, own, own, KCMP_FILE, a, b) } == 0
+            self.numbers[other] == self.numbers[place]
+                || are_duplicates(self.stream(other), self.stream(place)).unwrap_or(false)
         };
         (0..place).find(|&other| is_alike(other)).unwrap_or(place)
     }
