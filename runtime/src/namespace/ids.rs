@@ -5,7 +5,7 @@ use nix::errno::Errno;
 use crate::error::{Error, Result};
 
 /// Where the kernel is told which pid the last process got.
-const LAST_ID: &str = "/proc/sys/kernel/ns_last_pid";
+pub(super) const LAST_ID: &str = "/proc/sys/kernel/ns_last_pid";
 
 /// Whether this process may make processes with pids of its choice. It is found out by asking for one that is taken.
 pub fn may_choose_ids() -> bool {

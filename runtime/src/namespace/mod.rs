@@ -11,9 +11,11 @@ mod enter;
 mod forbidden;
 mod ids;
 mod make;
+mod next_pid;
 mod relay;
 
 pub use clocks::be_ahead_in_children_of_this_thread;
 pub use enter::{Inside, is_below_ours, run_inside};
 pub use ids::{let_new_ids_begin_after, may_choose_ids};
 pub use make::{Kind, become_first_process, keep_capabilities_over_exec, make};
+pub use next_pid::{bring_to, last as last_pid};
