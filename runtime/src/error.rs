@@ -226,6 +226,9 @@ pub mod exit_code {
     pub const UNSUPPORTED: u8 = 4;
     /// Permission, kernel or disk.
     pub const ENVIRONMENT: u8 = 5;
+    /// Under `run` and `restart`: SIGTERM has ended the program at a checkpoint, or before a restart was complete. Batch systems
+    /// take it for "run me again".
+    pub const SAVED: u8 = 85;
     /// Under `run` and `restart` our own codes are these plus this, so that the program's own pass through.
     pub const OFFSET_BESIDE_PROGRAM: u8 = 120;
 }

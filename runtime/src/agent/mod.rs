@@ -115,6 +115,8 @@ pub enum Trigger {
     Api,
     /// The interval.
     Interval,
+    /// SIGTERM to `ckpt run` or `ckpt restart`: the program ends at it.
+    Term,
 }
 
 impl Trigger {
@@ -125,6 +127,7 @@ impl Trigger {
             Trigger::Signal => "signal",
             Trigger::Api => "api",
             Trigger::Interval => "interval",
+            Trigger::Term => "term",
         }
     }
 }

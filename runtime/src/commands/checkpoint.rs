@@ -42,6 +42,9 @@ pub struct Arguments {
     /// End the program once the checkpoint is sealed, without letting it run on
     #[arg(long)]
     kill: bool,
+    /// SIGTERM has asked for it (from `ckpt run` and `ckpt restart` to itself)
+    #[arg(long, hide = true, requires = "kill")]
+    at_term: bool,
     /// Store only what the program has allocated: memory of GPUs, and the large parts of its heap. That takes
     /// milliseconds; `ckpt extract` and `ckpt diff` read it, and no program can be restarted from it
     #[arg(long, conflicts_with_all = ["kill", "method"])]
@@ -98,8 +101,8 @@ fn checkpoint(arguments: &Arguments, pid: i32, record: &mut audit::Record) -> Re
 
 /// The same command line, for the process that is `pid` where it is executed.
 fn repeated(arguments: &Arguments, pid: i32) -> Result<Vec<OsString>> {
-    let &Arguments { program: _, no_wait, kill, data, every, count, method, ref with_dir, dir: _ } = arguments;
-    let flags = [(no_wait, "--no-wait"), (kill, "--kill"), (data, "--data")];
+    let &Arguments { program: _, no_wait, kill, at_term, data, every, count, method, ref with_dir, dir: _ } = arguments;
+    let flags = [(no_wait, "--no-wait"), (kill, "--kill"), (at_term, "--at-term"), (data, "--data")];
     let mut words = vec!["checkpoint".to_owned()];
     words.extend(flags.iter().filter(|(given, _)| *given).map(|(_, flag)| (*flag).to_owned()));
     words.extend(every.map(|every| format!("--every={}ms", every.as_millis())));
@@ -116,10 +119,10 @@ fn repeated(arguments: &Arguments, pid: i32) -> Result<Vec<OsString>> {
 }
 
 fn take(arguments: &Arguments, pid: i32) -> Result<u64> {
-    let &Arguments { no_wait, kill, method, .. } = arguments;
+    let &Arguments { no_wait, kill, at_term, method, .. } = arguments;
     let depth = if arguments.data { Depth::Data } else { Depth::Full };
     let with_dirs = with_dirs(&arguments.with_dir)?;
-    let by_command = CheckpointRequest::by(Trigger::Command);
+    let by_command = CheckpointRequest::by(if at_term { Trigger::Term } else { Trigger::Command });
     let request = CheckpointRequest { wait_for_seal: !no_wait, kill, method, depth, with_dirs, ..by_command };
     let mut bar = Bar::start();
     // Whoever passes on what we say hears that we are there, and says nothing of it.
@@ -167,7 +170,7 @@ mod tests {
     #[test]
     fn a_command_line_is_repeated_with_all_that_was_asked_for_and_another_pid() {
         let every = "--data --every=10ms --count=3 4711";
-        for line in ["4711", "--no-wait --method=tree 4711", "--kill 4711", every] {
+        for line in ["4711", "--no-wait --method=tree 4711", "--kill 4711", "--kill --at-term 4711", every] {
             let read = |words: Vec<OsString>| Line::try_parse_from(words).unwrap().arguments;
             let typed = read(["checkpoint"].into_iter().chain(line.split(' ')).map(OsString::from).collect());
             let words = repeated(&typed, 12).unwrap();

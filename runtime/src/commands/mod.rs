@@ -28,11 +28,13 @@ pub mod verify;
 
 mod default_store;
 mod executable;
+mod first_pid;
 mod growth;
 mod installation;
 mod interval;
 mod memory;
 mod method;
+mod on_term;
 mod pid_file;
 mod progress_bar;
 mod table;

@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ckpt_store::{Digest, Store, StoreError, StoreOptions};
 use ckpt_wire::settings::numbers::parse_hex;
@@ -21,8 +22,9 @@ use clap::Args;
 use super::interval::check_interval;
 use super::memory::{check_files, check_memory};
 use super::method::{check_chunk, check_method};
+use super::on_term::{self, check_on_term};
 use super::pid_file::PidFile;
-use super::{absolute, default_store, executable, installation, with_dir};
+use super::{absolute, default_store, executable, first_pid, installation, with_dir};
 use crate::agent::{AwaitingProgram, Method, digest_warning};
 use crate::descriptor;
 use crate::error::{Error, Result};
@@ -36,12 +38,17 @@ use crate::store_key;
 #[derive(Args)]
 #[command(after_help = "\
 The exit status is the program's own, or 128 + the number of the signal that ended it; failures of ckpt
-itself are 121 (failed), 122 (usage), 124 (the program cannot be checkpointed), 125 (environment).
+itself are 121 (failed), 122 (usage), 124 (the program cannot be checkpointed), 125 (environment); with
+--on-term 85 is: ended at its last checkpoint, run it again.
+
+As the entry point of a container it reaps orphans, and the program's pid is 1000 or above (CKPT_PID_FIRST), so that it
+is free in the next container.
 
 Examples:
   ckpt run -- python3 train.py
   ckpt run --dir /scratch/heat --name heat --interval 10m -- ./heat2d 4096
   ckpt run --method tree -- ./app  for programs that change little in many pages
+  ckpt run --on-term -- ./app      SIGTERM saves it, as an entry point of a container
   kill -USR1 PID                   a checkpoint; so does `ckpt checkpoint PID`")]
 pub struct Arguments {
     /// The store [default: $CKPT_DIR or ./ckpt-store]
@@ -85,6 +92,10 @@ pub struct Arguments {
     /// Write the program's pid to this file, before its first instruction; a second line has its start time and the boot
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
+    /// SIGTERM to this command has a last checkpoint taken and the program ended at it, within a time (25s, 2m) or, with 1,
+    /// within 60 s; the exit status is then 85. Otherwise the program gets the SIGTERM [default: $CKPT_ON_TERM or 0]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = check_on_term)]
+    on_term: Option<String>,
     /// Start the program without the descriptors above 2 that this command has inherited
     #[arg(long)]
     close_inherited: bool,
@@ -110,6 +121,7 @@ fn check_digest(name: &str) -> Result<Digest, String> {
 pub fn execute(arguments: &Arguments) -> Result<u8> {
     let program = &arguments.command[0];
     let pid_file = arguments.pid_file.as_deref().map(PidFile::prepare).transpose()?;
+    let on_term = on_term::chosen(arguments.on_term.as_deref())?;
     let is_static = executable::check(program)? == Some(Linkage::Static);
     let dir = store_dir(arguments.dir.as_deref())?;
     refuse_other_key(&dir)?;
@@ -177,11 +189,18 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
         // SAFETY: it makes one system call, which touches no memory.
         unsafe { command.pre_exec(allow) };
     }
-    start(command, program, agent, pid_file)
+    first_pid::leave_lower_ones()?;
+    start(command, program, agent, pid_file, on_term)
 }
 
-fn start(mut command: Command, program: &OsStr, agent: AwaitingProgram, pid_file: Option<PidFile>) -> Result<u8> {
-    let parent = Parent::prepare()?;
+fn start(
+    mut command: Command,
+    program: &OsStr,
+    agent: AwaitingProgram,
+    pid_file: Option<PidFile>,
+    on_term: Option<Duration>,
+) -> Result<u8> {
+    let parent = Parent::prepare()?.save_at_term(on_term);
     let inherited = parent.inherited();
     let pid_file = Arc::new(pid_file);
     let childs = Arc::clone(&pid_file);

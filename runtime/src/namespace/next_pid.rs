@@ -62,8 +62,12 @@ pub fn bring_to(wanted: i32, within: Duration) -> Result<()> {
     }
 }
 
-/// The last id that the kernel has given in our pid namespace, where /proc says so.
-pub fn last() -> Option<i32> {
+/// The last id that the kernel has given in our pid namespace: as /proc says, or else that of a process that is made for it.
+pub fn last() -> i32 {
+    told().or_else(|| take_one().ok()).unwrap_or_else(|| std::process::id() as i32)
+}
+
+fn told() -> Option<i32> {
     read_to_string(LAST_ID).ok()?.trim().parse().ok()
 }
 
@@ -82,7 +86,7 @@ fn highest() -> i32 {
 
 /// Whether the kernel looks for an id at `wanted` next, as far as /proc says.
 fn is_next(wanted: i32) -> bool {
-    last().is_some_and(|last| leads_to(last, wanted))
+    told().is_some_and(|last| leads_to(last, wanted))
 }
 
 /// Whether nothing is free between the two.

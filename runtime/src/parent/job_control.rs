@@ -48,6 +48,13 @@ impl Job {
         Job { pid, asked_to_stop: false, continue_at: None, stop_at: None }
     }
 
+    /// Whether a process that is not of the program has sent us SIGTERM.
+    pub fn is_asked_to_end_by(&self, signal: &siginfo) -> bool {
+        signal.ssi_signo as i32 == libc::SIGTERM
+            && Source::of(signal) == Source::Process
+            && !forward::descends_from(signal.ssi_pid as i32, self.pid)
+    }
+
     /// Does with a signal that was sent to us what the program should get from it.
     pub fn take_signal(&mut self, signal: &siginfo, terminal: &mut Option<Terminal>) {
         let number = signal.ssi_signo as i32;

@@ -10,10 +10,14 @@
 //!
 //! All signals are blocked and read from a descriptor, so nothing is lost between two looks and no handler runs.
 //! The program depends on us for nothing: when we are killed, it runs on.
+//!
+//! As the first process of a pid namespace, the entry point of a container, we are what an init is there, too: we reap
+//! all orphans, and our end is the end of all that are left. Signals that are blocked reach us there like everywhere.
 
 pub mod first_process;
 mod forward;
 mod job_control;
+mod last_checkpoint;
 mod modes;
 pub mod relay;
 mod signals;
@@ -22,21 +26,25 @@ mod terminal;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::descriptor::pidfd_open;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, exit_code};
 use crate::image::AtTerminal;
 use job_control::Job;
+use last_checkpoint::LastCheckpoint;
 use relay::Relay;
 use status::Event;
 use terminal::Terminal;
 
 pub use signals::{Inherited, Signals, block_all, note_dispositions_at_start};
+
+/// How long a signal may wait while nothing depends on us.
+const LOOK_FOR_SIGNALS: Duration = Duration::from_millis(50);
 
 /// Added to the number of the signal that ended the program, as shells do.
 const STATUS_OF_SIGNAL: u8 = 128;
@@ -45,13 +53,19 @@ const STATUS_OF_SIGNAL: u8 = 128;
 pub struct Parent {
     signals: Signals,
     terminal: Option<Terminal>,
+    last: Option<LastCheckpoint>,
 }
 
 impl Parent {
     /// Blocks the signals and remembers the terminal. Call it before the program runs, and before there is a second
     /// thread: a signal goes to any thread that does not block it, and threads inherit what is blocked.
     pub fn prepare() -> Result<Parent> {
-        Ok(Parent { signals: Signals::block()?, terminal: Terminal::open() })
+        Ok(Parent { signals: Signals::block()?, terminal: Terminal::open(), last: None })
+    }
+
+    /// SIGTERM is to have a last checkpoint taken, within this time.
+    pub fn save_at_term(self, within: Option<Duration>) -> Parent {
+        Parent { last: within.map(LastCheckpoint::within), ..self }
     }
 
     /// What a child that is started by fork has to put back before it executes the program.
@@ -61,12 +75,28 @@ impl Parent {
 
     /// Does `work` while signals have their usual effect on this process: nothing depends on us yet. They are taken by
     /// a thread made for that, so that threads that `work` leaves behind block them.
+    ///
+    /// The kernel has the first process of a pid namespace ignore what it does not handle: there this thread ends us as
+    /// the signal would. Where SIGTERM is to save the program, our exit code says that nothing is lost: what it comes from is
+    /// still there.
     pub fn interruptible<T>(&self, work: impl FnOnce() -> T) -> T {
         let inherited = self.inherited();
         let (ended, end) = mpsc::channel::<()>();
+        let saves = self.last.is_some();
+        let reads = saves || is_first_process();
         std::thread::scope(|scope| {
             let taker = std::thread::Builder::new().name("signals".to_owned()).spawn_scoped(scope, move || {
-                if inherited.apply_mask().is_ok() {
+                if reads {
+                    while end.recv_timeout(LOOK_FOR_SIGNALS) == Err(RecvTimeoutError::Timeout) {
+                        while let Ok(Some(signal)) = self.signals.take_next() {
+                            let number = signal.ssi_signo as i32;
+                            signals::take_effect(
+                                number,
+                                if saves && number == libc::SIGTERM { Some(exit_code::SAVED) } else { None },
+                            );
+                        }
+                    }
+                } else if inherited.apply_mask().is_ok() {
                     // Nothing is ever sent: it returns when the sender is gone.
                     let _ = end.recv();
                     // The thread itself may live on for a moment after `scope` has returned.
@@ -114,7 +144,10 @@ impl Parent {
             // Signals before every event: a continuation must be known before we follow the program into a stop. And
             // a change of status that comes after this look sends a SIGCHLD, which ends the sleep.
             while let Some(signal) = self.signals.take_next()? {
-                job.take_signal(&signal, &mut self.terminal);
+                match &mut self.last {
+                    Some(last) if job.is_asked_to_end_by(&signal) => last.ask(pid),
+                    _ => job.take_signal(&signal, &mut self.terminal),
+                }
             }
             match watch.next_event(pid)? {
                 Some(Event::Exited(code)) => {
@@ -123,6 +156,10 @@ impl Parent {
                 }
                 Some(Event::Killed(signal)) => {
                     self.end(pid, true);
+                    let last = self.last.as_mut().filter(|_| signal == libc::SIGKILL);
+                    if let Some(id) = last.and_then(LastCheckpoint::ended_at) {
+                        return last_checkpoint::saved_at(id);
+                    }
                     return Ok(STATUS_OF_SIGNAL.saturating_add(signal as u8));
                 }
                 Some(Event::Stopped(signal)) => job.stop_alike(signal, &mut self.terminal),
@@ -132,7 +169,12 @@ impl Parent {
                         job.stop_when_due(&mut self.terminal),
                         job.continue_when_due(),
                         job.look_for_terminal(&mut self.terminal),
+                        self.last.as_mut().and_then(|last| last.look(pid)),
                     ];
+                    if is_first_process() {
+                        let asking = self.last.as_ref().and_then(LastCheckpoint::asking);
+                        status::reap_all_but(&[pid, asking.unwrap_or(pid)]);
+                    }
                     self.sleep(watch, limits.into_iter().flatten().min())?;
                 }
             }
@@ -160,6 +202,12 @@ impl Parent {
             }
         }
     }
+}
+
+/// Whether this process is the first one of its pid namespace: orphans are its children, and it has no signal with a default
+/// action.
+fn is_first_process() -> bool {
+    std::process::id() == 1
 }
 
 /// How we hear of the program.

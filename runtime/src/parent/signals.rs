@@ -89,6 +89,39 @@ impl Inherited {
     }
 }
 
+/// Lets signal `number`, which this process has taken, have its default action on it, unless it was told to ignore it. With
+/// a `code`, and in the first process of a pid namespace, which the kernel spares, a signal that ends a process ends it with an
+/// exit code.
+pub fn take_effect(number: i32, code: Option<u8>) {
+    const PASSED_BY: [i32; 7] =
+        [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+    // SAFETY: zero is a valid `struct sigaction`, and it is only written to.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: a null new action changes nothing; the old one is written to `action`.
+    unsafe { libc::sigaction(number, std::ptr::null(), &mut action) };
+    if action.sa_sigaction != libc::SIG_DFL {
+        return;
+    }
+    let ends = !PASSED_BY.contains(&number);
+    if code.is_none() || !ends {
+        // SAFETY: unblocks one signal for this thread, sends it to this process, and blocks it again.
+        unsafe {
+            let mut alone: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut alone);
+            libc::sigaddset(&mut alone, number);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &alone, std::ptr::null_mut());
+            libc::kill(libc::getpid(), number);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &alone, std::ptr::null_mut());
+        }
+    }
+    if ends {
+        log::logger().flush();
+        let code = code.unwrap_or(super::STATUS_OF_SIGNAL.saturating_add(number as u8));
+        // SAFETY: ends this process, whose children that are not complete end with it.
+        unsafe { libc::_exit(i32::from(code)) }
+    }
+}
+
 /// Blocks every signal for the calling thread.
 pub fn block_all() {
     // The one way to fail is an unknown operation.

@@ -44,6 +44,16 @@ pub fn take(pid: i32) {
     let _ = wait(libc::P_PID, pid, EVERY_CHANGE | libc::WNOHANG);
 }
 
+/// Reaps the children that have ended, until it comes to one of `kept`, whose status is taken elsewhere, or to nobody.
+pub fn reap_all_but(kept: &[i32]) {
+    let which = libc::WEXITED | libc::__WALL | libc::WNOHANG | libc::WNOWAIT;
+    while let Ok(Some((ended, _))) = wait(libc::P_ALL, 0, which)
+        && !kept.contains(&ended)
+    {
+        take(ended);
+    }
+}
+
 fn wait(whom: libc::idtype_t, pid: i32, which: i32) -> Result<Option<(i32, Event)>, Errno> {
     // SAFETY: zero is a valid siginfo_t, and si_pid stays zero when nothing has happened.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };

@@ -18,10 +18,11 @@ use ckpt_wire::ENV_DIR;
 use clap::{Args, ValueEnum};
 
 use super::interval::{check_interval, interval_ms};
+use super::on_term::{self, check_on_term};
 use super::pid_file::PidFile;
 use super::progress_bar::{Progress, Unit};
 use super::run::store_dir;
-use super::{absolute, default_store, which_checkpoint};
+use super::{absolute, default_store, first_pid, which_checkpoint};
 use crate::audit;
 use crate::core_dumps;
 use crate::error::{Error, Result, exit_code};
@@ -113,6 +114,10 @@ pub struct Arguments {
     /// Let the program run before its memory is there: what it touches comes at once, all else meanwhile
     #[arg(long)]
     lazy: bool,
+    /// SIGTERM to this command has a last checkpoint taken and the program ended at it, within a time (25s, 2m) or, with 1,
+    /// within 60 s; the exit status is then 85. Otherwise the program gets the SIGTERM [default: $CKPT_ON_TERM or 0]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = check_on_term, conflicts_with = "detach")]
+    on_term: Option<String>,
     /// Write the program's pid to this file, before it runs on; a second line has its start time and the boot
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
@@ -185,12 +190,13 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
             Built::Inside(inside) => release(inside.pid(), pid_file, || inside.release()).map(|()| inside.pid()),
         });
     }
-    let mut parent = Parent::prepare()?;
+    let mut parent = Parent::prepare()?.save_at_term(on_term::chosen(arguments.on_term.as_deref())?);
     // Until the program is complete, our end is its end.
     match parent.interruptible(|| build(arguments, stdio.clone()))? {
         Built::Here(rebuilt) => {
             let pid = rebuilt.pid();
             let there = rebuilt.at_terminal();
+            first_pid::leave_lower_ones()?;
             parent.release(pid, there, || release(pid, pid_file, || release_with_progress(*rebuilt)))?;
             automatic::go_on(pid);
             parent.follow(pid)
