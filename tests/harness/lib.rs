@@ -12,6 +12,7 @@ pub mod control_group;
 pub mod counted;
 pub mod cuda;
 pub mod desk;
+pub mod entry_point;
 pub mod exact;
 pub mod fault;
 pub mod holder;
