@@ -253,3 +253,30 @@ fn sigterm_ends_a_restart_that_is_not_complete() {
     }
     assert_eq!(image.restart().wait(), 7);
 }
+
+#[test]
+fn a_program_that_is_pid_1_is_refused_and_told_of_ckpt_run() {
+    if !is_possible() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = exits(2000, "");
+    let directory = scene.folder("alone");
+    let mut unshare = std::process::Command::new("unshare");
+    unshare.args(["--pid", "--fork", "--mount-proc", "--kill-child", "env"]);
+    unshare.arg(format!("LD_PRELOAD={}", ckpt_tests::product::library().display()));
+    unshare.arg(&program.executable).args(&program.arguments).env("CKPT_DIR", directory.join("store"));
+    let output = std::fs::File::create(directory.join("stdout")).expect("the folder is writable");
+    unshare.stdin(std::process::Stdio::null()).stdout(output).current_dir(&directory);
+    ckpt_tests::life::prepare(&scene, &mut unshare);
+    let mut child = unshare.spawn().expect("unshare is there");
+    let mut first = 0;
+    processes::wait_until("the program runs", LIMIT, || {
+        let is_program = |pid: &i32| processes::executable(*pid).as_ref() == Some(&program.executable);
+        first = processes::children(child.id().cast_signed()).into_iter().find(is_program).unwrap_or(0);
+        std::fs::read(directory.join("stdout")).is_ok_and(|text| text.len() > 20) && first != 0
+    });
+    let refused = ckpt_tests::Ckpt::new(&scene, ["checkpoint", &first.to_string()]).call().failed_with(4);
+    assert!(refused.stderr.contains("make `ckpt run -- CMD` the entry point"), "{}", refused.stderr);
+    child.kill().and_then(|()| child.wait()).expect("it is our child");
+}

@@ -555,9 +555,30 @@ fn a_job_goes_on_in_another_container() {
         processes::send(inner, Signal::SIGTERM);
         assert_eq!(call.wait(), 85, "{}", call.messages());
     }
-    assert!(pids[0] >= 300 && pids.iter().all(|&pid| pid == pids[0]), "{pids:?}");
+    assert!(pids[0] >= 1000 && pids.iter().all(|&pid| pid == pids[0]), "{pids:?}");
     ends_exactly(&job, &expected);
     assert!(!anything_printed_twice(&job));
+}
+
+#[test]
+fn a_program_that_ckpt_itself_has_saved_is_to_be_run_again() {
+    let scene = scene();
+    let program = threads8(400).variable("CKPT_ON_TERM", "1");
+    let expected = reference(&scene, &program);
+    let job = Job::new(&scene, &program).options(&["--interval", "0"]);
+    for _ in 0..2 {
+        let mut call = job.call();
+        let program = call.program();
+        call.output.wait_for_more_lines(5);
+        let parent = processes::status_field(program, "PPid").and_then(|pid| pid.parse().ok()).expect("ckpt");
+        processes::send(parent, Signal::SIGTERM);
+        assert_eq!(call.wait(), 85, "{}", call.messages());
+        assert!(call.log().contains("SIGTERM to ckpt"), "{}", call.messages());
+    }
+    ends_exactly(&job, &expected);
+    let own = exits(20, "code:85").variable("CKPT_ON_TERM", "1");
+    let (code, said) = Job::new(&scene, &own).named("own").options(&["--again"]).run();
+    assert!(code == 85 && said.contains("has ended with exit code 85"), "{code}: {said}");
 }
 
 #[test]

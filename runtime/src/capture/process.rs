@@ -162,7 +162,7 @@ pub fn own_facts(pid: i32, guest: &mut Guest<'_>) -> Result<OwnFacts> {
         return Err(Error::unsupported(
             format!("process {pid}, which adopts orphans (the first of a container)"),
             "its children, ours among them, would be adopted by nobody after a restart",
-            "start the program under an init, such as a container's --init",
+            "make `ckpt run -- CMD` the entry point of the container, or start the program under an init (--init)",
         ));
     }
     let secure_bits = guest.call("prctl", "PR_GET_SECUREBITS", libc::SYS_prctl, [PR_GET_SECUREBITS, 0, 0, 0, 0, 0])?;
