@@ -34,6 +34,12 @@ int ckpt_checkpoint(void) __attribute__((weak));
  * must not be used twice (random state, nonces, tokens, keys of a session) has to be made anew. */
 unsigned long ckpt_generation(void) __attribute__((weak));
 
+/* Which copy of a checkpoint the program is (`ckpt restart --copy`): a text of 1 to 64 characters that stays where it
+ * is, or NULL in a program that is no copy. Copies of one checkpoint begin with the same memory: compare the text with
+ * the one before, and make anew what must differ between them (random state, keys, tokens, names, cached pids). A
+ * restart that makes a copy of a copy gives it another id; an ordinary restart of a copy keeps the id. */
+const char *ckpt_copy_id(void) __attribute__((weak));
+
 /* What a pointer leads to. */
 enum ckpt_memory_kind {
     CKPT_MEMORY_HOST = 0,    /* memory of the host */

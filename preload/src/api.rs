@@ -1,6 +1,6 @@
 //! The C API, declared and explained in `include/ckpt.h`.
 
-use core::ffi::{c_int, c_ulong};
+use core::ffi::{c_char, c_int, c_ulong};
 use core::sync::atomic::Ordering;
 
 use crate::control;
@@ -25,4 +25,13 @@ pub extern "C" fn ckpt_checkpoint() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn ckpt_generation() -> c_ulong {
     control::generation().load(Ordering::Relaxed)
+}
+
+/// Which copy of a checkpoint the program is; null if it is none.
+// SAFETY (of the name): as for `ckpt_checkpoint`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ckpt_copy_id() -> *const c_char {
+    let id = control::copy();
+    // SAFETY: it leads into the control block, which lives for ever; the restorer writes while no thread runs.
+    if unsafe { id.read_volatile() } == 0 { core::ptr::null() } else { id.cast() }
 }

@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
-use ckpt_wire::{Control, SCRATCH_BYTES, StubFrame};
+use ckpt_wire::{Control, Environment, SCRATCH_BYTES, StubFrame};
 
 use crate::shared::Shared;
 
@@ -23,6 +23,10 @@ pub static STUB_FRAME: Shared<StubFrame> = Shared::new(unsafe { core::mem::zeroe
 /// The same for threads that make calls at the same time.
 // SAFETY: as for `STUB_FRAME`.
 pub static STUB_FRAMES: Shared<[StubFrame; ckpt_wire::STUB_FRAMES]> = Shared::new(unsafe { core::mem::zeroed() });
+
+/// What takes the place of the environment when a restart makes a copy of the program. Written by the restorer only.
+// SAFETY: `Environment` is `FromBytes`: it is valid with every byte zero.
+pub static ENVIRONMENT: Shared<Environment> = Shared::new(unsafe { core::mem::zeroed() });
 
 /// Room for the arguments of injected calls. Used by the agent only.
 pub static SCRATCH: Shared<Scratch> = Shared::new(Scratch([0; SCRATCH_BYTES]));
@@ -58,4 +62,10 @@ pub fn agent_pid() -> &'static AtomicI32 {
 pub fn generation() -> &'static AtomicU64 {
     // SAFETY: as in `state`.
     unsafe { AtomicU64::from_ptr(&raw mut (*ckpt_control.get()).generation) }
+}
+
+/// [`Control::copy`], a text that ends with a zero: the restorer changes it from outside, so it is read anew each time.
+pub fn copy() -> *const u8 {
+    // SAFETY: the field lives for ever; no reference to it is made.
+    unsafe { &raw const (*ckpt_control.get()).copy }.cast()
 }

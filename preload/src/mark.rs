@@ -45,6 +45,11 @@ pub fn environment() -> *const *const c_char {
     unsafe { environ }
 }
 
+/// Where that pointer is, which a restart changes that makes a copy.
+pub fn place_of_environment() -> *const *const *const c_char {
+    &raw const environ
+}
+
 /// Has this process belong to the job that its environment names, or begins a job.
 pub fn take(entries: Entries<'_>, control: &mut Control) {
     let known = entries.into_iter().find(|entry| value_of_agent(entry).is_some());

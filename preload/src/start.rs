@@ -14,7 +14,7 @@ use ckpt_wire::{CONTROL_MAGIC, CONTROL_VERSION, Control, STATE_READY, STATE_REFU
 
 use crate::agent_environment::AGENT_ENVIRONMENT;
 use crate::config;
-use crate::control::{self, SCRATCH, STUB_FRAME, STUB_FRAMES, ckpt_control};
+use crate::control::{self, ENVIRONMENT, SCRATCH, STUB_FRAME, STUB_FRAMES, ckpt_control};
 use crate::environment::Entries;
 use crate::errno::SavedErrno;
 use crate::fork;
@@ -79,6 +79,8 @@ fn describe(control: &mut Control) {
     control.allocations = hooks::recorded::allocations() as u64;
     control.hold = hooks::cuda::HOLD.get() as u64;
     control.sysv_ids = hooks::sysv::IDS.get() as u64;
+    control.environ = mark::place_of_environment() as u64;
+    control.environment = ENVIRONMENT.get() as u64;
     control.magic = CONTROL_MAGIC;
 }
 

@@ -14,8 +14,8 @@ use std::time::Duration;
 use ckpt_store::{Digest, Store, StoreError, StoreOptions};
 use ckpt_wire::settings::numbers::parse_hex;
 use ckpt_wire::{
-    ENV_AGENT_PID, ENV_CHUNK, ENV_CONFINEMENT, ENV_DIGEST, ENV_DIR, ENV_FILES, ENV_INTERVAL, ENV_JOB, ENV_KEEP,
-    ENV_MARK, ENV_MEMORY, ENV_METHOD, ENV_NAME, ENV_VERIFY_MATCHES, ENV_WITH_DIR, PID_DIGITS, TEXT_BYTES,
+    ENV_AGENT_PID, ENV_CHUNK, ENV_CONFINEMENT, ENV_COPY, ENV_DIGEST, ENV_DIR, ENV_FILES, ENV_INTERVAL, ENV_JOB,
+    ENV_KEEP, ENV_MARK, ENV_MEMORY, ENV_METHOD, ENV_NAME, ENV_VERIFY_MATCHES, ENV_WITH_DIR, PID_DIGITS, TEXT_BYTES,
 };
 use clap::Args;
 
@@ -134,7 +134,8 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     }
     warn_of_other_digest(&dir, arguments.digest);
     command.env(ENV_DIR, dir);
-    // It begins a job, whatever job we are in.
+    // It begins a job, whatever job we are in, and whatever copy.
+    command.env_remove(ENV_COPY);
     let mark = mark();
     let agent = AwaitingProgram::start(&mark)?;
     if let Some(confinement) = confinement::own() {

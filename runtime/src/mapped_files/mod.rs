@@ -14,4 +14,4 @@ mod settling;
 
 pub use completion::{StoredFile, StoredFiles, complete};
 pub use open::{MappedFiles, open_regular};
-pub use settling::settle;
+pub use settling::{settle, wait_until_complete};

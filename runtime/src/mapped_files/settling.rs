@@ -23,6 +23,24 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// # Errors
 /// When a file has changed: by name, with a checkpoint that is complete. The store's.
 pub fn settle(store: &Store, id: u64) -> Result<()> {
+    wait_or(store, id, complete_from_paths)
+}
+
+/// The same for who may not write to the store: one that nobody completes is refused.
+///
+/// # Errors
+/// When it is not complete, and nobody is at it. The store's.
+pub fn wait_until_complete(store: &Store, id: u64) -> Result<()> {
+    wait_or(store, id, |_, _| {
+        let why = "pages of files that its program has mapped are not stored, and a copy writes nothing to the store";
+        let advice =
+            "let the store's owner complete it (`ckpt restart` or `ckpt extract` does), or use an older one (--id N)";
+        Err(Error::environment(format!("checkpoint {id}"), why, advice))
+    })
+}
+
+/// Waits for whoever completes checkpoint `id`; does `otherwise` if nobody does.
+fn wait_or(store: &Store, id: u64, otherwise: impl Fn(&Store, &Manifest) -> Result<()>) -> Result<()> {
     let begun = Instant::now();
     let mut is_said = false;
     loop {
@@ -35,7 +53,7 @@ pub fn settle(store: &Store, id: u64) -> Result<()> {
             let manifest = store.manifest(id)?;
             return match manifest.row.pending_bytes {
                 0 => Ok(()),
-                _ => complete_from_paths(store, &manifest),
+                _ => otherwise(store, &manifest),
             };
         }
         if begun.elapsed() > PATIENCE && !std::mem::replace(&mut is_said, true) {

@@ -42,7 +42,7 @@ mod tests {
 
     /// Those of checkpoint `id`, without a store.
     fn beside(id: u64) -> SavedCopies {
-        SavedCopies::of(Path::new("/nowhere"), false, &Place::AsStarted, id)
+        SavedCopies::of(None, false, &Place::AsStarted, id)
     }
 
     #[test]
@@ -51,13 +51,13 @@ mod tests {
         let path = dir.file("log", b"before|after");
         let store = dir.path().canonicalize().unwrap().join("store");
         fs::create_dir(&store).unwrap();
-        let copies = SavedCopies::of(&store, false, &Place::AsStarted, 3);
+        let copies = SavedCopies::of(Some(&store), false, &Place::AsStarted, 3);
         cut_back(&path, &[Rights::own().unwrap()], None, 7, &copies).unwrap();
         let saved = store.join("saved").join(path.canonicalize().unwrap().strip_prefix("/").unwrap());
         assert_eq!(fs::read(saved.with_file_name("log.ckpt-3.tail")).unwrap(), b"after");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
         fs::write(&path, b"before|again").unwrap();
-        let encrypted = SavedCopies::of(&store, true, &Place::AsStarted, 3);
+        let encrypted = SavedCopies::of(Some(&store), true, &Place::AsStarted, 3);
         cut_back(&path, &[Rights::own().unwrap()], None, 7, &encrypted).unwrap();
         assert_eq!(fs::read(dir.path().join("log.ckpt-3.tail")).unwrap(), b"again");
     }

@@ -19,11 +19,13 @@ mod clocks;
 mod confinement;
 mod content;
 mod control;
+mod copy;
 mod copy_on_write;
 mod credentials;
 mod devices;
 mod directories;
 mod ended;
+mod environment;
 mod fanotify;
 mod fifos;
 mod file_comparison;
@@ -35,6 +37,7 @@ mod guards;
 mod handed;
 mod host;
 mod huge_pages;
+mod in_common;
 mod interfaces;
 mod io_urings;
 mod lazy;
@@ -45,6 +48,7 @@ mod memory_barriers;
 mod message_queues;
 mod of_processes;
 mod on_faults;
+mod on_restart;
 mod open_files;
 mod outside;
 mod paths;
@@ -77,6 +81,8 @@ mod window;
 mod xstate;
 
 pub use clocks::ClockWish;
+pub use copy::Copied;
+pub use on_restart::OnRestart;
 pub use outside::Stdio;
 pub use preflight::shape::check as check_shape;
 
@@ -123,8 +129,12 @@ use vdso::VdsoPlan;
 /// How to restart.
 #[derive(Clone, Debug, Default)]
 pub struct RestoreOptions {
-    /// The store's directory, which the program's next checkpoints go to.
-    pub store_dir: PathBuf,
+    /// The store's directory, which the program's next checkpoints go to; none for a copy without a store.
+    pub store_dir: Option<PathBuf>,
+    /// Whether it becomes another job.
+    pub copy: Option<Copied>,
+    /// What is executed when the program is complete.
+    pub on_restart: Option<OnRestart>,
     /// Accept files that have changed since the checkpoint.
     pub force: bool,
     /// Which directories are elsewhere now.
@@ -139,6 +149,17 @@ pub struct RestoreOptions {
     pub interval_ms: Option<u64>,
     /// Whether memory may come while the program runs.
     pub lazy: bool,
+}
+
+/// What holds for a program from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lasting {
+    /// How many times it has been restarted.
+    pub generation: u64,
+    /// The id of its job.
+    pub job: u64,
+    /// Which copy it is, if it is one.
+    pub copy: Option<String>,
 }
 
 /// Where the process that rebuilds is.
@@ -285,8 +306,13 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let vdsos: Vec<_> = of_each().map(|image| VdsoPlan::new(image, &job.host, &machine)).collect::<Result<_>>()?;
     let differences: Vec<_> = of_each().map(|image| Differences::of(image, store)).collect::<Result<_>>()?;
     let captured = CapturedFiles::compare(&job, store)?;
+    if options.copy.is_some() {
+        in_common::refuse(&job, &captured)?;
+    }
     let prepared = captured.prepare(&job)?;
-    let mut plan = plan_mappings(&job, store, &options.store_dir, progress)?;
+    // The store of a copy's checkpoint is others'.
+    let spare_directory = options.store_dir.clone().unwrap_or_else(std::env::temp_dir);
+    let mut plan = plan_mappings(&job, store, &spare_directory, progress)?;
     let changes = Changes::find(&job, &plan, captured, store)?;
     let outside = Outside::of(&job, &options.stdio)?;
     Stdio::name_lost(&job);
@@ -353,19 +379,24 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
 
     let _pinned = Pinned::here();
     progress(Stage::Threads, 0, 0);
+    let mut lasting = None;
     for (index, (process, image)) in processes.iter_mut().zip(&job.processes).enumerate() {
-        control::update(process, image, options)?;
+        let told = control::update(process, image, options)?;
+        lasting = lasting.or(told);
         address_space::complete(process, image)?;
         guards::install(process, image)?;
         memory_barriers::register(process, image)?;
         on_faults::set(process, image)?;
         make_threads(process, (&job, index), id, &options.place)?;
     }
+    if let Some(on_restart) = &options.on_restart {
+        on_restart.run(job.root(), lasting.as_ref(), &options.place)?;
+    }
     directories.keep();
     prepared.keep();
     fifos.keep();
     made.keep();
-    let copies = SavedCopies::of(&options.store_dir, store.is_encrypted(), &options.place, id);
+    let copies = SavedCopies::of(options.store_dir.as_deref(), store.is_encrypted(), &options.place, id);
     changes.settle(&copies, &job, &plan, store)?;
     for (process, image) in processes.iter_mut().zip(&job.processes) {
         locks::take_leases(process, image, &job.objects)?;

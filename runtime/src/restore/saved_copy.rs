@@ -36,9 +36,10 @@ pub struct SavedCopies {
 }
 
 impl SavedCopies {
-    /// For the restart of checkpoint `id`, whose program has its next checkpoints in `store`. Root's restart looks who else can write
+    /// For the restart of checkpoint `id`, whose program has its next checkpoints in `store`, if it has any. Root's restart looks who else can write
     /// there, unless it is root in a user namespace of the program alone, and an ordinary user outside.
-    pub fn of(store: &Path, is_encrypted: bool, place: &Place, id: u64) -> SavedCopies {
+    pub fn of(store: Option<&Path>, is_encrypted: bool, place: &Place, id: u64) -> SavedCopies {
+        let (store, has_store) = (store.unwrap_or(Path::new("")), store.is_some());
         let store = store.canonicalize().unwrap_or_else(|_| store.to_owned());
         let root = store.join(saved_name::DIRECTORY);
         // Others could lead us elsewhere by it.
@@ -49,7 +50,7 @@ impl SavedCopies {
             }
             _ => false,
         };
-        let root = (!is_encrypted && is_ours()).then_some(root);
+        let root = (has_store && !is_encrypted && is_ours()).then_some(root);
         SavedCopies { root, store, id, in_store: Cell::new(0), beside: Cell::new(0) }
     }
 

@@ -65,6 +65,20 @@ pub const ENV_CONFINEMENT: &str = "CKPT_CONFINEMENT";
 /// Digits of a pid in [`ENV_AGENT_PID`] and [`ENV_MARK`], so that it can be written over.
 pub const PID_DIGITS: usize = 10;
 
+/// Environment variable: which copy of a checkpoint the program is; set by a restart that makes a copy.
+pub const ENV_COPY: &str = "CKPT_COPY";
+/// Most characters of the id of a copy.
+pub const COPY_ID_BYTES_MAX: usize = 64;
+
+/// [`Control::reason`] of a copy whose restart named no store for it.
+pub const COPY_WITHOUT_STORE: &str = "it is a copy without a store: `ckpt restart --copy` was given no --dir";
+
+/// Whether `text` may name a copy: 1 to [`COPY_ID_BYTES_MAX`] letters, digits, dots, underscores and hyphens.
+pub fn is_copy_id(text: &[u8]) -> bool {
+    let may_be = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+    (1..=COPY_ID_BYTES_MAX).contains(&text.len()) && text.iter().all(may_be)
+}
+
 /// Environment variable: what a store that is made for the program names its pages by, `sha1` or `blake3`.
 pub const ENV_DIGEST: &str = "CKPT_DIGEST";
 
@@ -248,6 +262,33 @@ pub struct Control {
     pub no_new_privs: u64,
     /// Address of the [`CONFINEMENT_BYTES`] bytes behind `CKPT_CONFINEMENT=` in the environment that programs inherit; 0 for none.
     pub confinement_text: u64,
+    /// Which copy of a checkpoint the program is; empty if it is none. The restorer writes it.
+    pub copy: [u8; COPY_BYTES],
+    /// Address of the pointer by which the C library finds the environment (`environ`); 0 where it is not known.
+    pub environ: u64,
+    /// Address of an [`Environment`] for the restorer to fill; 0 where there is none.
+    pub environment: u64,
+}
+
+/// Bytes of [`Control::copy`], at least one zero included.
+pub const COPY_BYTES: usize = COPY_ID_BYTES_MAX + 8;
+
+/// Most entries of an environment that a restart changes, its null included.
+pub const ENVIRONMENT_ENTRIES: usize = 1024;
+
+/// What takes the place of the environment in a program that becomes a copy: programs that it executes are then told which copy they
+/// belong to. The restorer fills it from outside.
+#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Environment {
+    /// Addresses of the entries, ended by a zero.
+    pub entries: [u64; ENVIRONMENT_ENTRIES],
+    /// The entry of [`ENV_COPY`].
+    pub copy: [u8; COPY_BYTES + 16],
+    /// The entry of [`ENV_MARK`].
+    pub mark: [u8; 64],
+    /// The entry of [`ENV_DIR`].
+    pub dir: [u8; PATH_BYTES + 16],
 }
 
 /// How many threads of a process make injected calls at the same time.
@@ -362,7 +403,7 @@ mod tests {
         assert_eq!(offset_of!(Control, stub_start), 32);
         assert_eq!(offset_of!(Control, reason), 96);
         assert_eq!(CONTROL_BYTES_MIN, 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
-        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 80 + PATH_BYTES + 80);
+        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 80 + PATH_BYTES + 80 + COPY_BYTES + 16);
     }
 
     #[test]
@@ -372,6 +413,17 @@ mod tests {
         assert_eq!(size_of::<StubFrame>(), 19 * 8);
         assert_eq!((offset_of!(ResumedCall, rdi), offset_of!(ResumedCall, rip)), (3 * 8, 8 * 8));
         assert_eq!(size_of::<ResumedCall>(), 9 * 8);
+    }
+
+    #[test]
+    fn the_id_of_a_copy_is_short_and_plain() {
+        for id in ["7", "web-1.example_b", "A", "-"] {
+            assert!(is_copy_id(id.as_bytes()), "{id}");
+        }
+        assert!(is_copy_id(&[b'x'; COPY_ID_BYTES_MAX]) && !is_copy_id(&[b'x'; COPY_ID_BYTES_MAX + 1]));
+        for id in ["", "a b", "a/b", "a\n", "\u{e4}", "a=b"] {
+            assert!(!is_copy_id(id.as_bytes()), "{id}");
+        }
     }
 
     #[test]

@@ -58,6 +58,7 @@ pub fn of_parent(parent: &Control) -> Result<Box<Control>> {
     control.with_dirs = parent.with_dirs;
     (control.mark, control.marked_job, control.founder) = (parent.mark, parent.marked_job, parent.founder);
     (control.filters, control.no_new_privs) = (parent.filters, parent.no_new_privs);
+    control.copy = parent.copy;
     Ok(control)
 }
 

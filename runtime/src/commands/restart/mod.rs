@@ -1,23 +1,25 @@
 //! `ckpt restart`: brings a program back and is its parent.
 
 mod automatic;
+mod copied;
 mod detach;
 mod inside;
 mod leftovers;
 mod owner;
 mod stdio;
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ckpt_store::{AttemptRow, Store, StoreOptions};
 use ckpt_wire::ENV_DIR;
 use clap::{Args, ValueEnum};
 
-use super::interval::{check_interval, interval_ms};
+use super::interval::{check_interval, interval_ms, parse_time};
 use super::on_term::{self, check_on_term};
 use super::pid_file::PidFile;
 use super::progress_bar::{Progress, Unit};
@@ -30,9 +32,12 @@ use crate::image::{self, AtTerminal, PathMap};
 use crate::location::Location;
 use crate::mapped_files;
 use crate::parent::Parent;
-use crate::restore::{ClockWish, Place, Rebuilt, RestoreOptions, Stage, Stdio, at_terminal, rebuild};
+use crate::restore::{ClockWish, OnRestart, Place, Rebuilt, RestoreOptions, Stage, Stdio, at_terminal, rebuild};
 use crate::units;
 use inside::Inside;
+
+/// Variable for the command of `--on-restart`.
+const ENV_ON_RESTART: &str = "CKPT_ON_RESTART";
 
 /// Bring a program back from its newest checkpoint
 #[derive(Args)]
@@ -50,6 +55,11 @@ CLOCK_MONOTONIC and CLOCK_BOOTTIME of the program go on with the time that has p
 been booted meanwhile or is another one: then the program gets a time namespace. Where that is forbidden they
 jump, and a line on standard error says so; --clocks chooses otherwise.
 
+With --copy the program is another job than the one of the checkpoint, and as many copies run at once as are made. Nothing is
+written to the store; ckpt_copy_id() in the program says which copy it is. --on-restart runs a command where the program
+is, as its user, when it is complete and has not run yet, with CKPT_COPY, CKPT_PID, CKPT_JOB and CKPT_GENERATION in its
+environment; if that fails, so does the restart.
+
 With --detach the program belongs to nobody and this command ends at once. Standard output is then for the
 pid alone: what the program writes to a terminal or a pipe goes to standard error, and it reads nothing
 from a terminal.
@@ -61,6 +71,8 @@ Examples:
   ckpt restart ckpt-store --map /home/me/run=/scratch/run
   nohup ckpt restart ckpt-store --stdio heat.log &
   ckpt restart s3://bucket/heat --dir /scratch/heat
+  ckpt restart warm --copy --stdio inherit      one of many programs that begin with the same memory
+  ckpt restart warm --copy=web-1 --dir /scratch/web-1 --on-restart 'register $CKPT_COPY'
   ckpt restart ckpt-store --namespace never     with its own pids everywhere, or not at all
   pid=$(ckpt restart ckpt-store --detach)")]
 pub struct Arguments {
@@ -70,6 +82,18 @@ pub struct Arguments {
     /// The directory for the program's next checkpoints [default: the store, if it is a directory, or $CKPT_DIR]
     #[arg(long = "dir", value_name = "NEXT_DIR")]
     next_dir: Option<PathBuf>,
+    /// Make a copy: another job, by this id (1 to 64 of A-Z a-z 0-9 . _ -) or a random one, of which nothing is written to
+    /// the store. Its checkpoints go to --dir or $CKPT_DIR; without, none can be taken of it
+    #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true, default_missing_value = copied::RANDOM,
+          value_parser = copied::check_copy, conflicts_with = "end_leftovers")]
+    copy: Option<copied::CopyWish>,
+    /// Run a shell command where the program is, as its user, when it is complete and before it runs on; if that fails, so
+    /// does the restart [default: $CKPT_ON_RESTART]
+    #[arg(long, value_name = "CMD")]
+    on_restart: Option<OsString>,
+    /// How long that command may take: 500ms, 30s, 10m
+    #[arg(long, value_name = "T", default_value = "60s", value_parser = parse_time)]
+    on_restart_timeout: Duration,
     /// The checkpoint [default: the newest sealed one]
     #[arg(long)]
     id: Option<u64>,
@@ -284,7 +308,9 @@ fn refuse_second_life(arguments: &Arguments, record: &mut audit::Record) -> Resu
     if arguments.as_owner {
         owner::refuse_more(&job, &arguments.dir)?;
     }
-    leftovers::refuse(&job, arguments.end_leftovers)?;
+    if arguments.copy.is_none() {
+        leftovers::refuse(&job, arguments.end_leftovers)?;
+    }
     say_what_comes_back(&manifest.row);
     Ok(())
 }
@@ -293,7 +319,8 @@ fn refuse_second_life(arguments: &Arguments, record: &mut audit::Record) -> Resu
 struct Selected {
     store: Store,
     id: u64,
-    next_store_dir: PathBuf,
+    /// None: a copy that has no store.
+    next_store_dir: Option<PathBuf>,
 }
 
 impl Selected {
@@ -304,7 +331,8 @@ impl Selected {
         let trust = StoreOptions { trust_owner: arguments.trust_owner, ..StoreOptions::default() };
         let store = location.open(&trust)?;
         let id = which_checkpoint::to_restart(dir, &store.attempts()?, arguments.id, arguments.job.as_deref())?;
-        mapped_files::settle(&store, id).map_err(|error| which_checkpoint::or_dropped(&store, id, error))?;
+        let settle = if arguments.copy.is_some() { mapped_files::wait_until_complete } else { mapped_files::settle };
+        settle(&store, id).map_err(|error| which_checkpoint::or_dropped(&store, id, error))?;
         Ok(Selected { store, id, next_store_dir })
     }
 }
@@ -324,27 +352,45 @@ fn rebuild_selected(arguments: &Arguments, place: Place, stdio: Stdio) -> Result
     let interval_ms = arguments.interval.as_deref().and_then(interval_ms);
     let clocks = arguments.clocks.into();
     let lazy = arguments.lazy;
-    let options = RestoreOptions { store_dir: next_store_dir, force, place, clocks, paths, stdio, interval_ms, lazy };
+    let copy = arguments.copy.as_ref().map(copied::CopyWish::copied).transpose()?;
+    let on_restart = on_restart(arguments);
+    let store_dir = next_store_dir;
+    let options = RestoreOptions { store_dir, copy, on_restart, force, place, clocks, paths, stdio, interval_ms, lazy };
+    if let Some(copy) = &options.copy {
+        log::info!("the program becomes copy {}", copy.id);
+    }
     rebuild_with_progress(&store, id, &options)
+}
+
+/// What is executed when the program is complete, by the option or the environment.
+fn on_restart(arguments: &Arguments) -> Option<OnRestart> {
+    let by_environment = || std::env::var_os(ENV_ON_RESTART);
+    let command = arguments.on_restart.clone().or_else(by_environment).filter(|command| !command.is_empty())?;
+    Some(OnRestart { command, timeout: arguments.on_restart_timeout })
 }
 
 /// Where the program's next checkpoints go: into the store it comes from, if that is a directory. From a URL the choice
 /// is the user's, and there is no default: a directory of the program's first host may not even exist on this one.
-fn next_store_dir(arguments: &Arguments, location: &Location) -> Result<PathBuf> {
+fn next_store_dir(arguments: &Arguments, location: &Location) -> Result<Option<PathBuf>> {
+    if arguments.copy.is_some() {
+        let dir = copied::next_dir(arguments, location)?;
+        return dir.map(made).transpose();
+    }
     match (location, &arguments.next_dir) {
-        (Location::Directory(dir), None) => absolute(dir),
+        (Location::Directory(dir), None) => absolute(dir).map(Some),
         (Location::Url(url), None) if std::env::var_os(ENV_DIR).is_none_or(|dir| dir.is_empty()) => {
             Err(Error::Usage(format!(
                 "{url} cannot hold the program's next checkpoints; name a local directory for them with --dir or CKPT_DIR"
             )))
         }
-        (_, next) => {
-            let dir = store_dir(next.as_deref())?;
-            // The program is told the path only if it is there.
-            Location::Directory(dir.clone()).create_or_open_by_environment(&StoreOptions::default())?;
-            Ok(dir)
-        }
+        (_, next) => store_dir(next.as_deref()).and_then(made).map(Some),
     }
+}
+
+/// The store in `dir`. The program is told the path only if it is there.
+fn made(dir: PathBuf) -> Result<PathBuf> {
+    Location::Directory(dir.clone()).create_or_open_by_environment(&StoreOptions::default())?;
+    Ok(dir)
 }
 
 fn parse_pair(text: &str) -> std::result::Result<(PathBuf, PathBuf), String> {

@@ -27,8 +27,8 @@ const TRUST_OPTION: &str = "--trust-owner";
 /// `CAP_CHECKPOINT_RESTORE`.
 const CHOOSE_IDS: u32 = 40;
 const LINUX_CAPABILITY_VERSION_3: u32 = 0x2008_0522;
-/// Variables that say how to write on the user's terminal.
-const KEPT_VARIABLES: [&str; 4] = ["TERM", "LANG", "LC_ALL", "TZ"];
+/// Variables that say how to write on the user's terminal, and the command that is to run as the owner, too.
+const KEPT_VARIABLES: [&str; 5] = ["TERM", "LANG", "LC_ALL", "TZ", super::ENV_ON_RESTART];
 const PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin";
 
 /// If we are root, and the store is a directory of another user who is trusted: executes this command again as that user.

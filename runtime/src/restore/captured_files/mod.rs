@@ -13,6 +13,8 @@ use std::path::PathBuf;
 
 use ckpt_store::PageKey;
 
+use crate::image::{CapturedFile, JobImage};
+
 pub use put_back::write_content;
 
 /// The number of a page in its file, and what it holds.
@@ -27,6 +29,15 @@ pub struct CapturedFiles {
     additions: Vec<PathBuf>,
     /// Logs that have only grown, and that others append to, too: they stay as they are.
     pub left: Vec<PathBuf>,
+}
+
+impl CapturedFiles {
+    /// Regular files that are there and are to be changed, or moved out of the way.
+    pub fn changed<'a>(&'a self, job: &'a JobImage) -> impl Iterator<Item = &'a CapturedFile> {
+        let is_there = |difference: &Difference| !matches!(difference, Difference::Missing);
+        let there = self.differences.iter().filter(move |(_, difference)| is_there(difference));
+        there.map(|(index, _)| &job.objects.captured_files[*index])
+    }
 }
 
 /// How a path of today differs from what it was.

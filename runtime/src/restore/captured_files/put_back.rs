@@ -215,7 +215,7 @@ mod tests {
         let found = CapturedFiles::compare(&job, &store).unwrap();
         assert!(matches!(found.differences[..], [(0, Difference::Content { .. })]), "{found:?}");
         fs::remove_file(&path).unwrap();
-        found.put_back(&SavedCopies::of(directory.path(), true, &Place::AsStarted, 1), &job, &store).unwrap();
+        found.put_back(&SavedCopies::of(Some(directory.path()), true, &Place::AsStarted, 1), &job, &store).unwrap();
         assert_eq!(fs::read(&path).unwrap(), [7; 10]);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
     }

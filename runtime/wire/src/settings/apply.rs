@@ -10,9 +10,10 @@ use super::signals::parse_signal;
 use super::text::{Text, write_field};
 use crate::allocations::{GRANULE_BYTES, RECORD_NOTHING};
 use crate::{
-    CHUNK_BYTES_DEFAULT, Confinement, Control, DEVICE_WAIT_MS_DEFAULT, DIGEST_ANY, DIGEST_BLAKE3, DIGEST_SHA1,
-    FILES_MAX_BYTES_DEFAULT, FILES_NONE, MEMORY_BYTES_MIN, METHOD_FULL_DUMP, METHOD_INC_TRACKING, METHOD_LOCAL_DEDUP,
-    METHOD_PAGES, METHOD_TREE, PATH_BYTES, TEXT_BYTES, TREE_MIN_BYTES_DEFAULT, is_chunk_length,
+    CHUNK_BYTES_DEFAULT, COPY_WITHOUT_STORE, Confinement, Control, DEVICE_WAIT_MS_DEFAULT, DIGEST_ANY, DIGEST_BLAKE3,
+    DIGEST_SHA1, FILES_MAX_BYTES_DEFAULT, FILES_NONE, MEMORY_BYTES_MIN, METHOD_FULL_DUMP, METHOD_INC_TRACKING,
+    METHOD_LOCAL_DEDUP, METHOD_PAGES, METHOD_TREE, PATH_BYTES, TEXT_BYTES, TREE_MIN_BYTES_DEFAULT, is_chunk_length,
+    is_copy_id,
 };
 use crate::{VERIFY_ALL, VERIFY_HOST, VERIFY_NOTHING};
 
@@ -135,6 +136,9 @@ pub fn apply(
     if let Some(paths) = settings.with_dir {
         write_absolute_list(surroundings, b"CKPT_WITH_DIR", &mut control.with_dirs, paths)?;
     }
+    if let Some(copy) = settings.copy {
+        apply_copy(copy, settings.dir.is_some(), control)?;
+    }
     write_absolute(surroundings, b"CKPT_DIR", &mut control.dir, settings.dir.unwrap_or(DIR_DEFAULT))?;
     if let Some(path) = settings.log {
         write_absolute(surroundings, b"CKPT_LOG", &mut control.log, path)?;
@@ -160,6 +164,19 @@ pub fn parse_mark(text: &[u8]) -> Option<(u64, u64, u64)> {
     let (mark, job) = (parse_hex(parts.next()?)?, parse_hex(parts.next()?)?);
     let founder = parse_decimal(parts.next()?)?;
     (mark != 0).then_some((mark, job, founder))
+}
+
+/// The copy of a checkpoint that this program is executed in. It has a store if the restart named one, and no other.
+fn apply_copy(copy: &[u8], has_store: bool, control: &mut Control) -> Result<(), Reason> {
+    if !is_copy_id(copy) || !write_field(&mut control.copy, &[copy]) {
+        return Err(unreadable(b"CKPT_COPY", copy, b"1 to 64 of A-Z, a-z, 0-9, '.', '_', '-'"));
+    }
+    if !has_store {
+        let mut reason = Reason::new();
+        reason.push(COPY_WITHOUT_STORE.as_bytes());
+        return Err(reason);
+    }
+    Ok(())
 }
 
 /// How large memory is stored.

@@ -13,9 +13,9 @@ mod apply;
 pub use apply::{Hooks, Reason, Surroundings, apply, parse_mark};
 
 use crate::{
-    ENV_AGENT, ENV_AGENT_PID, ENV_CHUNK, ENV_CONFINEMENT, ENV_DEVICE_BACKING, ENV_DEVICE_WAIT, ENV_DIGEST, ENV_DIR,
-    ENV_FILES, ENV_INTERVAL, ENV_JOB, ENV_KEEP, ENV_LOG, ENV_MANAGED_BACKING, ENV_MARK, ENV_MEMORY, ENV_METHOD,
-    ENV_NAME, ENV_SIGNAL, ENV_TRACK_MIN, ENV_TREE_MIN, ENV_VERIFY_MATCHES, ENV_WITH_DIR,
+    ENV_AGENT, ENV_AGENT_PID, ENV_CHUNK, ENV_CONFINEMENT, ENV_COPY, ENV_DEVICE_BACKING, ENV_DEVICE_WAIT, ENV_DIGEST,
+    ENV_DIR, ENV_FILES, ENV_INTERVAL, ENV_JOB, ENV_KEEP, ENV_LOG, ENV_MANAGED_BACKING, ENV_MARK, ENV_MEMORY,
+    ENV_METHOD, ENV_NAME, ENV_SIGNAL, ENV_TRACK_MIN, ENV_TREE_MIN, ENV_VERIFY_MATCHES, ENV_WITH_DIR,
 };
 
 /// The values of our variables, each field the one of its name; an empty value counts as none.
@@ -45,6 +45,7 @@ pub struct Settings<'a> {
     pub with_dir: Option<&'a [u8]>,
     pub mark: Option<&'a [u8]>,
     pub confinement: Option<&'a [u8]>,
+    pub copy: Option<&'a [u8]>,
 }
 
 impl<'a> Settings<'a> {
@@ -89,6 +90,7 @@ impl<'a> Settings<'a> {
             (ENV_WITH_DIR, &mut self.with_dir),
             (ENV_MARK, &mut self.mark),
             (ENV_CONFINEMENT, &mut self.confinement),
+            (ENV_COPY, &mut self.copy),
         ]
         .into_iter()
         .find_map(|(known, slot)| (known.as_bytes() == name).then_some(slot))
