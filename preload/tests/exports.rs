@@ -22,6 +22,7 @@ fn the_library_exports_the_control_block_the_api_and_the_hooks_only() {
         "ckpt_checkpoint",
         "ckpt_classify",
         "ckpt_control",
+        "ckpt_copy_id",
         "ckpt_generation",
         "dlsym",
         "dlvsym",
