@@ -14,6 +14,7 @@ use ckpt_tests::life::prepare;
 use ckpt_tests::ordinary_user::USER;
 use ckpt_tests::processes::{self, wait_until};
 use ckpt_tests::{Answer, Ckpt, Life, Program, Restart, Scene, Stdout, Store, checkpoint, network, product};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -346,6 +347,20 @@ fn root_runs_a_command_for_another_users_program_as_that_user() {
     give(Path::new(&store), 0);
     said(&[]);
     said(&["--namespace", "always"]);
+}
+
+#[test]
+fn system_v_objects_that_are_there_are_not_shared() {
+    // What the victim leaves goes with the namespace.
+    unshare(CloneFlags::CLONE_NEWIPC).expect("root may");
+    let scene = Scene::new();
+    let life = Life::until_checkpoint(&scene, "life", &Program::victim("sysv").argument("2000"), 5);
+    let answer = refused(&scene, &life, &["--copy", "--namespace", "always"]).failed_with(125);
+    assert!(answer.stderr.contains("a copy has none in common") && answer.stderr.contains("--ipc"), "{answer:?}");
+    let restart = copy(life.store(), &["--copy", "--namespace", "always"]).by(&["unshare", "--ipc"]);
+    let mut second = restart.begin(&scene, &life.directory, life.pid);
+    second.output.wait_for_more_lines(3);
+    second.kill();
 }
 
 fn request(port: u16) -> String {

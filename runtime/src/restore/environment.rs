@@ -100,17 +100,20 @@ fn entries(process: &HalfBuilt, control: &Control) -> Option<Vec<(u64, [u8; NAME
     };
     let list = number(control.environ)?;
     let mut entries = Vec::new();
-    while list != 0 {
+    // A program may have cleared it.
+    if list == 0 {
+        return Some(entries);
+    }
+    loop {
         let entry = number(list.checked_add(8 * entries.len() as u64)?)?;
         if entry == 0 {
-            break;
+            return Some(entries);
         }
         if entries.len() == MOST {
             return None;
         }
         entries.push((entry, beginning(process, entry)?));
     }
-    Some(entries)
 }
 
 /// The first bytes of a text, which may be short, and end with a page behind which nothing is mapped.

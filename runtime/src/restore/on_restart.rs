@@ -162,20 +162,17 @@ impl User {
     }
 }
 
-/// The default action for all signals, and none blocked.
+/// The default action for all signals, and none blocked. By bare calls: the C library's leave two signals out.
 fn forget_signals() -> io::Result<()> {
-    // SAFETY: zero is the default action.
-    let default: libc::sigaction = unsafe { std::mem::zeroed() };
+    // Handler, flags, restorer and mask, as the kernel has them: all zero is the default action.
+    let (default, none, bytes) = ([0_u64; 4], 0_u64, size_of::<u64>());
     for signal in 1..=SIGNAL_MAX {
-        // SAFETY: no handler. Of SIGKILL, SIGSTOP and those of the C library the action cannot be changed, and is the default.
-        unsafe { libc::sigaction(signal, &default, std::ptr::null_mut()) };
+        // SAFETY: no handler. Of SIGKILL and SIGSTOP the action cannot be changed.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), std::ptr::null_mut::<u64>(), bytes) };
     }
-    let none = 0_u64;
-    let unblock = libc::SIG_SETMASK;
+    let (set, before) = (libc::SIG_SETMASK, std::ptr::null_mut::<u64>());
     // SAFETY: reads one set, of the length given.
-    let done = unsafe {
-        libc::syscall(libc::SYS_rt_sigprocmask, unblock, &raw const none, std::ptr::null_mut::<u64>(), size_of::<u64>())
-    };
+    let done = unsafe { libc::syscall(libc::SYS_rt_sigprocmask, set, &raw const none, before, bytes) };
     Ok(Errno::result(done).map(drop)?)
 }
 
