@@ -4,18 +4,15 @@
 //! There, ids begin at 1, and the same ones are given to the same processes each time: the entry point, a shell, the agent. A
 //! program that had such an id could not have it again.
 
-use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::namespace::{bring_to, last_pid};
+use crate::namespace::{self, bring_to, last_pid};
 
 /// The variable.
 const ENV_FIRST: &str = "CKPT_PID_FIRST";
 /// The first id of a program where nothing else is said.
 const FIRST: i32 = 1000;
-/// The inode of the pid namespace that the kernel starts with: `PROC_PID_INIT_INO`.
-const INITIAL_NAMESPACE: u64 = 0xefff_fffc;
 /// How long ids may be brought there.
 const WITHIN: Duration = Duration::from_secs(60);
 
@@ -49,8 +46,7 @@ fn chosen(text: Option<String>) -> Result<Option<i32>> {
 /// Whether the ids of our pid namespace have not been in use for long. Where the kernel has started, those are of daemons, or have
 /// gone around.
 fn is_new_namespace() -> bool {
-    let namespace = std::fs::metadata("/proc/self/ns/pid").map(|about| about.ino());
-    std::process::id() == 1 || namespace.is_ok_and(|namespace| namespace != INITIAL_NAMESPACE) && last_pid() < FIRST
+    std::process::id() == 1 || !namespace::is_initial() && last_pid() < FIRST
 }
 
 #[cfg(test)]

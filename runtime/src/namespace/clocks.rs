@@ -31,6 +31,11 @@ pub fn be_ahead_in_children_of_this_thread(offsets: ClockOffsets) -> Result<()> 
     })
 }
 
+/// Why there is no time namespace where ids cannot be chosen: whoever may make one may choose them.
+pub fn no_clocks_without_choice() -> Error {
+    refused(Errno::EPERM)
+}
+
 fn refused(errno: Errno) -> Error {
     let limit = fs::read_to_string(format!("/proc/sys/{}", LIMIT.replace('.', "/")));
     refused_under(errno, limit.ok().and_then(|text| text.trim().parse().ok()))

@@ -12,10 +12,12 @@ mod forbidden;
 mod ids;
 mod make;
 mod next_pid;
+mod possible;
 mod relay;
 
-pub use clocks::be_ahead_in_children_of_this_thread;
+pub use clocks::{be_ahead_in_children_of_this_thread, no_clocks_without_choice};
 pub use enter::{Inside, is_below_ours, run_inside};
 pub use ids::{let_new_ids_begin_after, may_choose_ids};
 pub use make::{Kind, become_first_process, keep_capabilities_over_exec, make};
-pub use next_pid::{bring_to, last as last_pid};
+pub use next_pid::{FIRST_AGAIN, bring_to, is_in_use, last as last_pid, leads_to, take_one};
+pub use possible::{is_initial, may_be_made};

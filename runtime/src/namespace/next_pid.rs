@@ -17,7 +17,7 @@ use crate::signal_mask;
 /// Where the kernel's way around is told.
 const PID_MAX: &str = "/proc/sys/kernel/pid_max";
 /// The kernel's own `RESERVED_PIDS`: what it goes on from after the highest id.
-const FIRST_AGAIN: i32 = 300;
+pub const FIRST_AGAIN: i32 = 300;
 /// How many processes are made between two looks at the clock.
 const BETWEEN_LOOKS: u32 = 256;
 
@@ -89,13 +89,13 @@ fn is_next(wanted: i32) -> bool {
     told().is_some_and(|last| leads_to(last, wanted))
 }
 
-/// Whether nothing is free between the two.
-fn leads_to(last: i32, wanted: i32) -> bool {
+/// Whether nothing is free between the two. Takes no lock and allocates nothing.
+pub fn leads_to(last: i32, wanted: i32) -> bool {
     last < wanted && (last + 1..wanted).all(is_in_use)
 }
 
 /// Whether `id` is that of a process, a thread or a process group.
-fn is_in_use(id: i32) -> bool {
+pub fn is_in_use(id: i32) -> bool {
     // SAFETY: signal 0 is sent to nobody, and the calls take two integers.
     let answers = [id, -id].map(|whom| Errno::result(unsafe { libc::kill(whom, 0) }));
     answers.iter().any(|answer| *answer != Err(Errno::ESRCH))
@@ -128,8 +128,11 @@ fn walk(wanted: i32, within: Duration) -> Result<(), Stopped> {
     Ok(())
 }
 
-/// Makes a process, which ends at once, and reaps it. Its id.
-fn take_one() -> Result<i32, Errno> {
+/// Makes a process, which ends at once, and reaps it. Its id. Signals must be blocked. Takes no lock and allocates nothing.
+///
+/// # Errors
+/// The kernel's.
+pub fn take_one() -> Result<i32, Errno> {
     let id = Errno::result(clone_that_ends())? as i32;
     loop {
         // SAFETY: reaps the one process, whose status nobody wants.

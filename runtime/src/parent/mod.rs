@@ -74,39 +74,44 @@ impl Parent {
     }
 
     /// Does `work` while signals have their usual effect on this process: nothing depends on us yet. They are taken by
-    /// a thread made for that, so that threads that `work` leaves behind block them.
+    /// a thread made for that, so that threads that `work` leaves behind block them. `work` says when there may be one, at the latest
+    /// when it takes long.
     ///
     /// The kernel has the first process of a pid namespace ignore what it does not handle: there this thread ends us as
     /// the signal would. Where SIGTERM is to save the program, our exit code says that nothing is lost: what it comes from is
     /// still there.
-    pub fn interruptible<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub fn interruptible<T>(&self, work: impl FnOnce(&mut dyn FnMut()) -> T) -> T {
         let inherited = self.inherited();
         let (ended, end) = mpsc::channel::<()>();
         let saves = self.last.is_some();
         let reads = saves || is_first_process();
         std::thread::scope(|scope| {
-            let taker = std::thread::Builder::new().name("signals".to_owned()).spawn_scoped(scope, move || {
-                if reads {
-                    while end.recv_timeout(LOOK_FOR_SIGNALS) == Err(RecvTimeoutError::Timeout) {
-                        while let Ok(Some(signal)) = self.signals.take_next() {
-                            let number = signal.ssi_signo as i32;
-                            signals::take_effect(
-                                number,
-                                if saves && number == libc::SIGTERM { Some(exit_code::SAVED) } else { None },
-                            );
+            let mut end = Some(end);
+            let mut begin = || {
+                let Some(end) = end.take() else { return };
+                let taker = std::thread::Builder::new().name("signals".to_owned()).spawn_scoped(scope, move || {
+                    if reads {
+                        while end.recv_timeout(LOOK_FOR_SIGNALS) == Err(RecvTimeoutError::Timeout) {
+                            while let Ok(Some(signal)) = self.signals.take_next() {
+                                let number = signal.ssi_signo as i32;
+                                signals::take_effect(
+                                    number,
+                                    if saves && number == libc::SIGTERM { Some(exit_code::SAVED) } else { None },
+                                );
+                            }
                         }
+                    } else if inherited.apply_mask().is_ok() {
+                        // Nothing is ever sent: it returns when the sender is gone.
+                        let _ = end.recv();
+                        // The thread itself may live on for a moment after `scope` has returned.
+                        signals::block_all();
                     }
-                } else if inherited.apply_mask().is_ok() {
-                    // Nothing is ever sent: it returns when the sender is gone.
-                    let _ = end.recv();
-                    // The thread itself may live on for a moment after `scope` has returned.
-                    signals::block_all();
+                });
+                if let Err(error) = taker {
+                    log::warn!("signals have no effect before the program runs: {error}");
                 }
-            });
-            if let Err(error) = taker {
-                log::warn!("signals have no effect before the program runs: {error}");
-            }
-            let outcome = work();
+            };
+            let outcome = work(&mut begin);
             drop(ended);
             outcome
         })
@@ -271,7 +276,10 @@ mod tests {
         let ended = end_of(|| {
             let parent = Parent::prepare().unwrap();
             let (_stay, until) = mpsc::channel::<()>();
-            parent.interruptible(|| std::thread::spawn(move || until.recv()));
+            parent.interruptible(|listen| {
+                listen();
+                std::thread::spawn(move || until.recv())
+            });
             let tasks = std::fs::read_dir("/proc/self/task").unwrap();
             let blocked: Vec<bool> = tasks.map(|task| blocks_sigterm(&task.unwrap().path())).collect();
             i32::from(blocked.len() < 2 || blocked.contains(&false))
@@ -285,7 +293,8 @@ mod tests {
             let parent = Parent::prepare().unwrap();
             raise(Signal::SIGHUP).unwrap();
             assert!(parent.signals.take_next().unwrap().is_some());
-            parent.interruptible(|| {
+            parent.interruptible(|listen| {
+                listen();
                 // SAFETY: as above.
                 unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
                 loop {

@@ -12,6 +12,7 @@
 //! Tracing belongs to a thread, so all of this happens in the caller's.
 
 mod address_space;
+mod ascending;
 mod call_table;
 mod captured_files;
 mod child;
@@ -80,6 +81,7 @@ mod vdso;
 mod window;
 mod xstate;
 
+pub use ascending::{ENV_SEARCH, Ids, SEARCH_DEFAULT};
 pub use clocks::ClockWish;
 pub use copy::Copied;
 pub use on_restart::OnRestart;
@@ -143,6 +145,8 @@ pub struct RestoreOptions {
     pub stdio: Stdio,
     /// Where this process is.
     pub place: Place,
+    /// How it comes by its ids.
+    pub ids: Ids,
     /// How the program's clocks go on.
     pub clocks: ClockWish,
     /// Time between automatic checkpoints from now on, 0 for none, if it is to be another.
@@ -193,6 +197,8 @@ pub enum Stage {
     Reading,
     /// Comparing the host and the files with the checkpoint; bytes are those of the mappings.
     Verifying,
+    /// All processes are there, and their threads if [`Ids::Reached`]: from now on other ones can be made.
+    Born,
     /// Filling the memory; bytes are those of its pages.
     Mapping,
     /// Making the threads; bytes are 0.
@@ -301,7 +307,14 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let replacements = Replacements::find(&job)?;
     let clocks = ClockPlan::new(job.root(), options.clocks)?;
     // Before anything of the program's is open here.
-    let lazy = if options.lazy { Lazy::start(&job, store)? } else { None };
+    let lazy = match (options.lazy, options.ids) {
+        (false, _) => None,
+        (true, Ids::Chosen) => Lazy::start(&job, store)?,
+        (true, Ids::Reached { .. }) => {
+            lazy::say_without_effect("the processes that bring the memory would take ids before those of the program");
+            None
+        }
+    };
     let of_each = || job.processes.iter();
     let vdsos: Vec<_> = of_each().map(|image| VdsoPlan::new(image, &job.host, &machine)).collect::<Result<_>>()?;
     let differences: Vec<_> = of_each().map(|image| Differences::of(image, store)).collect::<Result<_>>()?;
@@ -337,7 +350,8 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     let pinned = Pinned::here();
     let ready = Ready { mappings: &plan, opened: &opened, queues: &queues, sockets: &sockets, terminals: &terminals };
     let Spawned { mut processes, handed, first_kept, first_file, first_terminal } =
-        spawn::spawn(&job, &outside, &ready, &clocks, machine.syscall())?;
+        spawn::spawn(&job, &outside, &ready, (&clocks, options.ids), machine.syscall())?;
+    (filling.progress)(Stage::Born, 0, 0);
     common.leave_to_forks();
     drop(opened);
     sockets.settle();

@@ -77,6 +77,11 @@ impl HalfBuilt {
         self.threads.push(thread);
     }
 
+    /// How many threads it has.
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
     /// Thread `index` in the order of the image.
     pub fn thread(&self, index: usize) -> Result<&Stopped> {
         self.threads.get(index).ok_or(Error::ProgramGone { pid: self.pid })

@@ -13,6 +13,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 
+use super::ascending::Ids;
 use super::child::{self, CHANNEL, FILES, Plan, REPORT_BYTES, Report, Verdict};
 use super::clocks::ClockPlan;
 use super::file_mappings::MappingPlan;
@@ -70,7 +71,7 @@ pub fn spawn(
     job: &JobImage,
     outside: &Outside,
     ready: &Ready<'_>,
-    clocks: &ClockPlan,
+    (clocks, ids): (&ClockPlan, Ids),
     syscall: u64,
 ) -> Result<Spawned> {
     let (parent_end, child_end) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
@@ -82,7 +83,7 @@ pub fn spawn(
     kept.extend(sockets.numbers());
     kept.extend(opened.numbers());
     kept.extend(terminals.numbers());
-    let mut plan = Plan::new(job, outside, parent_end.as_raw_fd(), kept, (mappings, opened, sockets))?;
+    let mut plan = Plan::new(job, outside, parent_end.as_raw_fd(), kept, (mappings, opened, sockets), ids)?;
 
     let (ancestor, without_clocks) = fork(&mut plan, job, clocks)?;
     drop(child_end);
@@ -94,7 +95,10 @@ pub fn spawn(
     let handed = start(&parent_end, job, queues)?;
     std::mem::forget(guard);
     // All have the parents that they are to have when it has ended, and the leader of the first one's session.
-    reap(ancestor);
+    ancestor.into_iter().for_each(reap);
+    if plan.turns().is_some() {
+        reap_those_with_other_ids();
+    }
     first_leader(job).into_iter().for_each(reap);
     let mut processes: Vec<HalfBuilt> = Vec::with_capacity(job.processes.len());
     let mut guard = Some(Expendable(job.root().pid));
@@ -104,6 +108,10 @@ pub fn spawn(
         let mut process = HalfBuilt::new(image.pid)?;
         guard.take().into_iter().for_each(std::mem::forget);
         stop(running, &mut process, syscall)?;
+        if plan.turns().is_some() {
+            // They are there, and do nothing.
+            image.threads.iter().skip(1).try_for_each(|thread| stop_thread(thread.tid, &mut process))?;
+        }
         processes.push(process);
     }
     let (first_kept, first_file) = (plan.number_of(CHANNEL), plan.number_of(FILES));
@@ -113,14 +121,14 @@ pub fn spawn(
 /// What of ours may be there while processes are being made: the ancestor, the first process and who leads its session. They
 /// are ended and reaped when this is dropped; all others end by themselves.
 struct Unfinished {
-    ancestor: i32,
+    ancestor: Option<i32>,
     first: i32,
     led_by: Option<i32>,
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        drop(Expendable(self.ancestor));
+        self.ancestor.map(Expendable).into_iter().for_each(drop);
         // An id that could not be had is somebody else's.
         let is_our_child = |pid: &i32| {
             // SAFETY: siginfo_t is integers and pointers, for which zero is a value.
@@ -152,20 +160,83 @@ fn stop(running: Running, process: &mut HalfBuilt, syscall: u64) -> Result<()> {
     process.stopped_at(main, syscall)
 }
 
-/// Makes the ancestor; in the child it does not return. Gives its id, and why the program's clocks do not go on, if they should.
-fn fork(plan: &mut Plan, job: &JobImage, clocks: &ClockPlan) -> Result<(i32, Option<Error>)> {
+fn stop_thread(tid: i32, process: &mut HalfBuilt) -> Result<()> {
+    let running = Running::seize(tid, Options::EXPENDABLE_ALONE)?;
+    running.interrupt()?;
+    let thread = running.wait_for_trap(Instant::now() + STOP_TIMEOUT)?;
+    thread.set_options(Options::EXPENDABLE)?;
+    process.add_thread(thread);
+    Ok(())
+}
+
+/// Siblings of the ancestor that did not get the id that they were for, and have ended.
+fn reap_those_with_other_ids() {
+    // SAFETY: takes numbers; nobody wants their status. Nothing is traced yet, and no other child of ours has ended.
+    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG | libc::__WALL) } > 0 {}
+}
+
+/// Makes the ancestor, or the first process where there is no need for one; in the child it does not return. Gives the ancestor's id, and
+/// why the program's clocks do not go on, if they should.
+fn fork(plan: &mut Plan, job: &JobImage, clocks: &ClockPlan) -> Result<(Option<i32>, Option<Error>)> {
     let before = signal_mask::block_all().map_err(|source| Error::io("block signals for", "the rebuild", source))?;
-    let forked = match clocks.ahead {
-        None => fork_beside(plan, job).map(|pid| (pid, None)),
-        Some(ahead) => fork_ahead(plan, job, clocks, ahead),
+    let forked = match (plan.turns().is_some(), clocks.ahead) {
+        (true, ahead) => {
+            let without_clocks = ahead.map(|_| namespace::no_clocks_without_choice());
+            match without_clocks {
+                Some(error) if clocks.required => Err(error),
+                without_clocks if plan.needs_no_ancestor() => fork_first(plan, job).map(|()| (None, without_clocks)),
+                without_clocks => fork_before(plan, job).map(|pid| (Some(pid), without_clocks)),
+            }
+        }
+        (false, None) => fork_beside(plan, job).map(|pid| (Some(pid), None)),
+        (false, Some(ahead)) => fork_ahead(plan, job, clocks, ahead).map(|(pid, error)| (Some(pid), error)),
     };
     let unblocked = before.restore();
-    let (pid, without_clocks) = forked?;
+    let (ancestor, without_clocks) = forked?;
     unblocked.map_err(|source| {
-        drop(Expendable(pid));
+        drop(Expendable(ancestor.unwrap_or(job.root().pid)));
         Error::io("unblock signals after", "the fork", source)
     })?;
-    Ok((pid, without_clocks))
+    Ok((ancestor, without_clocks))
+}
+
+/// Makes the first process at its turn.
+fn fork_first(plan: &mut Plan, job: &JobImage) -> Result<()> {
+    let pid = job.root().pid;
+    let refused = |errno| Report::turn_refused(pid, errno).error(job);
+    loop {
+        let Some(turns) = plan.turns() else { return Err(refused(Errno::EINVAL)) };
+        turns.reach(pid).map_err(refused)?;
+        match child::clone_with_any_id(libc::SIGCHLD, 0) {
+            Ok(0) if child::own_pid() == pid => child::run_first(plan),
+            Ok(0) => child::leave(child::HAS_OTHER_ID),
+            Ok(made) if turns.made(made, pid) => return Ok(()),
+            Ok(made) => reap(made),
+            Err(errno) => return Err(refused(errno)),
+        }
+    }
+}
+
+/// Makes an ancestor that has an id before those of the job.
+fn fork_before(plan: &mut Plan, job: &JobImage) -> Result<i32> {
+    let Some(turns) = plan.turns() else { return Err(may_not_choose(job.root().pid)) };
+    let (first, refused) = (turns.first(), |errno| Report::turn_refused(turns.first(), errno).error(job));
+    let before = turns.free_below(first).ok_or(Errno::ENOTUNIQ).map_err(refused)?;
+    turns.reach(before).map_err(refused)?;
+    match child::clone_with_any_id(libc::SIGCHLD, 0) {
+        Ok(0) => child::run(plan),
+        Ok(pid) => {
+            turns.made(pid, 0);
+            match job.ids().any(|id| id == pid) {
+                true => {
+                    drop(Expendable(pid));
+                    Err(refused(Errno::ENOTUNIQ))
+                }
+                false => Ok(pid),
+            }
+        }
+        Err(errno) => Err(refused(errno)),
+    }
 }
 
 /// Forks from a thread whose children have their clocks `ahead`. That ends with the thread: what this process starts
@@ -195,7 +266,7 @@ fn fork_ahead(
 fn fork_beside(plan: &mut Plan, job: &JobImage) -> Result<i32> {
     loop {
         // The first process, which it makes as our child, sends us what it would.
-        match child::clone_unnamed(libc::SIGCHLD) {
+        match child::clone_with_any_id(libc::SIGCHLD, 0) {
             Ok(0) => child::run(plan),
             Ok(pid) if job.ids().any(|id| id == pid) => drop(Expendable(pid)),
             Ok(pid) => return Ok(pid),

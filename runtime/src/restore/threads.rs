@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::image::{PosixTimer, ProcessImage, ThreadImage};
 use crate::ptrace::{Registers, abort_handler};
 
+const PERSONALITY: Call = Call("personality", libc::SYS_personality);
 const PRCTL: Call = Call("prctl", libc::SYS_prctl);
 const RSEQ: Call = Call("rseq", libc::SYS_rseq);
 const SET_ROBUST_LIST: Call = Call("set_robust_list", libc::SYS_set_robust_list);
@@ -20,8 +21,11 @@ const SIGALTSTACK: Call = Call("sigaltstack", libc::SYS_sigaltstack);
 /// Bytes of a thread's name with its zero.
 const NAME_BYTES: usize = 16;
 
-/// Makes all threads but the first.
+/// Makes all threads but the first, or takes those that were made with the process.
 pub fn create(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
+    if process.threads() > 1 {
+        return (1..image.threads.len()).try_for_each(|index| take_on(process, index, image));
+    }
     let flags = libc::CLONE_VM
         | libc::CLONE_FS
         | libc::CLONE_FILES
@@ -47,6 +51,17 @@ pub fn create(process: &mut HalfBuilt, image: &ProcessImage) -> Result<()> {
             let what = format!("give the rebuilt program its id {}", thread.tid);
             return Err(Error::environment(what, format!("the kernel gave {made}"), "restart outside a container"));
         }
+    }
+    Ok(())
+}
+
+/// What a thread would have from the main one, if that had made it now.
+fn take_on(process: &mut HalfBuilt, index: usize, image: &ProcessImage) -> Result<()> {
+    let purpose = format_args!("{:#x} of thread {index}", image.personality);
+    process.call(index, PERSONALITY, &[u64::from(image.personality)], purpose)?;
+    if image.no_new_privs {
+        let arguments = [libc::PR_SET_NO_NEW_PRIVS as u64, 1, 0, 0, 0];
+        process.call(index, PRCTL, &arguments, format_args!("no_new_privs of thread {index}"))?;
     }
     Ok(())
 }

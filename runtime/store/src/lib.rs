@@ -78,7 +78,7 @@ pub use options::StoreOptions;
 pub use page_key::PageKey;
 pub use page_list::{PageList, PageListRef};
 pub use store::{AddedKey, Completed, Copied, Manifest, Reclaimed, Store, Verifier};
-pub use threads::on_own_threads;
+pub use threads::{keep_to_this_thread, on_own_threads, use_all_processors};
 
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;

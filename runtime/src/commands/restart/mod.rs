@@ -3,6 +3,7 @@
 mod automatic;
 mod copied;
 mod detach;
+mod ids;
 mod inside;
 mod leftovers;
 mod owner;
@@ -15,7 +16,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ckpt_store::{AttemptRow, Store, StoreOptions};
+use ckpt_store::{AttemptRow, Store, StoreOptions, keep_to_this_thread, use_all_processors};
 use ckpt_wire::ENV_DIR;
 use clap::{Args, ValueEnum};
 
@@ -32,7 +33,7 @@ use crate::image::{self, AtTerminal, PathMap};
 use crate::location::Location;
 use crate::mapped_files;
 use crate::parent::Parent;
-use crate::restore::{ClockWish, OnRestart, Place, Rebuilt, RestoreOptions, Stage, Stdio, at_terminal, rebuild};
+use crate::restore::{ClockWish, Ids, OnRestart, Place, Rebuilt, RestoreOptions, Stage, Stdio, at_terminal, rebuild};
 use crate::units;
 use inside::Inside;
 
@@ -199,12 +200,14 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     }
     let stdio = stdio::chosen(arguments.stdio.as_ref())?;
     if let Some(relay) = arguments.first_process {
-        return inside::be_first_process(relay, |place| rebuild_selected(arguments, place, stdio));
+        return inside::be_first_process(relay, |place| {
+            rebuild_selected(arguments, (place, Ids::Chosen), stdio, &mut || {})
+        });
     }
     let pid_file = arguments.pid_file.as_deref().map(PidFile::prepare).transpose()?;
     let pid_file = pid_file.as_ref();
     if arguments.detach {
-        return detach::in_intermediate_process(|| match build(arguments, stdio)? {
+        return detach::in_intermediate_process(|| match build(arguments, stdio, &mut || {})? {
             Built::Here(rebuilt) => {
                 let pid = rebuilt.pid();
                 release(pid, pid_file, || release_with_progress(*rebuilt))?;
@@ -216,7 +219,7 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     }
     let mut parent = Parent::prepare()?.save_at_term(on_term::chosen(arguments.on_term.as_deref())?);
     // Until the program is complete, our end is its end.
-    match parent.interruptible(|| build(arguments, stdio.clone()))? {
+    match parent.interruptible(|listen| build(arguments, stdio.clone(), listen))? {
         Built::Here(rebuilt) => {
             let pid = rebuilt.pid();
             let there = rebuilt.at_terminal();
@@ -247,11 +250,16 @@ fn release(pid: i32, pid_file: Option<&PidFile>, run: impl FnOnce() -> Result<()
     released
 }
 
-/// Rebuilds the chosen checkpoint, here if that is possible and allowed.
-fn build(arguments: &Arguments, stdio: Stdio) -> Result<Built> {
+/// Rebuilds the chosen checkpoint, here if that is possible and allowed. Calls `listen` as soon as there may be another thread.
+fn build(arguments: &Arguments, stdio: Stdio, listen: &mut dyn FnMut()) -> Result<Built> {
+    let ids = ids::of_this_place(arguments.namespace)?;
+    match ids {
+        Ids::Chosen => listen(),
+        Ids::Reached { .. } => keep_to_this_thread()?,
+    }
     let act = |record: &mut audit::Record| {
         refuse_second_life(arguments, record)?;
-        build_where_allowed(arguments, stdio)
+        build_where_allowed(arguments, ids, stdio, listen)
     };
     match arguments.as_owner {
         true => audit::of_store_for_root("restart", &arguments.dir, act),
@@ -259,11 +267,12 @@ fn build(arguments: &Arguments, stdio: Stdio) -> Result<Built> {
     }
 }
 
-fn build_where_allowed(arguments: &Arguments, stdio: Stdio) -> Result<Built> {
+fn build_where_allowed(arguments: &Arguments, ids: Ids, stdio: Stdio, listen: &mut dyn FnMut()) -> Result<Built> {
     let mut why_not_here = None;
     if arguments.namespace != Namespace::Always {
-        match rebuild_selected(arguments, Place::AsStarted, stdio) {
-            Err(error @ Error::IdsNotToBeHad { .. }) if arguments.namespace == Namespace::Auto => {
+        let may_be_elsewhere = arguments.namespace == Namespace::Auto && ids == Ids::Chosen;
+        match rebuild_selected(arguments, (Place::AsStarted, ids), stdio, listen) {
+            Err(error @ Error::IdsNotToBeHad { .. }) if may_be_elsewhere => {
                 why_not_here = Some(error);
             }
             outcome => return outcome.map(|rebuilt| Built::Here(Box::new(rebuilt))),
@@ -345,7 +354,12 @@ fn regained(arguments: &Arguments, stdio: &Stdio) -> Result<AtTerminal> {
 }
 
 /// Rebuilds the chosen checkpoint at `place`. The store is closed again: its descriptors are of no use to a parent.
-fn rebuild_selected(arguments: &Arguments, place: Place, stdio: Stdio) -> Result<Rebuilt> {
+fn rebuild_selected(
+    arguments: &Arguments,
+    (place, ids): (Place, Ids),
+    stdio: Stdio,
+    listen: &mut dyn FnMut(),
+) -> Result<Rebuilt> {
     let Selected { store, id, next_store_dir } = Selected::by(arguments)?;
     log::info!("restarting checkpoint {id} of {}", arguments.dir.display());
     let (paths, force) = (path_map(&arguments.maps)?, arguments.force);
@@ -355,11 +369,12 @@ fn rebuild_selected(arguments: &Arguments, place: Place, stdio: Stdio) -> Result
     let copy = arguments.copy.as_ref().map(copied::CopyWish::copied).transpose()?;
     let on_restart = on_restart(arguments);
     let store_dir = next_store_dir;
-    let options = RestoreOptions { store_dir, copy, on_restart, force, place, clocks, paths, stdio, interval_ms, lazy };
+    let options =
+        RestoreOptions { store_dir, copy, on_restart, force, place, ids, clocks, paths, stdio, interval_ms, lazy };
     if let Some(copy) = &options.copy {
         log::info!("the program becomes copy {}", copy.id);
     }
-    rebuild_with_progress(&store, id, &options)
+    rebuild_with_progress(&store, id, &options, listen)
 }
 
 /// What is executed when the program is complete, by the option or the environment.
@@ -423,13 +438,29 @@ fn show(bar: &mut Progress, stage: Stage, done: u64, total: u64) {
         Stage::Mapping => ("filling memory", Unit::Bytes),
         Stage::Threads => ("threads", Unit::Count),
         Stage::Devices => ("filling device memory", Unit::Bytes),
+        Stage::Born => ("processes", Unit::Count),
     };
     bar.update(step, done, total, unit);
 }
 
-fn rebuild_with_progress(store: &Store, id: u64, options: &RestoreOptions) -> Result<Rebuilt> {
+fn rebuild_with_progress(
+    store: &Store,
+    id: u64,
+    options: &RestoreOptions,
+    listen: &mut dyn FnMut(),
+) -> Result<Rebuilt> {
     let mut bar = Progress::start();
-    let rebuilt = rebuild(store, id, options, &mut |stage, done, total| show(&mut bar, stage, done, total));
+    let rebuilt = rebuild(store, id, options, &mut |stage, done, total| match stage {
+        Stage::Born => {
+            listen();
+            if matches!(options.ids, Ids::Reached { .. })
+                && let Err(error) = use_all_processors()
+            {
+                log::warn!("memory is read on one processor: {error}");
+            }
+        }
+        stage => show(&mut bar, stage, done, total),
+    });
     bar.end();
     rebuilt.map_err(|error| which_checkpoint::or_dropped(store, id, error))
 }

@@ -1,8 +1,10 @@
 //! The system calls of the child: no allocation, no lock, no errno left to interpret.
 
+use std::arch::asm;
 use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr;
+use std::sync::atomic::AtomicU32;
 
 use nix::errno::Errno;
 
@@ -264,17 +266,63 @@ pub fn clone_with_pid(pid: i32, exit_signal: i32, flags: u64) -> Result<i32> {
     clone_when_free(pid, CloneArguments { flags, exit_signal: exit_signal as u64, ..CloneArguments::default() })
 }
 
-/// The same, for a child of the parent of this process, which gets the signal that it would get of this one.
-pub fn clone_sibling_with_pid(pid: i32) -> Result<i32> {
-    clone_when_free(pid, CloneArguments { flags: libc::CLONE_PARENT as u64, ..CloneArguments::default() })
+/// Makes a child with the id that the kernel gives it; the rest is as above.
+pub fn clone_with_any_id(exit_signal: i32, flags: u64) -> Result<i32> {
+    let flags = flags | u64::from(exit_signal.unsigned_abs());
+    // SAFETY: without CLONE_VM the child has its own copy of this stack and everything else; for the rest see above.
+    let cloned = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    Errno::result(cloned).map(|pid| pid as i32)
 }
 
-/// Makes a child with any id; the rest is as above.
-pub fn clone_unnamed(exit_signal: i32) -> Result<i32> {
-    let arguments = CloneArguments { exit_signal: exit_signal as u64, ..CloneArguments::default() };
-    // SAFETY: as below.
-    let cloned = unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of::<CloneArguments>()) };
-    Errno::result(cloned).map(|pid| pid as i32)
+/// Makes a thread of this process that does nothing until it is traced, with the id that the kernel gives it. If that is not `wanted`, it
+/// ends at once. It runs without a stack, with signals blocked as they are.
+pub fn clone_idle_thread(wanted: i32) -> Result<i32> {
+    const FLAGS: i32 = libc::CLONE_VM
+        | libc::CLONE_FS
+        | libc::CLONE_FILES
+        | libc::CLONE_SIGHAND
+        | libc::CLONE_THREAD
+        | libc::CLONE_SYSVSEM;
+    let mut answer = libc::SYS_clone;
+    // SAFETY: the thread makes system calls without a look at the stack or any other memory, so it does not matter what this one
+    // does meanwhile.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "mov eax, {gettid}",
+            "syscall",
+            "cmp eax, r9d",
+            "jne 4f",
+            "3:",
+            "mov eax, {pause}",
+            "syscall",
+            "jmp 3b",
+            "4:",
+            "xor edi, edi",
+            "mov eax, {exit}",
+            "syscall",
+            "2:",
+            gettid = const libc::SYS_gettid,
+            pause = const libc::SYS_pause,
+            exit = const libc::SYS_exit,
+            inlateout("rax") answer,
+            inlateout("rdi") i64::from(FLAGS) => _,
+            in("rsi") 0_i64,
+            in("rdx") 0_i64,
+            in("r10") 0_i64,
+            in("r8") 0_i64,
+            in("r9") i64::from(wanted),
+            out("rcx") _,
+            out("r11") _,
+            options(nostack),
+        );
+    }
+    match answer {
+        -4095..=-1 => Err(Errno::from_raw(-answer as i32)),
+        tid => Ok(tid as i32),
+    }
 }
 
 /// Makes a child with process id `pid` that sends no signal at its end, if nobody has that id; the rest is as above.
@@ -463,6 +511,26 @@ pub fn wait_for_hangup(channel: RawFd) {
     let mut polled = libc::pollfd { fd: channel, events: 0, revents: 0 };
     // SAFETY: poll reads and writes one pollfd.
     while unsafe { libc::poll(&raw mut polled, 1, -1) } == -1 && Errno::last() == Errno::EINTR {}
+}
+
+/// Whether the other end is closed.
+pub fn has_hung_up(channel: RawFd) -> bool {
+    let mut polled = libc::pollfd { fd: channel, events: 0, revents: 0 };
+    // SAFETY: poll reads and writes one pollfd.
+    unsafe { libc::poll(&raw mut polled, 1, 0) == 1 && polled.revents != 0 }
+}
+
+/// Waits until another process changes `word` from `now`, or so many nanoseconds.
+pub fn wait_for_change(word: &AtomicU32, now: u32, within_ns: i64) {
+    let within = libc::timespec { tv_sec: 0, tv_nsec: within_ns };
+    // SAFETY: the kernel reads the word and one timespec.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, now, &raw const within) };
+}
+
+/// Wakes all that wait for a change of `word`.
+pub fn tell_change(word: &AtomicU32) {
+    // SAFETY: the kernel looks up who waits there.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
 }
 
 /// Receives a packet with descriptors, which are put into `into`; gives how many there are.

@@ -8,8 +8,10 @@ use nix::errno::Errno;
 
 use super::calls::KernelAction;
 use super::report::{At, Failed, Report, Step};
+use super::turns::HAS_OTHER_ID;
 use super::{Plan, calls, live, take_role};
 use crate::image::{Birth, Born, EndedChild, Role, Way};
+use crate::namespace::leads_to;
 
 /// How an intermediate process ends that has an id which the job needs.
 const IS_WANTED: i32 = 2;
@@ -50,7 +52,7 @@ pub fn make(plan: &mut Plan, channel: RawFd) -> Result<(), Failed> {
         let birth = plan.births.of_members[plan.own].for_others[place];
         make_one(plan, channel, birth)?;
     }
-    Ok(())
+    make_threads(plan, channel, i32::MAX)
 }
 
 /// Of a child whose end is ignored nothing is left.
@@ -77,7 +79,7 @@ fn make_one(plan: &mut Plan, channel: RawFd, birth: Birth) -> Result<(), Failed>
             let descriptors = if shares_descriptors { libc::CLONE_FILES as u64 } else { 0 };
             let ends = if shares_descriptors { Some(pipe_of_word(plan).at(Step::Pipe, pid as u32)?) } else { None };
             plan.word = ends.map_or(-1, |[_, writes]| writes);
-            if calls::clone_with_pid(pid, exit_signal, places | descriptors).at(Step::Child, pid as u32)? == 0 {
+            if give_birth(plan, channel, pid, exit_signal, places | descriptors)? == 0 {
                 begin(plan, channel, birth.born);
             }
             if let Some([reads, writes]) = ends {
@@ -90,7 +92,8 @@ fn make_one(plan: &mut Plan, channel: RawFd, birth: Birth) -> Result<(), Failed>
             }
         }
         Way::Sibling => {
-            if calls::clone_sibling_with_pid(pid).at(Step::Child, pid as u32)? == 0 {
+            // Its end is signalled to that parent as that of this process would be.
+            if give_birth(plan, channel, pid, 0, libc::CLONE_PARENT as u64)? == 0 {
                 begin(plan, channel, birth.born);
             }
             return Ok(());
@@ -112,6 +115,49 @@ fn make_one(plan: &mut Plan, channel: RawFd, birth: Birth) -> Result<(), Failed>
     }
 }
 
+/// Makes a process with id `pid`; 0 in it. `flags` are those of clone.
+fn give_birth(plan: &mut Plan, channel: RawFd, pid: i32, exit_signal: i32, flags: u64) -> Result<i32, Failed> {
+    if plan.turns.is_none() {
+        return calls::clone_with_pid(pid, exit_signal, flags).at(Step::Child, pid as u32);
+    }
+    make_threads(plan, channel, pid)?;
+    let Some(turns) = &plan.turns else { return Err(Errno::EINVAL).at(Step::Turn, pid as u32) };
+    turns.wait(pid, channel).at(Step::Turn, pid as u32)?;
+    loop {
+        turns.reach(pid).at(Step::Turn, pid as u32)?;
+        match calls::clone_with_any_id(exit_signal, flags).at(Step::Child, pid as u32)? {
+            0 if calls::own_pid() == pid => return Ok(0),
+            0 => calls::leave(HAS_OTHER_ID),
+            made if turns.made(made, pid) => return Ok(made),
+            // Somebody else was faster.
+            made if flags & libc::CLONE_PARENT as u64 == 0 => {
+                calls::reap(made).at(Step::Child, pid as u32)?;
+                calls::forget(libc::SIGCHLD).at(Step::SignalAction, libc::SIGCHLD as u32)?;
+            }
+            // The restarter reaps it.
+            _ => {}
+        }
+    }
+}
+
+/// Makes those threads of this process at their turns that have ids below `end`, if it makes them itself.
+fn make_threads(plan: &mut Plan, channel: RawFd, end: i32) -> Result<(), Failed> {
+    let Some(turns) = plan.turns.as_ref().filter(|_| plan.makes_threads) else { return Ok(()) };
+    let image = plan.members[plan.own].image;
+    while let Some(tid) = image.threads.get(1 + plan.threads_made).map(|thread| thread.tid).filter(|&tid| tid < end) {
+        turns.wait(tid, channel).at(Step::Turn, tid as u32)?;
+        loop {
+            turns.reach(tid).at(Step::Turn, tid as u32)?;
+            let made = calls::clone_idle_thread(tid).at(Step::Child, tid as u32)?;
+            if turns.made(made, tid) {
+                break;
+            }
+        }
+        plan.threads_made += 1;
+    }
+    Ok(())
+}
+
 /// A pipe whose numbers are none of the program's.
 fn pipe_of_word(plan: &Plan) -> Result<[RawFd; 2], Errno> {
     let [reads, writes] = calls::pipe(0)?;
@@ -120,8 +166,11 @@ fn pipe_of_word(plan: &Plan) -> Result<[RawFd; 2], Errno> {
 
 /// Makes a child of a process that ends at once.
 fn make_orphan(plan: &mut Plan, channel: RawFd, born: Born, pid: i32) -> Result<(), Failed> {
+    if plan.turns.is_some() {
+        return make_orphan_at_its_turn(plan, channel, born, pid);
+    }
     loop {
-        let intermediate = calls::clone_unnamed(0).at(Step::Child, pid as u32)?;
+        let intermediate = calls::clone_with_any_id(0, 0).at(Step::Child, pid as u32)?;
         if intermediate != 0 {
             // With the next one the kernel goes on behind that id.
             match calls::reap(intermediate).at(Step::Child, pid as u32)? {
@@ -140,17 +189,52 @@ fn make_orphan(plan: &mut Plan, channel: RawFd, born: Born, pid: i32) -> Result<
     }
 }
 
+/// The same where ids cannot be chosen: the process that ends has the one before.
+fn make_orphan_at_its_turn(plan: &mut Plan, channel: RawFd, born: Born, pid: i32) -> Result<(), Failed> {
+    make_threads(plan, channel, pid)?;
+    let Some(turns) = &plan.turns else { return Err(Errno::EINVAL).at(Step::Turn, pid as u32) };
+    turns.wait(pid, channel).at(Step::Turn, pid as u32)?;
+    loop {
+        let before = turns.free_below(pid).ok_or(Errno::ENOTUNIQ).at(Step::Turn, pid as u32)?;
+        turns.reach(before).at(Step::Turn, pid as u32)?;
+        let intermediate = calls::clone_with_any_id(0, 0).at(Step::Child, pid as u32)?;
+        if intermediate != 0 {
+            match calls::reap(intermediate).at(Step::Child, pid as u32)? {
+                Some(HAS_OTHER_ID) => continue,
+                _ => return Ok(()),
+            }
+        }
+        turns.made(calls::own_pid(), 0);
+        if !leads_to(calls::own_pid(), pid) {
+            calls::leave(HAS_OTHER_ID);
+        }
+        match calls::clone_with_any_id(libc::SIGCHLD, 0).at(Step::Child, pid as u32) {
+            Ok(0) if calls::own_pid() == pid => break,
+            Ok(0) => calls::leave(HAS_OTHER_ID),
+            Ok(made) => calls::leave(if turns.made(made, pid) { 0 } else { HAS_OTHER_ID }),
+            Err(failed) => fail(plan, channel, failed),
+        }
+    }
+    begin(plan, channel, born)
+}
+
+/// The life of the first process where no ancestor makes it.
+pub fn begin_first(plan: &mut Plan, channel: RawFd) -> ! {
+    begin(plan, channel, Born::Member(0))
+}
+
 /// The life of one that has just been born.
 fn begin(plan: &mut Plan, channel: RawFd, born: Born) -> ! {
     let word = plan.word;
     match born {
         Born::Member(member) => {
-            plan.own = member;
+            (plan.own, plan.makes_threads, plan.threads_made) = (member, true, 0);
             let role = plan.own().role;
             let begun = make_older_than_session(plan, channel).and_then(|()| take_role(role).at(Step::Role, 0));
             live(plan, channel, word, begun)
         }
         Born::Leader(leader) => {
+            plan.makes_threads = false;
             let ended = ended_child(plan, plan.lost_leaders[leader].pid);
             if let Some(place) = ended {
                 calls::name(&plan.own().ended_names[place]);
@@ -183,22 +267,24 @@ fn fail(plan: &Plan, channel: RawFd, failed: Failed) -> ! {
 }
 
 /// Makes those children that have ended, by how many older siblings live.
-fn make_ended(plan: &Plan, channel: RawFd, is_due: impl Fn(u32) -> bool) -> Result<(), Failed> {
-    let all = plan.own().image.family.ended_children.iter().enumerate();
-    // Those that lead a session of others are born for these.
-    let leads = |ended: &EndedChild| plan.lost_leaders.iter().any(|leader| leader.pid == ended.pid);
-    for (place, _) in all.filter(|(_, ended)| is_due(ended.older_siblings) && !leads(ended)) {
-        make_one_ended(plan, place, channel)?;
+fn make_ended(plan: &mut Plan, channel: RawFd, is_due: impl Fn(u32) -> bool) -> Result<(), Failed> {
+    for place in 0..plan.own().image.family.ended_children.len() {
+        let ended = &plan.own().image.family.ended_children[place];
+        // Those that lead a session of others are born for these.
+        let leads = plan.lost_leaders.iter().any(|leader| leader.pid == ended.pid);
+        if is_due(ended.older_siblings) && !leads {
+            make_one_ended(plan, place, channel)?;
+        }
     }
     Ok(())
 }
 
 /// Makes a child that ends at once, for the program to wait for.
-fn make_one_ended(plan: &Plan, place: usize, channel: RawFd) -> Result<(), Failed> {
-    let member = plan.own();
-    let ended = &member.image.family.ended_children[place];
-    if calls::clone_with_pid(ended.pid, ended.exit_signal, 0).at(Step::Child, ended.pid as u32)? == 0 {
-        calls::name(&member.ended_names[place]);
+fn make_one_ended(plan: &mut Plan, place: usize, channel: RawFd) -> Result<(), Failed> {
+    let image = plan.members[plan.own].image;
+    let ended = &image.family.ended_children[place];
+    if give_birth(plan, channel, ended.pid, ended.exit_signal, 0)? == 0 {
+        calls::name(&plan.own().ended_names[place]);
         if let Err(failed) = take_place(plan, ended).at(Step::Role, 0) {
             calls::send(channel, &Report::warning(plan.own, failed).to_bytes());
         }
@@ -227,7 +313,9 @@ fn take_place(plan: &Plan, ended: &EndedChild) -> Result<(), Errno> {
         session if session == own => calls::lead_session(),
         _ if group == own => calls::lead_group(),
         _ if group == calls::own_group() || plan.ids.binary_search(&group).is_err() => Ok(()),
-        _ if plan.lost_leaders.iter().any(|leader| leader.pid == group) => join_behind_leader(group),
+        _ if plan.lost_leaders.iter().any(|leader| leader.pid == group) && plan.turns.is_none() => {
+            join_behind_leader(group)
+        }
         _ => match calls::join_group(0, group) {
             // Its parent joins later.
             Err(_) if group == plan.own().image.family.group => Ok(()),

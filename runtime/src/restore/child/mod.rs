@@ -14,21 +14,25 @@ mod calls;
 mod descendants;
 mod descriptors;
 mod report;
+mod turns;
 
 use std::ffi::CString;
 use std::os::fd::RawFd;
 
 use nix::errno::Errno;
 
+use super::ascending::{self, Ids};
 use super::file_mappings::MappingPlan;
 use super::open_files::OpenFiles;
 use super::outside::{Outlet, Outside};
 use super::sockets::Sockets;
-use crate::image::{Births, JobImage, LostLeader, Objects, OpenFile, ProcessImage, Role};
+use crate::image::{Birth, Births, Born, JobImage, LostLeader, Objects, OpenFile, ProcessImage, Role, Way};
 use calls::KernelAction;
-pub use calls::{clone_unnamed, end_with};
+pub use calls::{clone_with_any_id, end_with, leave, own_pid};
 use report::{At, Failed};
 pub use report::{REPORT_BYTES, Report, Step, Verdict};
+pub use turns::HAS_OTHER_ID;
+use turns::Turns;
 
 /// Signals, 1 to 64.
 const SIGNALS: usize = 64;
@@ -72,6 +76,11 @@ pub struct Plan<'a> {
     word: RawFd,
     /// Whether the restarter hands over descriptors when all processes are there.
     is_handed_descriptors: bool,
+    /// Whose turn it is to make the next id, where ids cannot be chosen.
+    turns: Option<Turns>,
+    /// Whether this process makes its threads itself then, and how many it has made.
+    makes_threads: bool,
+    threads_made: usize,
 }
 
 /// What one process is told.
@@ -125,7 +134,17 @@ impl<'a> Plan<'a> {
         parent_end: RawFd,
         kept: Vec<RawFd>,
         (mappings, opened, sockets): (&'a MappingPlan, &'a OpenFiles, &'a Sockets),
+        by: Ids,
     ) -> crate::error::Result<Plan<'a>> {
+        let mut births = births_of(job, outside)?;
+        let turns = match by {
+            Ids::Chosen => None,
+            Ids::Reached { search } => {
+                let order = ascending::order(job, &mut births)?;
+                ascending::check_ahead(&order, search)?;
+                Some(Turns::new(order, search)?)
+            }
+        };
         let members = (0..job.processes.len()).map(|index| Member::new(job, index, outside));
         let mut ids: Vec<i32> = job.ids().collect();
         ids.sort_unstable();
@@ -133,7 +152,7 @@ impl<'a> Plan<'a> {
             objects: &job.objects,
             members: members.collect::<crate::error::Result<_>>()?,
             lost_leaders: &job.lost_leaders,
-            births: births_of(job, outside)?,
+            births,
             ids,
             own: 0,
             restarter: std::process::id() as i32,
@@ -150,7 +169,20 @@ impl<'a> Plan<'a> {
             files: descriptors::Workspace::new(job),
             word: -1,
             is_handed_descriptors: job.objects.files.iter().any(OpenFile::is_handed_over),
+            turns,
+            makes_threads: false,
+            threads_made: 0,
         })
+    }
+
+    /// Whose turn it is to make the next id, where ids cannot be chosen.
+    pub fn turns(&self) -> Option<&Turns> {
+        self.turns.as_ref()
+    }
+
+    /// Whether the ancestor would make the first process and no other, which then needs no ancestor.
+    pub fn needs_no_ancestor(&self) -> bool {
+        self.turns.is_some() && self.births.of_ancestor == [Birth { born: Born::Member(0), way: Way::Sibling }]
     }
 
     /// The number that place `place` of `kept` has in the children.
@@ -199,6 +231,16 @@ fn base(job: &JobImage, kept: &[RawFd]) -> RawFd {
 /// a second copy of the restarter.
 #[allow(improper_ctypes_definitions, reason = "called from Rust only")]
 pub extern "C" fn run(plan: &mut Plan) -> ! {
+    run_as(plan, descendants::make_all)
+}
+
+/// The same of the first process where no ancestor makes it.
+#[allow(improper_ctypes_definitions, reason = "called from Rust only")]
+pub extern "C" fn run_first(plan: &mut Plan) -> ! {
+    run_as(plan, |plan, channel| descendants::begin_first(plan, channel))
+}
+
+fn run_as(plan: &mut Plan, live: impl FnOnce(&mut Plan, RawFd) -> Result<(), Failed>) -> ! {
     calls::close(plan.parent_end);
     if !calls::wait_for_byte(plan.kept[0]) {
         calls::exit();
@@ -207,7 +249,7 @@ pub extern "C" fn run(plan: &mut Plan) -> ! {
     let made = move_descriptors(plan).and_then(|()| {
         channel = plan.number_of(CHANNEL);
         descriptors::make(plan)?;
-        descendants::make_all(plan, channel)
+        live(plan, channel)
     });
     if let Err(failed) = made {
         calls::send(channel, &Report::failed(plan.own, failed).to_bytes());

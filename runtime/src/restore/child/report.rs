@@ -4,6 +4,7 @@ use nix::errno::Errno;
 
 use crate::error::Error;
 use crate::image::{Fifo, FileKind, JobImage, path_of};
+use crate::restore::ascending::{ENV_SEARCH, advice};
 use crate::restore::paths::reopened_path;
 use crate::restore::spawn::clone_refused;
 
@@ -33,6 +34,7 @@ pub enum Step {
     Role,
     Control,
     Child,
+    Turn,
     Adopting,
     Open,
     Number,
@@ -52,6 +54,7 @@ const STEPS: &[Step] = &[
     Step::Role,
     Step::Control,
     Step::Child,
+    Step::Turn,
     Step::Adopting,
     Step::Open,
     Step::Number,
@@ -102,6 +105,11 @@ impl Report {
     /// Everything is in place in `process`.
     pub fn done(process: usize) -> Report {
         Report { verdict: Verdict::Done, process: process as u32, step: Step::Keep, index: 0, errno: 0 }
+    }
+
+    /// The first process could not be made, with this id.
+    pub fn turn_refused(id: i32, errno: Errno) -> Report {
+        Report::failed(0, Failed { step: Step::Turn, index: id as u32, errno })
     }
 
     /// `process` waits for descriptors to be handed over.
@@ -171,6 +179,7 @@ impl Report {
                 return clone_refused(self.index as i32, errno);
             }
             Step::Child => ("clone3", format!("child {}", self.index)),
+            Step::Turn => return out_of_reach(self.index as i32, errno),
             Step::Adopting => ("prctl", "PR_SET_CHILD_SUBREAPER".into()),
             Step::Role => ("setsid", format!("become {:?}", image.family.role(image.pid))),
             Step::Control => ("ioctl", format!("be controlled by terminal {} of the job's own", self.index)),
@@ -187,6 +196,23 @@ impl Report {
         };
         Error::RemoteCall { pid: image.pid, call, purpose, source: errno }
     }
+}
+
+/// Why the kernel does not give id `id` where it cannot be chosen.
+fn out_of_reach(id: i32, errno: Errno) -> Error {
+    let (why, advice) = match errno {
+        Errno::ERANGE => (
+            format!("the kernel has passed it, or as many processes as {ENV_SEARCH} allows were made on the way"),
+            advice(),
+        ),
+        Errno::EAGAIN => (
+            "no more processes may be made here, even if they end at once".to_owned(),
+            "allow more processes (ulimit -u, the container's pids limit)",
+        ),
+        Errno::ENOTUNIQ => ("no free id is left before it for the process that makes it".to_owned(), advice()),
+        errno => (errno.desc().to_owned(), advice()),
+    };
+    Error::ids_not_to_be_had(format!("give the rebuilt program its id {id}"), why, advice)
 }
 
 fn named_pipe(job: &JobImage, index: u32) -> Option<&Fifo> {

@@ -110,7 +110,8 @@ impl Lazy {
     }
 }
 
-fn say_without_effect(why: &str) {
+/// Says that all memory comes first.
+pub fn say_without_effect(why: &str) {
     crate::say!("restart: --lazy has no effect: {why}; all memory is read before the program runs");
 }
 

@@ -13,18 +13,18 @@ use crate::namespace;
 use crate::proc::task::{self, stat_number};
 use crate::restore::spawn::REAPING_TIMEOUT;
 use crate::restore::spawn::may_not_choose;
-use crate::restore::{Place, credentials};
+use crate::restore::{Ids, Place, credentials};
 
 /// How long one that has been killed may take to give back what it had.
 const DYING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Checks users, groups and process ids; `then` is the host of the capture, `now` this one.
-pub fn check(image: &ProcessImage, place: &Place, then: &Host, now: &Host) -> Result<()> {
+pub fn check(image: &ProcessImage, (place, ids): (&Place, Ids), then: &Host, now: &Host) -> Result<()> {
     check_namespace(image, then, now)?;
     let only_one_user = place.is_own_user_namespace();
     check_user(image, geteuid(), getegid().as_raw(), only_one_user)?;
     credentials::check(image, place)?;
-    if !namespace::may_choose_ids() {
+    if ids == Ids::Chosen && !namespace::may_choose_ids() {
         return Err(may_not_choose(image.pid));
     }
     let ended = image.family.ended_children.iter().map(|ended| ended.pid);
@@ -100,7 +100,9 @@ fn is_dying(tid: i32) -> bool {
 fn in_use(tid: i32, name: &str, ended: bool) -> Error {
     let advice = match ended {
         true => "it has ended; restart once its parent has noticed",
-        false if tid == std::process::id() as i32 => "that is this command; give it again",
+        false if tid == std::process::id() as i32 => {
+            "that is this command; give it again, in a container as the first process of a fresh one"
+        }
         false => "wait until it ends, or end it",
     };
     Error::ids_not_to_be_had("restart", format!("pid {tid} is in use by `{name}`"), advice)

@@ -35,7 +35,7 @@ pub fn check(id: u64, job: &JobImage, machine: &Machine, options: &RestoreOption
     machine::check(job, machine, options.force)?;
     for process in &job.processes {
         kernel_limits::check(process)?;
-        identity::check(process, &options.place, &job.host, &machine.host)?;
+        identity::check(process, (&options.place, options.ids), &job.host, &machine.host)?;
     }
     job.lost_leaders.iter().try_for_each(|leader| identity::check_free(leader.pid))?;
     super::guards::check(job)?;

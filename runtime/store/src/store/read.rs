@@ -17,6 +17,7 @@ use crate::{
     key_table::Place,
     pack::run_and_page,
     page_list::stored,
+    threads,
 };
 use crate::{files::PackName, format::fields::check, index::Index};
 
@@ -245,7 +246,7 @@ impl Shared {
         if let [piece] = &mut pieces[..] {
             return read(piece);
         }
-        pieces.par_iter_mut().try_for_each(read)
+        threads::on_late_ones(|| pieces.par_iter_mut().try_for_each(read))
     }
 
     /// Where the pages of `keys` lie that are not zero; `to` is where each of all goes.
