@@ -52,6 +52,14 @@ impl<'scene> Image<'scene> {
         self
     }
 
+    /// Without the rights to choose an id, to write which comes next, and to make a namespace: as in a container with the usual options.
+    pub fn confined(self) -> Image<'scene> {
+        self.after(
+            "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && \
+             exec setpriv --bounding-set=-sys_admin,-checkpoint_restore \"$0\" \"$@\"",
+        )
+    }
+
     /// The store.
     pub fn store(&self) -> Store {
         Store::at(self.directory.join("store"))
@@ -131,6 +139,18 @@ impl Container<'_> {
             found.is_some()
         });
         found.expect("it has been waited for")
+    }
+
+    /// Waits until the program has printed so many more lines than there were when it was started.
+    #[track_caller]
+    pub fn wait_for_more_lines(&mut self, more: usize) {
+        let output = self.image.output();
+        let wanted = output.lines() + more;
+        processes::wait_until("the program prints", START_LIMIT, || {
+            let ended = self.child.try_wait().expect("it is our child");
+            assert!(ended.is_none(), "it has ended ({ended:?}): {}", self.messages());
+            output.lines() >= wanted
+        });
     }
 
     /// Sends a signal to the first process, from outside, as whoever stops a container does.

@@ -21,7 +21,7 @@ use zerocopy::FromBytes;
 use super::{adoption, stop};
 use crate::descriptor::pidfd_open;
 use crate::error::{Error, Result};
-use crate::proc::{clocks, maps, pagemap, task};
+use crate::proc::{DELETED, clocks, maps, pagemap, task};
 use crate::ptrace::read_memory;
 
 /// Bytes of images that are searched in one process: a stranger may have any number of them.
@@ -141,6 +141,20 @@ impl Program {
         }
         Ok(format!("{own}-{}-{inode}", clocks::start_time(self.pid)?))
     }
+}
+
+/// The path of the executable of process `pid`: where the kernel shows ours, because a restart might not change that, what the
+/// control block says.
+pub fn executable(pid: i32, control: &Control) -> Result<Vec<u8>> {
+    let told = ckpt_wire::text(&control.executable);
+    if !told.is_empty() {
+        return Ok(told.to_vec());
+    }
+    let mut path = task::link(pid, "exe")?;
+    if path.ends_with(DELETED) {
+        path.truncate(path.len() - DELETED.len());
+    }
+    Ok(path)
 }
 
 /// Finds out why the memory of process `pid` is not ours to read.

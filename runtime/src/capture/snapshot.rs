@@ -37,12 +37,12 @@ use super::twin::{Memory, Twin};
 use super::unseen::{Look, Unseen};
 use super::{
     Event, Lineage, ProcessLineages, Program, Request, agent_note, allocations, descriptors, devices, mapping_defaults,
-    process, refusals, registered_rings, terminal, threads,
+    process, program, refusals, registered_rings, terminal, threads,
 };
 use crate::error::{Error, Result};
 use crate::image::{Allocation, Backing, FileKind, LostLeader, Objects, OpenFile, ProcessImage, ThreadImage};
 use crate::mapped_files::MappedFiles;
-use crate::proc::{DELETED, maps, task};
+use crate::proc::{maps, task};
 use crate::ptrace::{Pinned, SIGINFO_BYTES, Stopped, remote_call};
 
 /// How long, ms, a job runs on each time that something is underway in it which cannot be captured there.
@@ -498,7 +498,7 @@ fn freeze(
     let (working_directory, working_directory_removed) = directories::place(&cwd, task::link(pid, "cwd")?)?;
     let image = ProcessImage {
         pid,
-        executable: without_deleted(task::link(pid, "exe")?),
+        executable: program::executable(pid, &control)?,
         command_line: task::bytes(pid, "cmdline")?,
         working_directory,
         working_directory_removed,
@@ -732,13 +732,6 @@ pub fn place(draft: &Draft) -> Place {
         readable: draft.mapping.protection & libc::PROT_READ != 0 && draft.advice.huge_page_bytes == 0,
         may_end_early: !matches!(draft.backing, Backing::Anonymous),
     }
-}
-
-fn without_deleted(mut path: Vec<u8>) -> Vec<u8> {
-    if path.ends_with(DELETED) {
-        path.truncate(path.len() - DELETED.len());
-    }
-    path
 }
 
 #[cfg(test)]

@@ -139,9 +139,13 @@ pub fn link(pid: i32, file: &str) -> Result<Vec<u8>> {
     Ok(target.into_os_string().into_vec())
 }
 
-/// Whether process `pid` executes the same file as we do.
+/// Whether process `pid` executes the same file as we do, and has its code mapped: a program whose link was left leading to us when it
+/// was restarted has not.
 pub fn executes_what_we_do(pid: i32) -> bool {
-    link(pid, "exe").ok() == link(std::process::id() as i32, "exe").ok()
+    let (Ok(own), Ok(other)) = (link(std::process::id() as i32, "exe"), link(pid, "exe")) else { return false };
+    let is_mapped =
+        || bytes(pid, "maps").is_ok_and(|maps| maps.split(|&byte| byte == b'\n').any(|line| line.ends_with(&own)));
+    own == other && is_mapped()
 }
 
 /// The CPU that the main thread ran on last.

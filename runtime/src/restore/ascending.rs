@@ -1,8 +1,10 @@
 //! Ids for a job where none can be chosen: the kernel gives ids in rising order, so those of the job are made in that order, each at its
 //! turn, and what lies between two of them is used up ([`super::child`]).
 
+use std::collections::BTreeSet;
+
 use crate::error::{Error, Result};
-use crate::image::{Birth, Births, Born, EndedChild, JobImage, LostLeader, Made, ProcessImage};
+use crate::image::{Birth, Births, Born, EndedChild, JobImage, LostLeader, Made, ProcessImage, Way};
 use crate::namespace::{self, FIRST_AGAIN};
 
 /// The variable that says how many ids may be used up.
@@ -23,11 +25,28 @@ pub enum Ids {
     },
 }
 
-/// The ids that are to be made, in rising order. The births of the ancestor are brought into that order, as far as it is free.
+/// The ids that are to be made.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Order {
+    /// In rising order.
+    pub ids: Vec<i32>,
+    /// For each orphan, in rising order, the id of the process that makes it and ends.
+    pub makers: Vec<(i32, i32)>,
+}
+
+impl Order {
+    /// The id of the process that makes orphan `id` and ends.
+    pub fn maker_of(&self, id: i32) -> Option<i32> {
+        let place = self.makers.binary_search_by_key(&id, |&(orphan, _)| orphan).ok()?;
+        self.makers.get(place).map(|&(_, maker)| maker)
+    }
+}
+
+/// The ids of `job`. The births of the ancestor are brought into their order.
 ///
 /// # Errors
 /// When some process would have to be made before one with a lower id, or a leader comes and goes when all others are there.
-pub fn order(job: &JobImage, births: &mut Births) -> Result<Vec<i32>> {
+pub fn order(job: &JobImage, births: &mut Births) -> Result<Order> {
     if let Some(leader) = job.lost_leaders.iter().find(|leader| leader.session != leader.pid) {
         let why =
             format!("the leader of process group {} has ended, and would have to be made last of all", leader.pid);
@@ -37,8 +56,16 @@ pub fn order(job: &JobImage, births: &mut Births) -> Result<Vec<i32>> {
         Born::Member(member) => job.processes[member].pid,
         Born::Leader(leader) => job.lost_leaders[leader].pid,
     };
-    births.of_ancestor.sort_by_key(id_of);
-    let mut all = Vec::new();
+    let wanted: BTreeSet<i32> = job.ids().chain(job.lost_leaders.iter().map(|leader| leader.pid)).collect();
+    let mut order = Order { makers: makers(&wanted, births, id_of)?, ids: Vec::new() };
+    order.ids.extend(order.makers.iter().flat_map(|&(orphan, maker)| [orphan, maker]));
+    let makers = Order { makers: order.makers.clone(), ids: Vec::new() };
+    // What a process makes for a birth.
+    let made_for = |birth: &Birth| match birth.way {
+        Way::Orphan => makers.maker_of(id_of(birth)).unwrap_or_else(|| id_of(birth)),
+        Way::Child | Way::Sibling => id_of(birth),
+    };
+    births.of_ancestor.sort_by_key(made_for);
     let mut check = |maker: i32, made: &mut dyn Iterator<Item = i32>| {
         let mut last = maker;
         for id in made {
@@ -46,21 +73,40 @@ pub fn order(job: &JobImage, births: &mut Births) -> Result<Vec<i32>> {
                 return Err(not_in_order(format!("process {maker} has made {id} when there was {last}")));
             }
             last = id;
-            all.push(id);
+            order.ids.push(id);
         }
         Ok(())
     };
-    check(0, &mut births.of_ancestor.iter().map(id_of))?;
+    check(0, &mut births.of_ancestor.iter().map(made_for))?;
     for (process, made) in job.processes.iter().zip(&births.of_members) {
         check(process.pid, &mut process.threads.iter().skip(1).map(|thread| thread.tid))?;
-        check(process.pid, &mut children_of(process, made, &job.lost_leaders, id_of).into_iter())?;
+        check(process.pid, &mut children_of(process, made, &job.lost_leaders, made_for).into_iter())?;
     }
     for (leader, made) in job.lost_leaders.iter().zip(&births.of_leaders) {
-        check(leader.pid, &mut made.iter().map(id_of))?;
+        check(leader.pid, &mut made.iter().map(made_for))?;
     }
-    all.sort_unstable();
-    all.dedup();
-    Ok(all)
+    order.ids.sort_unstable();
+    order.ids.dedup();
+    Ok(order)
+}
+
+/// For each orphan the highest free id before it, which the process had that has made it, or another one that has ended.
+fn makers(wanted: &BTreeSet<i32>, births: &Births, id_of: impl Fn(&Birth) -> i32) -> Result<Vec<(i32, i32)>> {
+    let of_members =
+        births.of_members.iter().flat_map(|made| made.before.iter().chain(&made.after).chain(&made.for_others));
+    let all = births.of_ancestor.iter().chain(of_members).chain(births.of_leaders.iter().flatten());
+    let mut orphans: Vec<i32> = all.filter(|birth| birth.way == Way::Orphan).map(id_of).collect();
+    orphans.sort_unstable();
+    let mut makers: Vec<(i32, i32)> = Vec::with_capacity(orphans.len());
+    for orphan in orphans {
+        let is_free = |&id: &i32| {
+            !wanted.contains(&id) && !namespace::is_in_use(id) && makers.iter().all(|&(_, maker)| maker != id)
+        };
+        let maker = (2..orphan).rev().find(is_free);
+        let none = || not_in_order(format!("no id is free before {orphan} for the process that makes it"));
+        makers.push((orphan, maker.ok_or_else(none)?));
+    }
+    Ok(makers)
 }
 
 /// The ids that a process makes, in the order in which it does so ([`super::child`]): those that have ended among those that live.
@@ -164,7 +210,7 @@ mod tests {
     }
 
     fn order_of(job: &JobImage) -> Result<Vec<i32>> {
-        order(job, &mut job.births(false).unwrap())
+        order(job, &mut job.births(false).unwrap()).map(|order| order.ids)
     }
 
     #[test]
@@ -179,6 +225,16 @@ mod tests {
         assert!(order_of(&wrapped).unwrap_err().to_string().contains("process 10 has made 5"));
         let thread = job(&[(10, None, &[9], &[])]);
         assert!(order_of(&thread).unwrap_err().to_string().contains("CHECKPOINT_RESTORE"));
+    }
+
+    #[test]
+    fn an_orphan_is_made_by_a_process_with_a_free_id_before_it() {
+        let far = 4_000_000;
+        let job = job(&[(far, None, &[], &[]), (far + 2, None, &[], &[]), (far + 3, None, &[far + 4], &[])]);
+        let order = order(&job, &mut job.births(false).unwrap()).unwrap();
+        assert_eq!(order.makers, [(far + 2, far + 1), (far + 3, far - 1)]);
+        assert_eq!(order.maker_of(far + 3), Some(far - 1));
+        assert_eq!(order.ids, [far - 1, far, far + 1, far + 2, far + 3, far + 4]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::process::HalfBuilt;
 use super::{Lasting, RestoreOptions};
 use crate::error::Result;
 use crate::image::ProcessImage;
-use crate::proc::confinement;
+use crate::proc::{confinement, task};
 
 /// Adds one to the generation and forgets the agent of the first life; another interval may be wanted. The store is where it is today, so that the
 /// next checkpoint joins the lineage although the directory was moved. A copy becomes another job, of which no other process is.
@@ -35,6 +35,7 @@ pub fn update(process: &HalfBuilt, image: &ProcessImage, options: &RestoreOption
     memory.write(at(offset_of!(Control, generation)), &control.generation.to_ne_bytes())?;
     memory.write(at(offset_of!(Control, agent_pid)), &0i32.to_ne_bytes())?;
     enter_confinement(process, image.control, &control)?;
+    enter_executable(process, image, &control)?;
     if let Some(interval_ms) = options.interval_ms {
         memory.write(at(offset_of!(Control, interval_ms)), &interval_ms.to_ne_bytes())?;
     }
@@ -66,6 +67,21 @@ fn lead_to(process: &HalfBuilt, control: &Control, field: u64, store: &Path) -> 
         let mut path = [0; PATH_BYTES];
         path[..store.len()].copy_from_slice(store);
         process.memory().write(field, &path)?;
+    }
+    Ok(())
+}
+
+/// Enters the path of the executable where /proc shows another one.
+fn enter_executable(process: &HalfBuilt, image: &ProcessImage, control: &Control) -> Result<()> {
+    if (control.bytes as usize) < offset_of!(Control, executable) + PATH_BYTES {
+        return Ok(());
+    }
+    let is_shown = task::link(process.pid(), "exe").is_ok_and(|shown| shown == image.executable);
+    let path = if is_shown { &[][..] } else { &image.executable[..] };
+    if text(&control.executable) != path && path.len() < PATH_BYTES {
+        let mut told = [0; PATH_BYTES];
+        told[..path.len()].copy_from_slice(path);
+        process.memory().write(image.control + offset_of!(Control, executable) as u64, &told)?;
     }
     Ok(())
 }

@@ -220,8 +220,8 @@ fn fork_first(plan: &mut Plan, job: &JobImage) -> Result<()> {
 /// Makes an ancestor that has an id before those of the job.
 fn fork_before(plan: &mut Plan, job: &JobImage) -> Result<i32> {
     let Some(turns) = plan.turns() else { return Err(may_not_choose(job.root().pid)) };
-    let (first, refused) = (turns.first(), |errno| Report::turn_refused(turns.first(), errno).error(job));
-    let before = turns.free_below(first).ok_or(Errno::ENOTUNIQ).map_err(refused)?;
+    let refused = |errno| Report::turn_refused(turns.first(), errno).error(job);
+    let before = turns.free_before().ok_or(Errno::ENOTUNIQ).map_err(refused)?;
     turns.reach(before).map_err(refused)?;
     match child::clone_with_any_id(libc::SIGCHLD, 0) {
         Ok(0) => child::run(plan),

@@ -268,6 +268,9 @@ pub struct Control {
     pub environ: u64,
     /// Address of an [`Environment`] for the restorer to fill; 0 where there is none.
     pub environment: u64,
+    /// Path of the program's executable where the kernel shows another one, because the restorer might not change the link; empty
+    /// otherwise. The restorer writes it.
+    pub executable: [u8; PATH_BYTES],
 }
 
 /// Bytes of [`Control::copy`], at least one zero included.
@@ -403,7 +406,7 @@ mod tests {
         assert_eq!(offset_of!(Control, stub_start), 32);
         assert_eq!(offset_of!(Control, reason), 96);
         assert_eq!(CONTROL_BYTES_MIN, 96 + 2 * TEXT_BYTES + 3 * PATH_BYTES);
-        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 80 + PATH_BYTES + 80 + COPY_BYTES + 16);
+        assert_eq!(size_of::<Control>(), CONTROL_BYTES_MIN + 80 + PATH_BYTES + 80 + COPY_BYTES + 16 + PATH_BYTES);
     }
 
     #[test]

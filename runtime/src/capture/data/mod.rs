@@ -169,7 +169,7 @@ fn take(
         version: image::IMAGE_VERSION,
         host: crate::host::this(),
         pid: program.pid,
-        executable: task::link(program.pid, "exe")?,
+        executable: super::program::executable(program.pid, control)?,
         command_line: task::bytes(program.pid, "cmdline")?,
         code: frozen.mappings.iter().filter_map(code).collect(),
         allocations: known,

@@ -11,7 +11,6 @@ use super::report::{At, Failed, Report, Step};
 use super::turns::HAS_OTHER_ID;
 use super::{Plan, calls, live, take_role};
 use crate::image::{Birth, Born, EndedChild, Role, Way};
-use crate::namespace::leads_to;
 
 /// How an intermediate process ends that has an id which the job needs.
 const IS_WANTED: i32 = 2;
@@ -19,7 +18,8 @@ const IS_WANTED: i32 = 2;
 /// Those that the ancestor makes.
 pub fn make_all(plan: &mut Plan, channel: RawFd) -> Result<(), Failed> {
     let births = std::mem::take(&mut plan.births.of_ancestor);
-    births.into_iter().try_for_each(|birth| make_one(plan, channel, birth))
+    births.into_iter().try_for_each(|birth| make_one(plan, channel, birth))?;
+    reap_makers(plan)
 }
 
 /// Those children of this process that are older than its session.
@@ -52,7 +52,8 @@ pub fn make(plan: &mut Plan, channel: RawFd) -> Result<(), Failed> {
         let birth = plan.births.of_members[plan.own].for_others[place];
         make_one(plan, channel, birth)?;
     }
-    make_threads(plan, channel, i32::MAX)
+    make_threads(plan, channel, i32::MAX)?;
+    reap_makers(plan)
 }
 
 /// Of a child whose end is ignored nothing is left.
@@ -189,33 +190,29 @@ fn make_orphan(plan: &mut Plan, channel: RawFd, born: Born, pid: i32) -> Result<
     }
 }
 
-/// The same where ids cannot be chosen: the process that ends has the one before.
+/// The same where ids cannot be chosen: the process that ends is made at a turn before, and reaped when there is nothing else to do.
 fn make_orphan_at_its_turn(plan: &mut Plan, channel: RawFd, born: Born, pid: i32) -> Result<(), Failed> {
-    make_threads(plan, channel, pid)?;
-    let Some(turns) = &plan.turns else { return Err(Errno::EINVAL).at(Step::Turn, pid as u32) };
-    turns.wait(pid, channel).at(Step::Turn, pid as u32)?;
-    loop {
-        let before = turns.free_below(pid).ok_or(Errno::ENOTUNIQ).at(Step::Turn, pid as u32)?;
-        turns.reach(before).at(Step::Turn, pid as u32)?;
-        let intermediate = calls::clone_with_any_id(0, 0).at(Step::Child, pid as u32)?;
-        if intermediate != 0 {
-            match calls::reap(intermediate).at(Step::Child, pid as u32)? {
-                Some(HAS_OTHER_ID) => continue,
-                _ => return Ok(()),
-            }
-        }
-        turns.made(calls::own_pid(), 0);
-        if !leads_to(calls::own_pid(), pid) {
-            calls::leave(HAS_OTHER_ID);
-        }
-        match calls::clone_with_any_id(libc::SIGCHLD, 0).at(Step::Child, pid as u32) {
-            Ok(0) if calls::own_pid() == pid => break,
-            Ok(0) => calls::leave(HAS_OTHER_ID),
-            Ok(made) => calls::leave(if turns.made(made, pid) { 0 } else { HAS_OTHER_ID }),
-            Err(failed) => fail(plan, channel, failed),
-        }
+    let maker = plan.turns.as_ref().and_then(|turns| turns.maker_of(pid));
+    let maker = maker.ok_or(Errno::ENOTUNIQ).at(Step::Turn, pid as u32)?;
+    if give_birth(plan, channel, maker, 0, 0)? != 0 {
+        plan.makers.push(maker);
+        return Ok(());
     }
-    begin(plan, channel, born)
+    plan.makes_threads = false;
+    plan.makers.clear();
+    match give_birth(plan, channel, pid, libc::SIGCHLD, 0) {
+        Ok(0) => begin(plan, channel, born),
+        Ok(_) => calls::leave(0),
+        Err(failed) => fail(plan, channel, failed),
+    }
+}
+
+/// Reaps what has made orphans for this process.
+fn reap_makers(plan: &mut Plan) -> Result<(), Failed> {
+    while let Some(maker) = plan.makers.pop() {
+        calls::reap(maker).at(Step::Child, maker as u32)?;
+    }
+    Ok(())
 }
 
 /// The life of the first process where no ancestor makes it.
@@ -229,12 +226,14 @@ fn begin(plan: &mut Plan, channel: RawFd, born: Born) -> ! {
     match born {
         Born::Member(member) => {
             (plan.own, plan.makes_threads, plan.threads_made) = (member, true, 0);
+            plan.makers.clear();
             let role = plan.own().role;
             let begun = make_older_than_session(plan, channel).and_then(|()| take_role(role).at(Step::Role, 0));
             live(plan, channel, word, begun)
         }
         Born::Leader(leader) => {
             plan.makes_threads = false;
+            plan.makers.clear();
             let ended = ended_child(plan, plan.lost_leaders[leader].pid);
             if let Some(place) = ended {
                 calls::name(&plan.own().ended_names[place]);
@@ -258,7 +257,7 @@ fn lead(plan: &mut Plan, channel: RawFd, leader: usize) -> Result<(), Failed> {
         let birth = plan.births.of_leaders[leader][place];
         make_one(plan, channel, birth)?;
     }
-    Ok(())
+    reap_makers(plan)
 }
 
 fn fail(plan: &Plan, channel: RawFd, failed: Failed) -> ! {

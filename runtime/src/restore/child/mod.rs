@@ -81,6 +81,8 @@ pub struct Plan<'a> {
     /// Whether this process makes its threads itself then, and how many it has made.
     makes_threads: bool,
     threads_made: usize,
+    /// Processes that make orphans and end, for this process to reap. There is room for all.
+    makers: Vec<i32>,
 }
 
 /// What one process is told.
@@ -141,7 +143,7 @@ impl<'a> Plan<'a> {
             Ids::Chosen => None,
             Ids::Reached { search } => {
                 let order = ascending::order(job, &mut births)?;
-                ascending::check_ahead(&order, search)?;
+                ascending::check_ahead(&order.ids, search)?;
                 Some(Turns::new(order, search)?)
             }
         };
@@ -169,6 +171,7 @@ impl<'a> Plan<'a> {
             files: descriptors::Workspace::new(job),
             word: -1,
             is_handed_descriptors: job.objects.files.iter().any(OpenFile::is_handed_over),
+            makers: Vec::with_capacity(turns.as_ref().map_or(0, Turns::makers)),
             turns,
             makes_threads: false,
             threads_made: 0,

@@ -14,6 +14,7 @@ use nix::errno::Errno;
 use super::calls;
 use crate::error::{Error, Result};
 use crate::namespace::{FIRST_AGAIN, is_in_use, last_pid, leads_to, take_one};
+use crate::restore::ascending::Order;
 
 /// How a process ends that has got another id than the one that it is for.
 pub const HAS_OTHER_ID: i32 = 3;
@@ -35,7 +36,7 @@ struct Page {
 /// Whose turn it is.
 #[derive(Debug)]
 pub struct Turns {
-    order: Vec<i32>,
+    order: Order,
     page: NonNull<Page>,
 }
 
@@ -49,7 +50,7 @@ impl Turns {
     ///
     /// # Errors
     /// When there is no memory.
-    pub fn new(order: Vec<i32>, search: u32) -> Result<Turns> {
+    pub fn new(order: Order, search: u32) -> Result<Turns> {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping, wherever there is room.
         let page = unsafe { libc::mmap(ptr::null_mut(), size_of::<Page>(), protection, flags, -1, 0) };
@@ -64,7 +65,7 @@ impl Turns {
 
     /// The lowest id.
     pub fn first(&self) -> i32 {
-        self.order.first().copied().unwrap_or(0)
+        self.order.ids.first().copied().unwrap_or(0)
     }
 
     fn page(&self) -> &Page {
@@ -77,7 +78,7 @@ impl Turns {
     /// # Errors
     /// `ECANCELED` when the restarter is gone; `EINVAL` for an id that has no turn.
     pub fn wait(&self, id: i32, channel: RawFd) -> nix::Result<()> {
-        let place = self.order.binary_search(&id).map_err(|_| Errno::EINVAL)? as u32;
+        let place = self.order.ids.binary_search(&id).map_err(|_| Errno::EINVAL)? as u32;
         loop {
             let turn = self.page().turn.load(Ordering::Acquire);
             if turn == place {
@@ -132,10 +133,20 @@ impl Turns {
         id == wanted
     }
 
-    /// The highest free id below `id`: for a process that makes another one and ends.
-    pub fn free_below(&self, id: i32) -> Option<i32> {
+    /// The id of the process that makes orphan `id` and ends.
+    pub fn maker_of(&self, id: i32) -> Option<i32> {
+        self.order.maker_of(id)
+    }
+
+    /// How many such processes there are.
+    pub fn makers(&self) -> usize {
+        self.order.makers.len()
+    }
+
+    /// A free id before all of them.
+    pub fn free_before(&self) -> Option<i32> {
         let last = self.page().last.load(Ordering::Relaxed);
-        (last + 1..id).rev().find(|&below| !is_in_use(below))
+        (last + 1..self.first()).rev().find(|&below| !is_in_use(below))
     }
 }
 
@@ -152,7 +163,7 @@ mod tests {
 
     #[test]
     fn ids_have_their_turns_in_order() {
-        let turns = Turns::new(vec![7, 9], 3).unwrap();
+        let turns = Turns::new(Order { ids: vec![7, 9], ..Order::default() }, 3).unwrap();
         assert_eq!(turns.first(), 7);
         assert_eq!(turns.wait(8, -1), Err(Errno::EINVAL));
         turns.wait(7, -1).unwrap();
