@@ -58,7 +58,7 @@ pub fn root_of(pid: i32) -> i32 {
     loop {
         let (child, _) = highest;
         let parent = task::stat_fields(child, "stat").map_or(0, |stat| stat_number(&stat, 4) as i32);
-        if parent <= 1 || task::executes_what_we_do(parent) {
+        if parent < 1 || task::executes_what_we_do(parent) {
             break;
         }
         match Program::find(parent).and_then(|program| program.control()) {
@@ -301,5 +301,5 @@ fn ended_child(pid: i32, stat: &[String], older_siblings: u32) -> Option<EndedCh
 fn children(pid: i32) -> Result<Vec<(i32, Vec<String>)>> {
     let stat = |child: i32| Some((child, task::stat_fields(child, "stat").ok()?));
     let all = task::children(pid)?.into_iter().filter_map(stat);
-    Ok(all.filter(|(_, stat)| !own_children::is_over(stat)).collect())
+    Ok(all.filter(|(child, stat)| !own_children::is_over(stat) && !own_children::is_agent(*child)).collect())
 }

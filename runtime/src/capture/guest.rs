@@ -105,7 +105,7 @@ impl<'a> Guest<'a> {
         write: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<Guest<'a>> {
         let home_mask = thread.signal_mask()?;
-        write(seat.frame, frame(reissued, home_mask).as_bytes())?;
+        write(seat.frame, reissued.frame(home_mask).as_bytes())?;
 
         let mut registers = Registers::from_words([0; Registers::WORDS]);
         registers.0.rsp = (home.0.rsp - RED_ZONE_BYTES) & !0xf;
@@ -231,30 +231,5 @@ impl Drop for Guest<'_> {
         if let Err(error) = self.go_home() {
             log::warn!("bringing thread {} home: {error}", self.thread.tid());
         }
-    }
-}
-
-fn frame(registers: &Registers, sigmask: u64) -> StubFrame {
-    let r = &registers.0;
-    StubFrame {
-        r15: r.r15,
-        r14: r.r14,
-        r13: r.r13,
-        r12: r.r12,
-        rbp: r.rbp,
-        rbx: r.rbx,
-        r11: r.r11,
-        r10: r.r10,
-        r9: r.r9,
-        r8: r.r8,
-        rax: r.rax,
-        rcx: r.rcx,
-        rdx: r.rdx,
-        rsi: r.rsi,
-        rdi: r.rdi,
-        rip: r.rip,
-        rflags: r.eflags,
-        rsp: r.rsp,
-        sigmask,
     }
 }

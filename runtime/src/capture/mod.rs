@@ -81,11 +81,12 @@ use crate::image::{self, DevicesImage, JobImage};
 use crate::mapped_files::{MappedFiles, StoredFiles};
 use crate::page_set;
 use crate::proc::task;
-use crate::ptrace::{Stopped, wait_until_gone};
+use crate::ptrace::{Options, Stopped, wait_until_gone};
 use ahead::Costs;
 use devices::{Devices, Known};
 use guest::Guest;
 use plan::Base;
+use process::FIRST_PROCESS;
 use snapshot::Still;
 use threads::Captured;
 use tracking::Tracker;
@@ -503,6 +504,13 @@ fn failed(attempt: Attempt, error: Error, stop_ms: f64) -> Error {
 /// Ends all processes, which have been stopped since they were captured.
 fn end_job(still: Vec<Still>) -> Result<()> {
     let stopped = || still.iter().filter_map(Still::stopped);
+    if let Some(threads) = stopped().find(|threads| threads.first().is_some_and(|main| main.tid() == FIRST_PROCESS)) {
+        // No signal from within ends the first process of a pid namespace. The end of its tracer does, which is this thread's, and with
+        // it all others end, and we.
+        threads.iter().try_for_each(|thread| thread.set_options(Options::EXPENDABLE_ALONE))?;
+        std::mem::forget(still);
+        return Ok(());
+    }
     for main in stopped().filter_map(|threads| threads.first()) {
         let pid = main.tid();
         kill(Pid::from_raw(pid), Signal::SIGKILL)

@@ -24,6 +24,12 @@ pub fn is_starting_an_agent(pid: i32, stat: &[String]) -> bool {
     has_no_exit_signal(stat) && has_memory_of(pid, parent(stat))
 }
 
+/// Whether it is an agent: one that a signal has started is given to the process that adopts orphans, which may be the program.
+pub fn is_agent(pid: i32) -> bool {
+    task::executes_what_we_do(pid)
+        && task::bytes(pid, "cmdline").is_ok_and(|words| words.split(|&byte| byte == 0).nth(1) == Some(b"agent"))
+}
+
 /// Whether it is a clone that holds memory for an agent: it has no descriptors.
 pub fn is_clone_of_agent(pid: i32) -> bool {
     let status = task::text(pid, "status").unwrap_or_default();

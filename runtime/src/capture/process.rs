@@ -18,6 +18,8 @@ use crate::ptrace::read_memory;
 const GET_REGISTRATIONS: u64 = 512;
 const TIMERS: [i32; 3] = [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF];
 const SIGNALS: i32 = 64;
+/// The one that the kernel gives orphans to.
+pub const FIRST_PROCESS: i32 = 1;
 const PR_GET_PDEATHSIG: u64 = 2;
 const PR_GET_DUMPABLE: u64 = 3;
 const PR_GET_SECUREBITS: u64 = 27;
@@ -156,15 +158,13 @@ pub fn adopts_orphans(guest: &mut Guest<'_>) -> Result<bool> {
     Ok(flag(guest, PR_GET_CHILD_SUBREAPER, "asking whether it is a subreaper")? != 0)
 }
 
-/// Asks inside the program; refuses the first process of a container, and secure bits.
+/// Whether process `pid` would get our clones of it as children: it is the first of its pid namespace, or says that it wants orphans.
+pub fn would_get_clones(pid: i32, adopts_orphans: bool) -> bool {
+    pid == FIRST_PROCESS || adopts_orphans
+}
+
+/// Asks inside the program; refuses secure bits.
 pub fn own_facts(pid: i32, guest: &mut Guest<'_>) -> Result<OwnFacts> {
-    if pid == 1 {
-        return Err(Error::unsupported(
-            format!("process {pid}, which adopts orphans (the first of a container)"),
-            "its children, ours among them, would be adopted by nobody after a restart",
-            "make `ckpt run -- CMD` the entry point of the container, or start the program under an init (--init)",
-        ));
-    }
     let secure_bits = guest.call("prctl", "PR_GET_SECUREBITS", libc::SYS_prctl, [PR_GET_SECUREBITS, 0, 0, 0, 0, 0])?;
     if secure_bits != 0 {
         return Err(Error::unsupported(

@@ -230,7 +230,8 @@ fn capture_once(
         let chooser = lineage.series.as_mut().filter(|_| frozen.is_empty()).map(Series::begin).transpose();
         let ahead = ahead.remove(&member.program.pid).unwrap_or_default();
         // Parents come before their children.
-        let is_below_adopter = frozen.iter().any(|held| held.process.image.adopts_orphans);
+        let of = |image: &ProcessImage| process::would_get_clones(image.pid, image.adopts_orphans);
+        let is_below_adopter = frozen.iter().any(|held| of(&held.process.image));
         let (files, mapped) = (&tables.files, &lineage.mapped);
         let about = About { request, files, mapped, chooser: chooser?, ahead, is_below_adopter };
         frozen.push(freeze(member, threads, table, about, &mut memory, &mut lineage.processes, &mut phases)?);
@@ -463,7 +464,7 @@ fn freeze(
     let parts = parts?;
     phases.end("pages");
     let copies = copies.map(|copies| complete(pid, copies, &parts, &known.costs)).transpose()?.flatten();
-    let would_be_adopted = own.adopts_orphans || about.is_below_adopter;
+    let would_be_adopted = process::would_get_clones(pid, own.adopts_orphans) || about.is_below_adopter;
     let freed = match copies {
         _ if about.request.kill => Freed::No,
         Some(copies) if would_be_adopted => Freed::ByCopies(copies, None),

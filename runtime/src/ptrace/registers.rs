@@ -4,6 +4,8 @@
 //! (`ERESTARTSYS` and its kin, -512 to -516) and the call's number in orig_rax. The kernel turns these into "issue the call
 //! again" when the very same thread goes on; a thread that is rebuilt elsewhere needs it done by hand.
 
+use ckpt_wire::StubFrame;
+
 const ERESTARTSYS: i64 = -512;
 const ERESTARTNOINTR: i64 = -513;
 const ERESTARTNOHAND: i64 = -514;
@@ -85,6 +87,32 @@ impl Registers {
     /// Whether the call failed with EINTR because of our stop, which the program must not see.
     pub fn broken_by_stop(&self) -> bool {
         self.waiting_call().is_some_and(|call| self.0.rax as i64 == EINTR && CALLS_BROKEN_BY_A_STOP.contains(&call))
+    }
+
+    /// What the stub loads to go on with these, in user space, under this signal mask.
+    pub fn frame(&self, sigmask: u64) -> StubFrame {
+        let r = &self.0;
+        StubFrame {
+            r15: r.r15,
+            r14: r.r14,
+            r13: r.r13,
+            r12: r.r12,
+            rbp: r.rbp,
+            rbx: r.rbx,
+            r11: r.r11,
+            r10: r.r10,
+            r9: r.r9,
+            r8: r.r8,
+            rax: r.rax,
+            rcx: r.rcx,
+            rdx: r.rdx,
+            rsi: r.rsi,
+            rdi: r.rdi,
+            rip: r.rip,
+            rflags: r.eflags,
+            rsp: r.rsp,
+            sigmask,
+        }
     }
 
     /// These registers, set to issue the waiting call again from user space.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::first_process;
 use crate::error::{Error, Result};
 use crate::image::{Birth, Births, Born, EndedChild, JobImage, LostLeader, Made, ProcessImage, Way};
 use crate::namespace::{self, FIRST_AGAIN};
@@ -77,7 +78,9 @@ pub fn order(job: &JobImage, births: &mut Births) -> Result<Order> {
         }
         Ok(())
     };
-    check(0, &mut births.of_ancestor.iter().map(made_for))?;
+    // Pid 1 is there: we become it.
+    let made = births.of_ancestor.iter().map(made_for).filter(|&id| id != first_process::PID);
+    check(0, &mut made.into_iter())?;
     for (process, made) in job.processes.iter().zip(&births.of_members) {
         check(process.pid, &mut process.threads.iter().skip(1).map(|thread| thread.tid))?;
         check(process.pid, &mut children_of(process, made, &job.lost_leaders, made_for).into_iter())?;

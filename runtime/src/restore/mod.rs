@@ -31,6 +31,7 @@ mod fanotify;
 mod fifos;
 mod file_comparison;
 mod file_mappings;
+mod first_process;
 mod fresh_memory;
 mod groups;
 mod grown_files;
@@ -245,7 +246,11 @@ impl Rebuilt {
             let process = self.job.processes.iter().find(|process| process.pid == pid)?;
             process.job_stopped.then(|| stop_signal(&self.job, process))
         };
-        HalfBuilt::release_all(self.processes, &stops)?;
+        let mut processes = self.processes;
+        if first_process::is_in(&self.job) {
+            first_process::leave_by_stub(&mut processes[0], self.job.root())?;
+        }
+        HalfBuilt::release_all(processes, &stops)?;
         self.devices.give_back(progress)?;
         let is_news_for = |process: &&ProcessImage| self.terminal.is_news_for(process);
         for pid in self.job.processes.iter().filter(is_news_for).map(|process| process.pid) {
@@ -309,8 +314,8 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
     // Before anything of the program's is open here.
     let lazy = match (options.lazy, options.ids) {
         (false, _) => None,
-        (true, Ids::Chosen) => Lazy::start(&job, store)?,
-        (true, Ids::Reached { .. }) => {
+        (true, Ids::Chosen) if !first_process::is_in(&job) => Lazy::start(&job, store)?,
+        (true, _) => {
             lazy::say_without_effect("the processes that bring the memory would take ids before those of the program");
             None
         }

@@ -17,6 +17,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::first_process;
 use super::ranges::Span;
 use crate::descriptor::{pidfd_getfd, pidfd_open};
 use crate::error::{Error, Result};
@@ -243,7 +244,8 @@ impl HalfBuilt {
 
 impl Drop for HalfBuilt {
     fn drop(&mut self) {
-        if self.released {
+        // The first process of our pid namespace is ended by the kernel when we end, and by nothing before.
+        if self.released || self.pid == first_process::PID {
             return;
         }
         let _guard = Expendable(self.pid);

@@ -17,6 +17,7 @@ use super::ascending::Ids;
 use super::child::{self, CHANNEL, FILES, Plan, REPORT_BYTES, Report, Verdict};
 use super::clocks::ClockPlan;
 use super::file_mappings::MappingPlan;
+use super::first_process;
 use super::handed::Handed;
 use super::message_queues::Queues;
 use super::open_files::OpenFiles;
@@ -101,7 +102,7 @@ pub fn spawn(
     }
     first_leader(job).into_iter().for_each(reap);
     let mut processes: Vec<HalfBuilt> = Vec::with_capacity(job.processes.len());
-    let mut guard = Some(Expendable(job.root().pid));
+    let mut guard = Some(job.root().pid).filter(|&pid| pid != first_process::PID).map(Expendable);
     for image in &job.processes {
         // They are waiting for the channel to be closed, so none of them gets lost.
         let running = Running::seize(image.pid, Options::EXPENDABLE_ALONE)?;
@@ -137,6 +138,7 @@ impl Drop for Unfinished {
             // SAFETY: waitid writes one siginfo_t to `info`.
             unsafe { libc::waitid(libc::P_PID, *pid as libc::id_t, &mut info, flags) == 0 }
         };
+        // Where we have become the first process, that ends when the channel is closed.
         self.led_by.into_iter().chain([self.first]).filter(is_our_child).map(Expendable).for_each(drop);
     }
 }
@@ -180,11 +182,18 @@ fn reap_those_with_other_ids() {
 fn fork(plan: &mut Plan, job: &JobImage, clocks: &ClockPlan) -> Result<(Option<i32>, Option<Error>)> {
     let before = signal_mask::block_all().map_err(|source| Error::io("block signals for", "the rebuild", source))?;
     let forked = match (plan.turns().is_some(), clocks.ahead) {
+        (_, ahead) if first_process::is_in(job) => {
+            let without_clocks = ahead.map(|_| namespace::no_clocks_without_choice());
+            match without_clocks {
+                Some(error) if clocks.required => Err(error),
+                without_clocks => become_first(plan, job).map(|()| (None, without_clocks)),
+            }
+        }
         (true, ahead) => {
             let without_clocks = ahead.map(|_| namespace::no_clocks_without_choice());
             match without_clocks {
                 Some(error) if clocks.required => Err(error),
-                without_clocks if plan.needs_no_ancestor() => fork_first(plan, job).map(|()| (None, without_clocks)),
+                without_clocks if plan.has_the_first_alone() => fork_first(plan, job).map(|()| (None, without_clocks)),
                 without_clocks => fork_before(plan, job).map(|pid| (Some(pid), without_clocks)),
             }
         }
@@ -194,10 +203,55 @@ fn fork(plan: &mut Plan, job: &JobImage, clocks: &ClockPlan) -> Result<(Option<i
     let unblocked = before.restore();
     let (ancestor, without_clocks) = forked?;
     unblocked.map_err(|source| {
-        drop(Expendable(ancestor.unwrap_or(job.root().pid)));
+        ancestor
+            .or(Some(job.root().pid).filter(|&pid| pid != first_process::PID))
+            .map(Expendable)
+            .into_iter()
+            .for_each(drop);
         Error::io("unblock signals after", "the fork", source)
     })?;
     Ok((ancestor, without_clocks))
+}
+
+/// This process becomes the first of the job, and does not return; a child of it does, as the restarter.
+fn become_first(plan: &mut Plan, job: &JobImage) -> Result<()> {
+    let refused = |errno| match errno {
+        Errno::ENOTUNIQ => first_process::no_id_for_restarter(),
+        errno => Report::turn_refused(first_process::PID, errno).error(job),
+    };
+    if !plan.has_the_first_alone() {
+        let why = "other processes of the job would have to be children of nobody";
+        return Err(Error::unsupported(
+            "a program that was pid 1",
+            why,
+            "restart it with `ckpt run` as pid 1 from its beginning",
+        ));
+    }
+    loop {
+        plan.leave_room_for_tracer().map_err(refused)?;
+        let is_wanted = |pid: i32| job.ids().any(|id| id == pid);
+        // No signal at its end.
+        match child::clone_with_any_id(0, 0) {
+            Ok(0) if is_wanted(child::own_pid()) => child::leave(child::HAS_OTHER_ID),
+            Ok(0) => {
+                if let Some(turns) = plan.turns() {
+                    turns.made(child::own_pid(), 0);
+                }
+                return Ok(());
+            }
+            Ok(wanted) if is_wanted(wanted) => {
+                reap(wanted);
+                if plan.turns().is_some() {
+                    return Err(refused(Errno::ENOTUNIQ));
+                }
+            }
+            Ok(restarter) => {
+                plan.set_restarter(restarter);
+                child::run_first(plan)
+            }
+            Err(errno) => return Err(refused(errno)),
+        }
+    }
 }
 
 /// Makes the first process at its turn.

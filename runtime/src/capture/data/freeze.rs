@@ -80,7 +80,8 @@ pub fn freeze(
         false => {
             let mut guest = Guest::enter(pid, &mut stopped[0], control, homes[0].home, &homes[0].reissued)?;
             // A clone would become its child.
-            let twin = match process::adopts_orphans(&mut guest)? {
+            let adopts_orphans = process::adopts_orphans(&mut guest)?;
+            let twin = match process::would_get_clones(pid, adopts_orphans) {
                 true => None,
                 false => Twin::create(&mut guest, Memory::Copied)?,
             };

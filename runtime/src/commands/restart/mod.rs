@@ -226,6 +226,10 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
             first_pid::leave_lower_ones()?;
             parent.release(pid, there, || release(pid, pid_file, || release_with_progress(*rebuilt)))?;
             automatic::go_on(pid);
+            if pid == 1 {
+                // The program is pid 1, and waits for our end.
+                return Ok(exit_code::DONE);
+            }
             parent.follow(pid)
         }
         Built::Inside(inside) => {
@@ -253,9 +257,9 @@ fn release(pid: i32, pid_file: Option<&PidFile>, run: impl FnOnce() -> Result<()
 /// Rebuilds the chosen checkpoint, here if that is possible and allowed. Calls `listen` as soon as there may be another thread.
 fn build(arguments: &Arguments, stdio: Stdio, listen: &mut dyn FnMut()) -> Result<Built> {
     let ids = ids::of_this_place(arguments.namespace)?;
-    match ids {
-        Ids::Chosen => listen(),
-        Ids::Reached { .. } => keep_to_this_thread()?,
+    match is_alone(ids) {
+        false => listen(),
+        true => keep_to_this_thread()?,
     }
     let act = |record: &mut audit::Record| {
         refuse_second_life(arguments, record)?;
@@ -265,6 +269,12 @@ fn build(arguments: &Arguments, stdio: Stdio, listen: &mut dyn FnMut()) -> Resul
         true => audit::of_store_for_root("restart", &arguments.dir, act),
         false => audit::of_store("restart", &arguments.dir, act),
     }
+}
+
+/// Whether this process makes no thread before the program's processes are there: a thread would take an id, and none would be in the
+/// restarter where pid 1 becomes the program.
+fn is_alone(ids: Ids) -> bool {
+    matches!(ids, Ids::Reached { .. }) || std::process::id() == 1
 }
 
 fn build_where_allowed(arguments: &Arguments, ids: Ids, stdio: Stdio, listen: &mut dyn FnMut()) -> Result<Built> {
@@ -449,11 +459,14 @@ fn rebuild_with_progress(
     options: &RestoreOptions,
     listen: &mut dyn FnMut(),
 ) -> Result<Rebuilt> {
-    let mut bar = Progress::start();
+    let (mut bar, this) = (Progress::start(), std::process::id());
     let rebuilt = rebuild(store, id, options, &mut |stage, done, total| match stage {
         Stage::Born => {
-            listen();
-            if matches!(options.ids, Ids::Reached { .. })
+            // Signals are no longer ours to take where pid 1 is becoming the program.
+            if std::process::id() == this {
+                listen();
+            }
+            if (is_alone(options.ids) || std::process::id() != this)
                 && let Err(error) = use_all_processors()
             {
                 log::warn!("memory is read on one processor: {error}");

@@ -142,7 +142,7 @@ fn give_birth(plan: &mut Plan, channel: RawFd, pid: i32, exit_signal: i32, flags
 }
 
 /// Makes those threads of this process at their turns that have ids below `end`, if it makes them itself.
-fn make_threads(plan: &mut Plan, channel: RawFd, end: i32) -> Result<(), Failed> {
+pub fn make_threads(plan: &mut Plan, channel: RawFd, end: i32) -> Result<(), Failed> {
     let Some(turns) = plan.turns.as_ref().filter(|_| plan.makes_threads) else { return Ok(()) };
     let image = plan.members[plan.own].image;
     while let Some(tid) = image.threads.get(1 + plan.threads_made).map(|thread| thread.tid).filter(|&tid| tid < end) {
@@ -215,25 +215,29 @@ fn reap_makers(plan: &mut Plan) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The life of the first process where no ancestor makes it.
+/// The life of the first process where no ancestor makes it. It may have made threads already.
 pub fn begin_first(plan: &mut Plan, channel: RawFd) -> ! {
-    begin(plan, channel, Born::Member(0))
+    plan.makes_threads = true;
+    live_from_birth(plan, channel, 0)
+}
+
+fn live_from_birth(plan: &mut Plan, channel: RawFd, member: usize) -> ! {
+    plan.own = member;
+    let (role, word) = (plan.own().role, plan.word);
+    let begun = make_older_than_session(plan, channel).and_then(|()| take_role(role).at(Step::Role, 0));
+    live(plan, channel, word, begun)
 }
 
 /// The life of one that has just been born.
 fn begin(plan: &mut Plan, channel: RawFd, born: Born) -> ! {
-    let word = plan.word;
+    plan.makers.clear();
     match born {
         Born::Member(member) => {
-            (plan.own, plan.makes_threads, plan.threads_made) = (member, true, 0);
-            plan.makers.clear();
-            let role = plan.own().role;
-            let begun = make_older_than_session(plan, channel).and_then(|()| take_role(role).at(Step::Role, 0));
-            live(plan, channel, word, begun)
+            (plan.makes_threads, plan.threads_made) = (true, 0);
+            live_from_birth(plan, channel, member)
         }
         Born::Leader(leader) => {
             plan.makes_threads = false;
-            plan.makers.clear();
             let ended = ended_child(plan, plan.lost_leaders[leader].pid);
             if let Some(place) = ended {
                 calls::name(&plan.own().ended_names[place]);

@@ -184,8 +184,27 @@ impl<'a> Plan<'a> {
     }
 
     /// Whether the ancestor would make the first process and no other, which then needs no ancestor.
-    pub fn needs_no_ancestor(&self) -> bool {
-        self.turns.is_some() && self.births.of_ancestor == [Birth { born: Born::Member(0), way: Way::Sibling }]
+    pub fn has_the_first_alone(&self) -> bool {
+        self.births.of_ancestor == [Birth { born: Born::Member(0), way: Way::Sibling }]
+    }
+
+    /// Has this process, which becomes the first of the job, make those threads that come before all other ids of the job, and then the
+    /// kernel look for the next id at a free one, for the process that is to trace all of them.
+    ///
+    /// # Errors
+    /// `ENOTUNIQ` when no id is free before those of other processes; and as of [`Turns::reach`].
+    pub fn leave_room_for_tracer(&mut self) -> nix::Result<()> {
+        let tids: Vec<i32> = self.members[0].image.threads.iter().map(|thread| thread.tid).collect();
+        let Some(turns) = &self.turns else { return Ok(()) };
+        let free = turns.free_behind(&tids).ok_or(Errno::ENOTUNIQ)?;
+        self.makes_threads = true;
+        descendants::make_threads(self, -1, free).map_err(Failed::errno)?;
+        self.turns.as_ref().map_or(Ok(()), |turns| turns.reach(free))
+    }
+
+    /// Another process will trace all of them.
+    pub fn set_restarter(&mut self, pid: i32) {
+        self.restarter = pid;
     }
 
     /// The number that place `place` of `kept` has in the children.

@@ -76,6 +76,13 @@ pub struct Failed {
     errno: Errno,
 }
 
+impl Failed {
+    /// What the kernel said.
+    pub fn errno(self) -> Errno {
+        self.errno
+    }
+}
+
 /// Says where an errno happened.
 pub trait At<T> {
     /// The failure of step `step` on object `index`.

@@ -143,6 +143,19 @@ impl Turns {
         self.order.makers.len()
     }
 
+    /// A free id behind the ids of `first`, which are the first ones, or before all; `None` if others come before the next free one.
+    pub fn free_behind(&self, first: &[i32]) -> Option<i32> {
+        let is_wanted = |id: i32| self.order.ids.binary_search(&id).is_ok();
+        let mut id = self.page().last.load(Ordering::Relaxed) + 1;
+        while is_wanted(id) || is_in_use(id) {
+            if is_wanted(id) && !first.contains(&id) {
+                return None;
+            }
+            id += 1;
+        }
+        Some(id)
+    }
+
     /// A free id before all of them.
     pub fn free_before(&self) -> Option<i32> {
         let last = self.page().last.load(Ordering::Relaxed);

@@ -17,6 +17,7 @@ pub use terminal::Regained;
 use std::fs::File;
 use std::sync::Arc;
 
+use super::first_process;
 use crate::error::Result;
 use crate::image::{JobImage, Role};
 use streams::Streams;
@@ -76,6 +77,8 @@ impl Outside {
         let regained = Regained::by(image, &streams, &outlets[0]);
         let keeps_its_terminal = regained.controls && image.terminal.as_ref().is_some_and(|it| it.controlling);
         let role = match image.family.role(image.pid) {
+            // We become it, and lead ours.
+            Role::SessionLeader if image.pid == first_process::PID && leads_session() => Role::Member,
             Role::SessionLeader if keeps_its_terminal => Role::GroupLeader,
             role => role,
         };
@@ -86,4 +89,9 @@ impl Outside {
     pub fn numbers(&self) -> [i32; 3] {
         self.streams.numbers
     }
+}
+
+/// Whether this process leads its session.
+fn leads_session() -> bool {
+    nix::unistd::getsid(None).is_ok_and(|session| session == nix::unistd::getpid())
 }

@@ -13,7 +13,7 @@ use crate::namespace;
 use crate::proc::task::{self, stat_number};
 use crate::restore::spawn::REAPING_TIMEOUT;
 use crate::restore::spawn::may_not_choose;
-use crate::restore::{Ids, Place, credentials};
+use crate::restore::{Ids, Place, credentials, first_process};
 
 /// How long one that has been killed may take to give back what it had.
 const DYING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -28,7 +28,9 @@ pub fn check(image: &ProcessImage, (place, ids): (&Place, Ids), then: &Host, now
         return Err(may_not_choose(image.pid));
     }
     let ended = image.family.ended_children.iter().map(|ended| ended.pid);
-    image.threads.iter().map(|thread| thread.tid).chain(ended).try_for_each(check_free)
+    let threads = image.threads.iter().map(|thread| thread.tid);
+    // Of the first process of a container our own.
+    threads.chain(ended).filter(|&id| id != first_process::PID).try_for_each(check_free)
 }
 
 /// What was root in a user namespace must not be root of the machine.

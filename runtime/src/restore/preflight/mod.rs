@@ -33,6 +33,7 @@ pub fn check_before_seal(id: u64, job: &JobImage) -> Result<()> {
 pub fn check(id: u64, job: &JobImage, machine: &Machine, options: &RestoreOptions) -> Result<()> {
     shape::check(id, job)?;
     machine::check(job, machine, options.force)?;
+    super::first_process::check(job)?;
     for process in &job.processes {
         kernel_limits::check(process)?;
         identity::check(process, (&options.place, options.ids), &job.host, &machine.host)?;
