@@ -49,6 +49,8 @@ pub enum Launch {
     Preload,
     /// By `ckpt run` with these options.
     Run(Vec<String>),
+    /// By a command that executes the one behind its own words.
+    By(Vec<String>),
     /// With `LD_PRELOAD=libckpt.so`, in a time namespace whose clocks are so far ahead of the machine's; that of an
     /// ordinary user is in a user namespace.
     Ahead(Ahead),
@@ -106,7 +108,7 @@ impl<'scene> Life<'scene> {
             ended: None,
             is_killed: false,
         };
-        if matches!(launch, Launch::Run(_) | Launch::Ahead(_)) {
+        if matches!(launch, Launch::Run(_) | Launch::By(_) | Launch::Ahead(_)) {
             life.pid = life.find_program(|pid| processes::executable(pid).as_ref() == Some(&program.executable));
         }
         life
@@ -147,7 +149,8 @@ impl<'scene> Life<'scene> {
         let mut found = None;
         let end = std::time::Instant::now() + RESTART_LIMIT;
         while found.is_none() && self.try_wait().is_none() && std::time::Instant::now() < end {
-            found = processes::descendants(parent).into_iter().find(|&pid| wanted(pid));
+            // What a command executes has its pid.
+            found = std::iter::once(parent).chain(processes::descendants(parent)).find(|&pid| wanted(pid));
             std::thread::sleep(Duration::from_millis(1));
         }
         found
@@ -365,6 +368,11 @@ fn launched(program: &Program, launch: &Launch, directory: &Path) -> Command {
         Launch::Run(options) => {
             let mut command = Command::new(product::ckpt());
             command.arg("run").args(options).arg("--").arg(&program.executable);
+            command
+        }
+        Launch::By(words) => {
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]).arg(&program.executable);
             command
         }
         Launch::Ahead(Ahead { monotonic, boottime }) => {
