@@ -23,6 +23,7 @@ pub mod error;
 pub mod evacuation;
 pub mod fault;
 pub mod file_stamp;
+pub mod filtered;
 pub mod host;
 pub mod image;
 pub mod io_uring;

@@ -2,7 +2,7 @@
 //!
 //! `process_vm_readv` pins what it reads, and a page that a clone shares with its program cannot be pinned: the kernel first
 //! gives the clone a copy of its own. So a twin, nearly all of whose pages are shared, is read through `/proc/PID/mem`, which
-//! looks without pinning: half the time for a page, and no second copy of the program's memory.
+//! looks without pinning: half the time for a page, and no second copy of the program's memory. So is all where the call is forbidden.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use std::io::{self, IoSliceMut};
 
 use super::page_set::PageSet;
 use crate::error::{Error, Result};
-use crate::ptrace::ProcessMemory;
+use crate::ptrace::{ProcessMemory, is_read_by_call};
 
 /// Pages of a batch: 1 MiB, where process_vm_readv is fastest.
 const BATCH_PAGES: u64 = 256;
@@ -38,19 +38,19 @@ pub struct Place {
 pub struct PageSource {
     pid: i32,
     memory: ProcessMemory,
-    /// Its pages are also somebody else's.
-    shares_pages: bool,
+    /// Its pages may be pinned, and the kernel lets us do it.
+    may_pin: bool,
 }
 
 impl PageSource {
     /// The memory of `pid`, which the caller traces.
     pub fn open(pid: i32) -> Result<PageSource> {
-        Ok(PageSource { pid, memory: ProcessMemory::open(pid)?, shares_pages: false })
+        Ok(PageSource { pid, memory: ProcessMemory::open(pid)?, may_pin: is_read_by_call() })
     }
 
     /// The same of a clone, which shares its pages with the program.
     pub fn open_clone(pid: i32) -> Result<PageSource> {
-        Ok(PageSource { shares_pages: true, ..PageSource::open(pid)? })
+        Ok(PageSource { may_pin: false, ..PageSource::open(pid)? })
     }
 
     /// Reads the pages of `set` one after another into a new buffer.
@@ -67,7 +67,7 @@ impl PageSource {
 
     /// Reads the pages of `runs`, a batch, one after another into `into`, which is as long as they are together.
     pub fn read_batch(&self, place: &Place, runs: &[Range<u64>], into: &mut [u8]) -> Result<()> {
-        if place.readable && !self.shares_pages {
+        if place.readable && self.may_pin {
             let remote: Vec<RemoteIoVec> = runs
                 .iter()
                 .map(|run| RemoteIoVec {
@@ -91,7 +91,7 @@ impl PageSource {
     pub fn read_ranges(&self, ranges: &[Range<u64>], into: &mut [u8]) -> io::Result<()> {
         let length = |range: &Range<u64>| (range.end - range.start) as usize;
         let mut rest = into;
-        if self.shares_pages {
+        if !self.may_pin {
             for range in ranges {
                 let (now, later) = rest.split_at_mut(length(range));
                 self.memory.read(range.start, now).map_err(io::Error::other)?;

@@ -15,7 +15,7 @@ mod request;
 mod rseq;
 mod thread;
 
-pub use memory::{ProcessMemory, read_memory, write_memory};
+pub use memory::{ProcessMemory, is_read_by_call, read_memory, say_slow_way, write_memory};
 pub use pin::Pinned;
 pub use registers::{RED_ZONE_BYTES, Registers, SYS_IO_PGETEVENTS, SYSCALL_BYTES};
 pub use remote_call::{CallOf, CallOutcome, CallSite, remote_call, remote_calls, remote_clone, run_code};
