@@ -1,12 +1,14 @@
 //! Descriptors that system calls return which neither std nor nix wraps, and what they say.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::error::{Error, Result};
+use crate::filtered;
 
 /// `fcntl`, since Linux 6.10: whether two descriptors of the caller are one open file description.
 const F_DUPFD_QUERY: i32 = 1024 + 3;
@@ -42,9 +44,19 @@ pub fn close_inherited_on_exec() -> nix::Result<()> {
 /// # Errors
 /// [`Error::ProgramGone`] if there is no such process; the kernel's.
 pub fn pidfd_open(pid: i32) -> Result<OwnedFd> {
-    // SAFETY: takes numbers only.
-    match made(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) }) {
+    let opened = match filtered::is_deadly(libc::SYS_pidfd_open, 0) {
+        true => Err(Errno::EPERM),
+        // SAFETY: takes numbers only.
+        false => made(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) }),
+    };
+    match opened {
         Err(Errno::ESRCH | Errno::EINVAL) => Err(Error::ProgramGone { pid }),
+        // The kernel itself lets everybody open everybody's.
+        Err(errno @ (Errno::EPERM | Errno::ENOSYS | Errno::EACCES)) => Err(Error::environment(
+            format!("watching process {pid}"),
+            format!("pidfd_open is forbidden here ({})", errno.desc()),
+            filtered::ALLOW,
+        )),
         opened => opened.map_err(|source| Error::io("open a pidfd of", format!("/proc/{pid}"), source)),
     }
 }
@@ -87,9 +99,31 @@ pub fn unless_ended<T>(pidfd: &OwnedFd, outcome: Result<T>) -> Result<Option<T>>
 /// # Errors
 /// The kernel's.
 pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, number: i32) -> Result<OwnedFd> {
+    if let Err(errno) = can_fetch() {
+        return Err(Error::environment(
+            format!("fetching descriptor {number} of the program"),
+            format!("pidfd_getfd is forbidden here ({})", errno.desc()),
+            filtered::ALLOW,
+        ));
+    }
     // SAFETY: takes numbers only.
     made(unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) })
         .map_err(|source| Error::io("fetch a descriptor of the program", format!("fd/{number}"), source))
+}
+
+/// Whether descriptors of other processes can be fetched, or why not: by a call on this process, which nothing but a filter, or a
+/// kernel without it, refuses. Found out once.
+pub fn can_fetch() -> nix::Result<()> {
+    static FOUND: OnceLock<nix::Result<()>> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        if filtered::is_deadly(libc::SYS_pidfd_getfd, 0) || filtered::is_deadly(libc::SYS_pidfd_open, 0) {
+            return Err(Errno::EPERM);
+        }
+        // SAFETY: both take numbers only.
+        let own = made(unsafe { libc::syscall(libc::SYS_pidfd_open, std::process::id(), 0) })?;
+        // SAFETY: as above.
+        made(unsafe { libc::syscall(libc::SYS_pidfd_getfd, own.as_raw_fd(), own.as_raw_fd(), 0) }).map(drop)
+    })
 }
 
 /// Whether two descriptors of this process are one open file description.

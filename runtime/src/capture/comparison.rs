@@ -4,13 +4,15 @@
 //! there is.
 
 use std::cmp::Ordering;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Once;
 
 use nix::errno::Errno;
 
-use crate::descriptor::{are_duplicates, pidfd_getfd};
+use super::sent::Source;
+use crate::descriptor::are_duplicates;
 use crate::error::{Error, Result};
+use crate::filtered;
 
 const KCMP_FILE: i32 = 0;
 const KCMP_EPOLL_TFD: i32 = 7;
@@ -20,20 +22,27 @@ const KCMP_EPOLL_TFD: i32 = 7;
 pub struct Place<'a> {
     /// The process.
     pub pid: i32,
-    /// A handle of it.
-    pub pidfd: BorrowedFd<'a>,
+    /// How its descriptors are fetched.
+    pub source: Source<'a>,
     /// The descriptor's number.
     pub number: i32,
 }
 
+/// The call itself, unless a filter would end us for it.
+fn kcmp(a: i32, b: i32, what: i32, first: u64, second: u64) -> nix::Result<i64> {
+    if filtered::is_deadly(libc::SYS_kcmp, 0) {
+        return Err(Errno::EPERM);
+    }
+    // SAFETY: the kernel reads one `EpollSlot` at `second` if it is asked about one, and the caller has it there.
+    Errno::result(unsafe { libc::syscall(libc::SYS_kcmp, a, b, what, first, second) })
+}
+
 /// Whether two descriptors are one open file description.
 pub fn same_open_file(a: Place<'_>, b: Place<'_>) -> Result<bool> {
-    // SAFETY: takes numbers only.
-    let order = unsafe { libc::syscall(libc::SYS_kcmp, a.pid, b.pid, KCMP_FILE, a.number, b.number) };
-    match Errno::result(order) {
+    match kcmp(a.pid, b.pid, KCMP_FILE, a.number as u64, b.number as u64) {
         Ok(order) => Ok(order == 0),
         Err(errno) if is_forbidden(errno) => {
-            let (own_a, own_b) = (pidfd_getfd(a.pidfd, a.number)?, pidfd_getfd(b.pidfd, b.number)?);
+            let (own_a, own_b) = (a.source.fetch(a.number)?, b.source.fetch(b.number)?);
             are_duplicates(own_a.as_fd(), own_b.as_fd()).map_err(|source| failed("descriptors", a, source))
         }
         Err(source) => Err(failed("descriptors", a, source)),
@@ -54,10 +63,8 @@ struct EpollSlot {
 /// longer watched, unless it lives on under another number.
 pub fn is_watched(descriptor: (i32, i32), epoll: (i32, i32), target: i32, before: usize) -> Result<bool> {
     let slot = EpollSlot { epoll: epoll.1 as u32, target: target as u32, offset: before as u32 };
-    // SAFETY: the kernel reads one slot.
-    let order =
-        unsafe { libc::syscall(libc::SYS_kcmp, descriptor.0, epoll.0, KCMP_EPOLL_TFD, descriptor.1, &raw const slot) };
-    match Errno::result(order) {
+    let at = (&raw const slot) as u64;
+    match kcmp(descriptor.0, epoll.0, KCMP_EPOLL_TFD, descriptor.1 as u64, at) {
         Ok(order) => Ok(order == 0),
         Err(errno) if is_forbidden(errno) => Ok(before == 0 && descriptor == (epoll.0, target)),
         Err(source) => {
@@ -69,9 +76,7 @@ pub fn is_watched(descriptor: (i32, i32), epoll: (i32, i32), target: i32, before
 /// How the `what` of two threads, or main threads of processes, stand to each other in an order that lasts: equal if they have one and
 /// the same. `None` where the kernel does not tell.
 pub fn order(a: i32, b: i32, what: Shared) -> nix::Result<Option<Ordering>> {
-    // SAFETY: takes numbers only.
-    let order = unsafe { libc::syscall(libc::SYS_kcmp, a, b, what as i32, 0, 0) };
-    match Errno::result(order) {
+    match kcmp(a, b, what as i32, 0, 0) {
         Ok(0) => Ok(Some(Ordering::Equal)),
         Ok(1) => Ok(Some(Ordering::Less)),
         Ok(_) => Ok(Some(Ordering::Greater)),

@@ -12,11 +12,16 @@
 //! Why not a signal frame and `rt_sigreturn`: the stub changes neither the extended state nor the alternate
 //! stack, so loading nineteen words by plain moves is enough and depends on nothing in the kernel.
 
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
 use ckpt_wire::{Control, SCRATCH_BYTES, STUB_ANY_CALL, STUB_CLONE, STUB_EXPENDABLE, STUB_FRAMES, StubFrame};
 use nix::errno::Errno;
 use zerocopy::IntoBytes;
 
 use crate::error::{Error, Result};
+use crate::filtered;
 use crate::ptrace::{
     CallOf, CallSite, Options, RED_ZONE_BYTES, Registers, Stopped, read_memory, remote_call, remote_calls,
     remote_clone, write_memory,
@@ -64,6 +69,8 @@ pub struct Guest<'a> {
     home: Registers,
     home_mask: u64,
     left: bool,
+    /// How many filters the program is under, once it has been asked.
+    filters: OnceCell<Option<u32>>,
 }
 
 impl<'a> Guest<'a> {
@@ -122,14 +129,16 @@ impl<'a> Guest<'a> {
         thread.set_registers(&registers)?;
 
         let site = CallSite { syscall: control.stub_start, registers };
-        let guest = Guest { pid, thread, scratch: seat.scratch, site, home, home_mask, left: false };
+        let guest =
+            Guest { pid, thread, scratch: seat.scratch, site, home, home_mask, left: false, filters: OnceCell::new() };
         guest.thread.set_signal_mask(ALL_SIGNALS)?;
         Ok(guest)
     }
 
     /// Makes one system call; `name` and `purpose` are for the message if it fails.
     pub fn call(&mut self, name: &'static str, purpose: &str, number: i64, arguments: [u64; 6]) -> Result<u64> {
-        self.try_call(number, arguments)?.map_err(|source| Error::RemoteCall {
+        self.refuse_deadly(purpose, number, arguments[0])?;
+        remote_call(self.thread, &self.site, number, arguments)?.result.map_err(|source| Error::RemoteCall {
             pid: self.pid,
             call: name,
             purpose: purpose.to_owned(),
@@ -137,9 +146,41 @@ impl<'a> Guest<'a> {
         })
     }
 
-    /// Makes one system call whose failure means something to the caller.
+    /// Makes one system call whose failure means something to the caller. One that a filter may end the program for fails.
     pub fn try_call(&mut self, number: i64, arguments: [u64; 6]) -> Result<Result<u64, Errno>> {
+        if self.must_not_call(number, arguments[0]) {
+            return Ok(Err(Errno::EPERM));
+        }
         Ok(remote_call(self.thread, &self.site, number, arguments)?.result)
+    }
+
+    /// Whether a filter may end the program for a call that is not needed.
+    pub fn must_not_call(&self, number: i64, first: u64) -> bool {
+        static SAID: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
+        let deadly = filtered::maybe_deadly_under(|| self.filters(), number, first);
+        if let Some(name) = deadly
+            && SAID.lock().is_ok_and(|mut said| said.insert(name))
+        {
+            log::info!("a seccomp filter may end who calls {name}: it is not called in the program");
+        }
+        deadly.is_some()
+    }
+
+    /// Refuses a call that has to be made and would end the program.
+    pub fn refuse_deadly(&self, purpose: &str, number: i64, first: u64) -> Result<()> {
+        match filtered::deadly_under(|| self.filters(), number, first) {
+            None => Ok(()),
+            Some(name) => Err(Error::environment(
+                format!("{purpose} in process {}", self.pid),
+                format!("a seccomp filter ends who calls {name}"),
+                filtered::ALLOW,
+            )),
+        }
+    }
+
+    /// How many filters the program is under, which is asked once. One that is gone is found out by the call itself.
+    fn filters(&self) -> Option<u32> {
+        *self.filters.get_or_init(|| filtered::of(self.pid).unwrap_or_default())
     }
 
     /// Makes one system call that fills `N` bytes at the scratch area, and reads them.
@@ -165,7 +206,9 @@ impl<'a> Guest<'a> {
         number: i64,
         arguments: impl Fn(u64) -> [u64; 6],
     ) -> Result<Vec<u64>> {
-        let Some(pid) = guests.first().map(|guest| guest.pid) else { return Ok(Vec::new()) };
+        let Some(first) = guests.first() else { return Ok(Vec::new()) };
+        let pid = first.pid;
+        first.refuse_deadly(purpose, number, arguments(first.scratch)[0])?;
         let calls = guests.iter_mut().map(|guest| {
             let arguments = arguments(guest.scratch);
             CallOf { thread: &mut *guest.thread, site: guest.site, arguments }

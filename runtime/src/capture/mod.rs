@@ -46,6 +46,7 @@ mod refusals;
 mod regions;
 mod registered_rings;
 mod reuse;
+mod sent;
 mod sharing;
 mod snapshot;
 mod stillness;
@@ -77,11 +78,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
+use crate::filtered;
 use crate::image::{self, DevicesImage, JobImage};
 use crate::mapped_files::{MappedFiles, StoredFiles};
 use crate::page_set;
 use crate::proc::task;
-use crate::ptrace::{Options, Stopped, wait_until_gone};
+use crate::ptrace::{Options, Stopped, say_slow_way, wait_until_gone};
 use ahead::Costs;
 use devices::{Devices, Known};
 use guest::Guest;
@@ -105,6 +107,15 @@ pub use reuse::Reuse;
 pub use stillness::{moves_memory, stand_still};
 pub use tree::Options as TreeOptions;
 pub use waiting_calls::WaitingCalls;
+
+/// What this process calls for a checkpoint, and nothing takes the place of.
+const NEEDED_CALLS: &[i64] = &[
+    libc::SYS_ptrace,
+    libc::SYS_get_robust_list,
+    libc::SYS_sched_getattr,
+    libc::SYS_getpriority,
+    libc::SYS_ioprio_get,
+];
 
 /// What is remembered between two checkpoints of one job.
 #[derive(Default)]
@@ -392,6 +403,8 @@ fn attempt(
     events: &mut (dyn FnMut(Event) + Send),
 ) -> Result<AttemptRow> {
     let control = program.control()?;
+    say_slow_way();
+    filtered::refuse_without(&format!("checkpointing process {}", program.pid), NEEDED_CALLS)?;
     lineage.wait_for_memory(program, &control);
     let started = Instant::now();
     lineage.processes.confinement = control.confinement();

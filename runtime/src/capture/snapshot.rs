@@ -29,6 +29,7 @@ use super::pages::{PageSource, Place};
 use super::phases::Phases;
 use super::plan::{self, Base, Plan};
 use super::regions::{self, Draft, SharedMemory, SharedPart};
+use super::sent::{Sent, Source};
 use super::sysv::{self, Sysv};
 use super::threads::Captured;
 use super::tracking::{Census, Scanner, Tracker};
@@ -39,6 +40,7 @@ use super::{
     Event, Lineage, ProcessLineages, Program, Request, agent_note, allocations, descriptors, devices, mapping_defaults,
     process, program, refusals, registered_rings, terminal, threads,
 };
+use crate::descriptor::can_fetch;
 use crate::error::{Error, Result};
 use crate::image::{Allocation, Backing, FileKind, LostLeader, Objects, OpenFile, ProcessImage, ThreadImage};
 use crate::mapped_files::MappedFiles;
@@ -335,12 +337,17 @@ fn stop_once(program: &Program, control: &Control, known: &mut ProcessLineages) 
     phases.end("threads");
     // Behind the threads: an agent that died may have left a descriptor of its own, which was closed there.
     let looked = states.and_then(|states| {
-        let owners: Vec<Owner<'_>> =
-            members.iter().map(|it| Owner { pid: it.program.pid, pidfd: it.program.pidfd.as_fd() }).collect();
+        let owners = members.iter().zip(&states).map(|(it, threads)| Owner {
+            pid: it.program.pid,
+            source: Source::of(it.program.pidfd.as_fd(), threads.sent.as_ref()),
+        });
+        let owners: Vec<Owner<'_>> = owners.collect();
         let pids: Vec<i32> = owners.iter().map(|owner| owner.pid).collect();
         let made = sysv::made(members.iter().map(|it| (it.program.pid, it.control.as_ref())));
         let sysv = sysv::capture(&pids, &made, states.iter().flat_map(|threads| &threads.images))?;
-        Ok((states, descriptors::capture(&owners)?, sysv))
+        let tables = descriptors::capture(&owners)?;
+        drop(owners);
+        Ok((states, tables, sysv))
     });
     let looked = looked.and_then(|looked| {
         let (states, tables, _) = &looked;
@@ -367,6 +374,8 @@ struct Threads {
     images: Vec<ThreadImage>,
     ways: Vec<Captured>,
     process_signals: Vec<[u8; SIGINFO_BYTES]>,
+    /// Its descriptors, where they cannot be fetched.
+    sent: Option<Sent>,
 }
 
 /// Captures the threads of a process, and has the kernel note from now on what it writes.
@@ -384,7 +393,16 @@ fn threads_of(member: &mut Member, known: &mut ProcessLineages) -> Result<Thread
     if !is_read_whole {
         known.begin_tracking(program, control, &mut stopped[0], &ways[0])?;
     }
-    Ok(Threads { images, ways, process_signals })
+    let sent = match can_fetch() {
+        Ok(()) => None,
+        Err(_) => {
+            let mut guest = Guest::enter(pid, &mut stopped[0], control, ways[0].home, &ways[0].reissued)?;
+            let sent = Sent::where_needed(&mut guest)?;
+            guest.leave()?;
+            sent
+        }
+    };
+    Ok(Threads { images, ways, process_signals, sent })
 }
 
 /// What a process is frozen by.
@@ -423,7 +441,7 @@ enum Freed {
 /// Captures what belongs to a process alone, and makes its memory hold still.
 fn freeze(
     member: Member,
-    threads: Threads,
+    mut threads: Threads,
     table: Table,
     about: About<'_>,
     memory: &mut SharedMemory,
@@ -438,7 +456,9 @@ fn freeze(
     known.unseen.devices_write_to(devices::written_by_devices(pid, &control)?);
     // Until the new checkpoint is sealed there is nothing to build on: the scan forgets what had changed.
     let base = std::mem::take(&mut known.base);
-    let terminal = terminal::capture(pid, program.pidfd.as_fd(), &table, about.files);
+    let source = Source::of(program.pidfd.as_fd(), threads.sent.as_ref());
+    let terminal = terminal::capture(pid, source, &table, about.files);
+    drop(threads.sent.take());
 
     agent_note::write(pid, &control);
     let way = &threads.ways[0];

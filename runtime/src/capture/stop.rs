@@ -10,6 +10,7 @@ use nix::errno::Errno;
 
 use super::threads;
 use crate::error::{Error, Result};
+use crate::filtered;
 use crate::proc::task;
 use crate::ptrace::{Options, Running, Stopped};
 
@@ -174,6 +175,9 @@ fn not_permitted(pid: i32, tid: i32) -> Error {
     }
     match value("TracerPid").parse::<i32>() {
         Ok(tracer) if tracer != 0 => Error::Traced { pid, tracer },
+        _ if filtered::forbids_ptrace() => {
+            Error::environment(format!("stopping process {pid}"), "a seccomp filter forbids ptrace", filtered::ALLOW)
+        }
         _ => Error::environment(
             format!("stopping process {pid}"),
             "ptrace is not permitted (another user's process, one that changed its user, or Yama's ptrace_scope)",

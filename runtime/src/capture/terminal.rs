@@ -6,12 +6,12 @@
 //! because of a terminal.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::sys::stat::{fstat, major, makedev, minor};
 
 use super::descriptors::Table;
-use crate::descriptor::pidfd_getfd;
+use super::sent::Source;
 use crate::image::{Descriptor, FileKind, OpenFile, TerminalImage, TerminalModes};
 use crate::proc::task::{self, stat_number};
 use crate::tty;
@@ -20,13 +20,13 @@ use crate::tty;
 const OWN: (u64, u64) = (5, 0);
 
 /// The terminal of the stopped process `pid`, whose descriptors are `table` and lead to `files`.
-pub fn capture(pid: i32, pidfd: BorrowedFd<'_>, table: &Table, files: &[OpenFile]) -> Option<TerminalImage> {
+pub fn capture(pid: i32, source: Source<'_>, table: &Table, files: &[OpenFile]) -> Option<TerminalImage> {
     let outside = leading_outside(table, files);
     if outside.is_empty() {
         return None;
     }
     let job = Job::of(pid)?;
-    let opened = outside.iter().filter_map(|(was, numbers)| Opened::look(pidfd, was, numbers, &job));
+    let opened = outside.iter().filter_map(|(was, numbers)| Opened::look(source, was, numbers, &job));
     let mut found: Vec<Opened<'_>> = opened.collect();
     let place = found.iter().position(|it| it.controlling);
     let place = place.or_else(|| found.iter().position(|it| it.numbers.iter().any(|&number| number <= 2)))?;
@@ -84,8 +84,8 @@ struct Opened<'a> {
 
 impl<'a> Opened<'a> {
     /// None if it is no terminal.
-    fn look(pidfd: BorrowedFd<'_>, was: &'a [u8], numbers: &[i32], job: &Job) -> Option<Opened<'a>> {
-        let descriptor = pidfd_getfd(pidfd, *numbers.first()?).ok()?;
+    fn look(source: Source<'_>, was: &'a [u8], numbers: &[i32], job: &Job) -> Option<Opened<'a>> {
+        let descriptor = source.fetch(*numbers.first()?).ok()?;
         // SAFETY: isatty takes a number.
         if unsafe { libc::isatty(descriptor.as_raw_fd()) } != 1 {
             return None;

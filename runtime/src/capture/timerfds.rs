@@ -1,8 +1,7 @@
 //! Capturing timers that are descriptors (`timerfd_create`).
 
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
-use crate::descriptor::pidfd_getfd;
 use crate::error::{Error, Result};
 use crate::image::FileKind;
 use crate::proc::fdinfo::{self, FdInfo};
@@ -11,12 +10,11 @@ const NANOSECONDS: u64 = 1_000_000_000;
 /// How often a timer is looked at that keeps expiring meanwhile.
 const LOOKS_MAX: u32 = 8;
 
-/// The timer behind descriptor `info` of the process of `pidfd`.
-pub fn capture(info: &FdInfo, pidfd: BorrowedFd<'_>) -> Result<FileKind> {
-    let timer = pidfd_getfd(pidfd, info.number)?;
+/// The timer behind descriptor `info` of a process, which has been fetched.
+pub fn capture(info: &FdInfo, timer: &OwnedFd) -> Result<FileKind> {
     let mut looks = 0;
     loop {
-        ask(&timer, info)?;
+        ask(timer, info)?;
         let own = fdinfo::descriptor(std::process::id() as i32, timer.as_raw_fd())?;
         let name = || format!("timer {}", info.number);
         let kind = read(&own).ok_or_else(|| Error::io("understand", name(), std::io::ErrorKind::InvalidData))?;
@@ -81,7 +79,7 @@ mod tests {
     fn captured(timer: &OwnedFd) -> FileKind {
         let own = std::process::id() as i32;
         let info = fdinfo::descriptor(own, timer.as_raw_fd()).unwrap();
-        capture(&info, crate::descriptor::pidfd_open(own).unwrap().as_fd()).unwrap()
+        capture(&info, timer).unwrap()
     }
 
     fn wait_for(timer: &OwnedFd) {

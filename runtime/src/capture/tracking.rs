@@ -27,8 +27,9 @@ use zerocopy::IntoBytes;
 
 use super::guest::Guest;
 use super::page_set::PageSet;
+use super::sent::made_in_clone;
 use super::watched::There;
-use crate::descriptor::pidfd_getfd;
+use crate::descriptor::{can_fetch, pidfd_getfd};
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::proc::fdinfo;
@@ -117,6 +118,15 @@ pub struct Tracker {
     userfaultfd: OwnedFd,
 }
 
+/// How the program makes its userfaultfd.
+const ARGUMENTS: [u64; 6] = [(libc::O_CLOEXEC | libc::O_NONBLOCK) as u64 | userfaultfd::USER_MODE_ONLY, 0, 0, 0, 0, 0];
+
+/// None, and why.
+fn without<T>(errno: Errno) -> Option<T> {
+    log::info!("userfaultfd: {}; every checkpoint reads all memory", errno.desc());
+    None
+}
+
 /// The first word of a note.
 const NOTE: u64 = u64::from_le_bytes(*b"CKPTUFFD");
 
@@ -130,7 +140,11 @@ impl Tracker {
         if let Some(number) = note.left_by_the_dead()? {
             close(guest, number)?;
         }
-        let Some(fetched) = note.around(guest, |guest| Tracker::fetch(guest, pidfd))? else { return Ok(None) };
+        let fetched = match can_fetch() {
+            Ok(()) => note.around(guest, |guest| Tracker::fetch(guest, pidfd))?,
+            Err(_) => Tracker::receive(guest)?,
+        };
+        let Some(fetched) = fetched else { return Ok(None) };
         let tracker = Tracker { userfaultfd: fetched? };
         Ok(tracker.enable().then_some(tracker))
     }
@@ -138,18 +152,25 @@ impl Tracker {
     /// A userfaultfd that the program has made and no longer holds. An error of the call that fetches it is given as a value:
     /// the program is as before.
     fn fetch(guest: &mut Guest<'_>, pidfd: BorrowedFd<'_>) -> Result<Option<Result<OwnedFd>>> {
-        let flags = (libc::O_CLOEXEC | libc::O_NONBLOCK) as u64 | userfaultfd::USER_MODE_ONLY;
-        let number = match guest.try_call(libc::SYS_userfaultfd, [flags, 0, 0, 0, 0, 0])? {
+        let number = match guest.try_call(libc::SYS_userfaultfd, ARGUMENTS)? {
             Ok(number) => number as i32,
-            Err(errno) => {
-                log::info!("userfaultfd: {errno}; every checkpoint reads all memory");
-                return Ok(None);
-            }
+            Err(errno) => return Ok(without(errno)),
         };
         fault::hit(fault::point::USERFAULTFD_MADE);
         let fetched = pidfd_getfd(pidfd, number);
         close(guest, number)?;
         Ok(Some(fetched))
+    }
+
+    /// The same where it cannot be fetched: a clone of the program makes it, and sends it.
+    fn receive(guest: &mut Guest<'_>) -> Result<Option<Result<OwnedFd>>> {
+        match guest.must_not_call(libc::SYS_userfaultfd, ARGUMENTS[0]) {
+            true => Ok(without(Errno::EPERM)),
+            false => match made_in_clone(guest, libc::SYS_userfaultfd, ARGUMENTS)? {
+                Ok(made) => Ok(Some(Ok(made))),
+                Err(errno) => Ok(without(errno)),
+            },
+        }
     }
 
     fn enable(&self) -> bool {

@@ -7,6 +7,7 @@
 //! but our calls in the stub, and only ever in the mode in which the stub ends by `exit_group`; the kernel kills
 //! it with us. Its descriptor table is emptied, so that it keeps no pipe or socket of the program open.
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -54,36 +55,45 @@ impl Drop for Expendable {
     }
 }
 
+/// Has a clone of the program do `work`, which makes calls there: it shares the program's memory, and nothing else. It ends with that,
+/// and is reaped. The kernel's refusal to make it is given as a value.
+///
+/// # Errors
+/// Those of `work`, and when the program is gone.
+pub fn in_clone<T>(
+    guest: &mut Guest<'_>,
+    work: impl FnOnce(&mut Stopped, &CallSite) -> Result<T>,
+) -> Result<Result<T, Errno>> {
+    let clone = match guest.clone_with_memory()? {
+        Ok(clone) => clone,
+        Err(errno) => return Ok(Err(errno)),
+    };
+    let mut clone = Expendable::new(clone)?;
+    let pid = clone.0.tid();
+    let done = work(&mut clone.0, &guest.expendable_site());
+    drop(clone);
+    guest.call("wait4", "reaping a clone", libc::SYS_wait4, [pid as u64, 0, libc::__WALL as u64, 0, 0, 0])?;
+    done.map(Ok)
+}
+
 impl Twin {
     /// Clones the program of `guest`. `None` when the kernel refuses (memory, process limit): the caller then asks and reads
     /// the program itself while it stays stopped.
     pub fn create(guest: &mut Guest<'_>, memory: Memory) -> Result<Option<Twin>> {
-        let middle = match guest.clone_with_memory()? {
-            Ok(middle) => middle,
-            Err(errno) => {
-                log::info!("the program cannot be cloned ({errno}): it stays stopped instead");
-                return Ok(None);
-            }
-        };
-        let mut middle = Expendable::new(middle)?;
-        let middle_pid = middle.0.tid();
         let site = guest.expendable_site();
         let flags = match memory {
             Memory::Copied => 0,
             Memory::Shared => libc::CLONE_VM as u64,
         };
-        let twin = remote_clone(&mut middle.0, &site, libc::SYS_clone, [flags, 0, 0, 0, 0, 0])?;
-        let twin = twin.map(Expendable::new);
-        drop(middle);
-        guest.call(
-            "wait4",
-            "reaping the middle clone",
-            libc::SYS_wait4,
-            [middle_pid as u64, 0, libc::__WALL as u64, 0, 0, 0],
-        )?;
-        match twin {
+        let twin = in_clone(guest, |middle, site| {
+            match remote_clone(middle, site, libc::SYS_clone, [flags, 0, 0, 0, 0, 0])? {
+                Ok(twin) => Expendable::new(twin).map(Ok),
+                Err(errno) => Ok(Err(errno)),
+            }
+        })?;
+        match twin.and_then(|twin| twin) {
             Ok(process) => {
-                let mut twin = Twin { process: process?, site };
+                let mut twin = Twin { process, site };
                 twin.keep_nothing_of_the_program()?;
                 if memory == Memory::Copied {
                     oom::end_first(twin.pid());
@@ -91,7 +101,7 @@ impl Twin {
                 Ok(Some(twin))
             }
             Err(errno) => {
-                log::info!("the program cannot be cloned twice ({errno}): it stays stopped instead");
+                log::info!("the program cannot be cloned ({errno}): it stays stopped instead");
                 Ok(None)
             }
         }

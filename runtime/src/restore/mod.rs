@@ -102,8 +102,10 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::descriptor;
 use crate::differences::Differences;
 use crate::error::{Error, Result};
+use crate::filtered;
 use crate::image::{self, AtTerminal, JobImage, PathMap, ProcessImage};
 use crate::namespace;
 use crate::ptrace::{Pinned, Registers};
@@ -297,6 +299,9 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
         let why = "pages of files that its program has mapped are not stored yet";
         return Err(Error::environment(format!("checkpoint {id}"), why, "give the command again"));
     }
+    filtered::refuse_without(&format!("restarting checkpoint {id}"), &[libc::SYS_ptrace])?;
+    // Nobody could follow the program without.
+    descriptor::pidfd_open(std::process::id() as i32)?;
     job.map_paths(&options.paths);
     interfaces::renumber(&mut job)?;
     options.stdio.apply_to(&mut job);

@@ -19,8 +19,9 @@ use nix::unistd::Pid;
 
 use super::first_process;
 use super::ranges::Span;
-use crate::descriptor::{pidfd_getfd, pidfd_open};
+use crate::descriptor::{can_fetch, pidfd_getfd, pidfd_open};
 use crate::error::{Error, Result};
+use crate::filtered;
 use crate::proc::task;
 use crate::ptrace::{
     CallSite, Options, ProcessMemory, Stopped, remote_call, remote_clone, wait_until_gone, write_memory,
@@ -161,9 +162,17 @@ impl HalfBuilt {
     pub fn make_userfaultfd(&mut self, flags: u64) -> Result<Result<OwnedFd>> {
         const USERFAULTFD: Call = Call("userfaultfd", libc::SYS_userfaultfd);
         const CLOSE: Call = Call("close", libc::SYS_close);
+        let unable = |errno| Ok(Err(Error::io("make", "a userfaultfd", errno)));
+        // The process is under the filters that we are under.
+        if filtered::is_deadly(USERFAULTFD.1, flags) {
+            return unable(Errno::EPERM);
+        }
+        if let Err(errno) = can_fetch() {
+            return unable(errno);
+        }
         let number = match self.try_call(0, USERFAULTFD, &[flags])? {
             Ok(number) => number,
-            Err(errno) => return Ok(Err(Error::io("make", "a userfaultfd", errno))),
+            Err(errno) => return unable(errno),
         };
         let fetched = pidfd_open(self.pid).and_then(|pidfd| pidfd_getfd(pidfd.as_fd(), number as i32));
         self.call(0, CLOSE, &[number], format_args!("our userfaultfd"))?;

@@ -16,7 +16,7 @@ pub fn kind(entry: Entry<'_>) -> Result<FileKind> {
                 .ok_or_else(|| refused(info, "its counter cannot be read", "close it before the checkpoint"))?,
             semaphore: info.field("eventfd-semaphore") == Some("1"),
         }),
-        b"anon_inode:[timerfd]" => timerfds::capture(info, entry.owner.pidfd),
+        b"anon_inode:[timerfd]" => timerfds::capture(info, &entry.fetch()?),
         b"anon_inode:[signalfd]" => {
             let mask = info.field("sigmask").and_then(|mask| u64::from_str_radix(mask, 16).ok());
             let unreadable = || refused(info, "its signals cannot be read", "close it before the checkpoint");

@@ -24,7 +24,7 @@ mod sockets;
 mod watched;
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use nix::sys::stat::SFlag;
@@ -32,7 +32,7 @@ use nix::sys::stat::SFlag;
 use super::comparison::{Place, same_open_file};
 use super::directories;
 use super::locks;
-use crate::descriptor::{pidfd_getfd, pidfd_open};
+use super::sent::Source;
 use crate::error::{Error, Result};
 use crate::image::{Descriptor, FileKind, FileLock, MessageQueue, OpenFile, PipeContent, PseudoTerminal, SignalDriven};
 use crate::net::{Address, FILES_MAX};
@@ -60,8 +60,8 @@ const KEPT_FLAGS: i32 = libc::O_ACCMODE
 pub struct Owner<'a> {
     /// Its pid.
     pub pid: i32,
-    /// A handle by which its descriptors are fetched.
-    pub pidfd: BorrowedFd<'a>,
+    /// How its descriptors are fetched.
+    pub source: Source<'a>,
 }
 
 /// The captured tables.
@@ -101,8 +101,7 @@ pub fn capture(owners: &[Owner<'_>]) -> Result<Tables> {
     let infos: Vec<Vec<FdInfo>> = owners.iter().map(|owner| fdinfo::descriptors(owner.pid)).collect::<Result<_>>()?;
     let (sockets, in_flight) = Sockets::look(owners, &infos)?;
     let own_pid = std::process::id() as i32;
-    let own_pidfd = pidfd_open(own_pid)?;
-    let us = Owner { pid: own_pid, pidfd: own_pidfd.as_fd() };
+    let us = Owner { pid: own_pid, source: Source::Own };
     let of_each = || owners.iter().zip(&infos).chain(std::iter::once((&us, &in_flight)));
     let entries: Vec<Entry<'_>> =
         of_each().flat_map(|(&owner, infos)| infos.iter().map(move |info| Entry { owner, info })).collect();
@@ -194,11 +193,11 @@ struct Entry<'a> {
 
 impl Entry<'_> {
     fn fetch(&self) -> Result<OwnedFd> {
-        pidfd_getfd(self.owner.pidfd, self.info.number)
+        self.owner.source.fetch(self.info.number)
     }
 
     fn place(&self) -> Place<'_> {
-        Place { pid: self.owner.pid, pidfd: self.owner.pidfd, number: self.info.number }
+        Place { pid: self.owner.pid, source: self.owner.source, number: self.info.number }
     }
 }
 

@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use ckpt_store::PAGE_BYTES;
 use nix::errno::Errno;
 
-use crate::descriptor;
+use crate::descriptor::{self, can_fetch};
+use crate::filtered;
 use crate::userfaultfd::{self, Partly, RangeArgument};
 
 /// How it is made. Not for faults of the program's own code alone: read(2) into a page that is missing has to wait too.
@@ -67,14 +68,20 @@ pub struct Userfaultfd(OwnedFd);
 
 /// Why this process cannot be told of missing pages and all that happens to them.
 pub fn is_permitted() -> Result<(), String> {
-    const WHY: &str = "CAP_SYS_PTRACE is needed";
+    if filtered::is_deadly(libc::SYS_userfaultfd, FLAGS) {
+        return Err("a seccomp filter ends who calls userfaultfd".to_owned());
+    }
+    can_fetch().map_err(|errno| format!("pidfd_getfd: {}", errno.desc()))?;
     // SAFETY: takes flags, and gives a descriptor.
-    let made = unsafe { libc::syscall(libc::SYS_userfaultfd, FLAGS) };
+    let make = |flags: u64| descriptor::made(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) });
     let explain = |errno| match errno {
-        Errno::EPERM => format!("userfaultfd: {WHY}"),
-        errno => format!("userfaultfd: {errno}"),
+        // Everybody may have one that is told of less.
+        Errno::EPERM if make(FLAGS | userfaultfd::USER_MODE_ONLY).is_ok() => {
+            "userfaultfd: CAP_SYS_PTRACE is needed".to_owned()
+        }
+        errno => format!("userfaultfd: {}", errno.desc()),
     };
-    descriptor::made(made).and_then(Userfaultfd::set_up).map(drop).map_err(explain)
+    make(FLAGS).and_then(Userfaultfd::set_up).map(drop).map_err(explain)
 }
 
 impl Userfaultfd {

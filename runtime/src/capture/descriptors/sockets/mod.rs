@@ -20,7 +20,6 @@ use nix::sys::stat::SFlag;
 use serde_bytes::ByteBuf;
 
 use super::{Entry, Owner, refused, unsettled};
-use crate::descriptor::pidfd_getfd;
 use crate::error::{Error, Result};
 use crate::image::{FileKind, Message, OpenFile, Socket, SocketLink, SocketOption};
 use crate::net::{self, Defaults, TcpInfo};
@@ -96,7 +95,7 @@ impl Sockets {
             for info in infos.iter().filter(|info| is_socket(info)) {
                 if !sockets.all.contains_key(&info.metadata.inode) {
                     refuse_other_network(owner.pid, info)?;
-                    sockets.add(pidfd_getfd(owner.pidfd, info.number)?, info.clone(), &mut in_flight)?;
+                    sockets.add(owner.source.fetch(info.number)?, info.clone(), &mut in_flight)?;
                 }
             }
         }
