@@ -260,3 +260,53 @@ fn lazy_has_no_effect_without_userfaultfd() {
         assert!(errors.contains(&format!("--lazy has no effect: {why}")), "{errors}");
     }
 }
+
+fn last_line(answer: &Answer) -> &str {
+    answer.stdout.trim_end().lines().last().unwrap_or_default()
+}
+
+#[test]
+fn doctor_says_what_a_filter_takes() {
+    let scene = Scene::new();
+    let rules = ["process_vm_readv=EPERM", "pidfd_getfd=EPERM", "kcmp=ENOSYS", "userfaultfd=EPERM"];
+    let answer = ckpt(&scene, &rules, &["doctor"]).succeeded();
+    let last = last_line(&answer);
+    assert!(last.starts_with("Checkpoint and restart work here; given up: "), "{answer:?}");
+    for word in ["process_vm_readv", "pidfd_getfd", "kcmp", "userfaultfd", "--cap-add SYS_PTRACE", "seccomp=FILE"] {
+        assert!(last.contains(word), "{word} is missing: {last}");
+    }
+    assert!(answer.stdout.contains("works through /proc/PID/mem"), "{}", answer.stdout);
+}
+
+#[test]
+fn doctor_says_what_cannot_be_done_without() {
+    let scene = Scene::new();
+    for (rule, word) in [("ptrace=EPERM", "for want of ptrace"), ("pidfd_open=ENOSYS", "for want of pidfd_open")] {
+        let answer = ckpt(&scene, &[rule], &["doctor"]).failed_with(5);
+        assert!(last_line(&answer).contains(word) && last_line(&answer).contains("in a container add"), "{answer:?}");
+    }
+}
+
+#[test]
+fn doctor_lives_where_calls_kill() {
+    let scene = Scene::new();
+    let rules = ["userfaultfd=kill", "kcmp=kill", "process_vm_readv=kill", "pidfd_getfd=kill", "clone3=kill"];
+    let answer = ckpt(&scene, &rules, &["doctor"]);
+    let deadly = "ended is who calls userfaultfd, kcmp, process_vm_readv, pidfd_getfd, clone3";
+    for word in [deadly, "a seccomp filter ends who calls kcmp", "works through /proc/PID/mem (a seccomp filter"] {
+        assert!(answer.stdout.contains(word), "{word} is missing: {}", answer.stdout);
+    }
+    assert!(!answer.stdout.contains("no answer"), "{}", answer.stdout);
+}
+
+#[test]
+fn doctor_reaches_ids_where_none_can_be_chosen() {
+    let scene = Scene::new();
+    let answer = ckpt(&scene, &["clone3=ENOSYS", "unshare=EPERM"], &["doctor"]);
+    let row = answer.stdout.lines().find(|line| line.starts_with("process ids")).unwrap_or_default();
+    assert!(
+        row.contains("reached by making processes") || row.contains("other processes are made"),
+        "{}",
+        answer.stdout
+    );
+}

@@ -42,6 +42,10 @@ pub struct Finding {
     pub advice: String,
     /// Whether checkpoint or restart is impossible without it.
     pub required: bool,
+    /// What is given up where it does not work, while checkpoint and restart do; empty when all is well, or nothing is.
+    pub given_up: &'static str,
+    /// The option by which a container has it; empty when all is well, or there is none.
+    pub container_option: &'static str,
 }
 
 impl Finding {
@@ -54,7 +58,16 @@ impl Finding {
         advice: impl Into<String>,
     ) -> Finding {
         let advice = if state == State::Ok { String::new() } else { advice.into() };
-        Finding { probe, state, tried, found: found.into(), advice, required: false }
+        Finding {
+            probe,
+            state,
+            tried,
+            found: found.into(),
+            advice,
+            required: false,
+            given_up: "",
+            container_option: "",
+        }
     }
 
     /// The finding of a trial that either works or not (`otherwise`).
@@ -69,6 +82,14 @@ impl Finding {
             Ok(found) => Finding::new(probe, tried, State::Ok, found, ""),
             Err(failure) => Finding::new(probe, tried, otherwise, failure.to_string(), advice),
         }
+    }
+
+    /// Where it does not work, this is given up, or had by an option of the container.
+    pub fn gives_up(mut self, given_up: &'static str, container_option: &'static str) -> Finding {
+        if self.state != State::Ok {
+            (self.given_up, self.container_option) = (given_up, container_option);
+        }
+        self
     }
 
     /// Without it, nothing goes.

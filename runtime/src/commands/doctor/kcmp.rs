@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd;
 
 use super::finding::{Finding, State};
-use super::trial::{Failure, Outcome, checked, in_child};
+use super::trial::{Failure, Outcome, checked, in_child, unless_deadly};
 
 const PROBE: &str = "kcmp";
 const TRIED: &str = "compare a descriptor with its duplicate and with another file";
@@ -14,9 +14,11 @@ const KCMP_FILE: i32 = 0;
 /// The probe.
 pub fn probe() -> Finding {
     Finding::of(PROBE, TRIED, in_child(compare), State::Degraded, ADVICE)
+        .gives_up("tables that processes share by clone (kcmp)", "--cap-add SYS_PTRACE")
 }
 
 fn compare() -> Outcome {
+    unless_deadly(&[libc::SYS_kcmp])?;
     let open = || std::fs::File::open("/dev/null").map_err(|error| Failure::wrong(format!("/dev/null: {error}")));
     let (first, second) = (open()?, open()?);
     let duplicate = first.try_clone().map_err(|error| Failure::wrong(format!("dup: {error}")))?;

@@ -5,8 +5,10 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
 use super::finding::{Finding, State, setting};
-use super::trial::{Child, Failure, Outcome, checked, in_child, wait_to_be_killed};
+use super::trial::{Child, Failure, Outcome, checked, in_child, unless_deadly, wait_to_be_killed};
 
+/// By which a container has it.
+const OPTION: &str = "--cap-add SYS_PTRACE";
 const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
 /// Stops a child of ours.
@@ -14,7 +16,9 @@ pub fn own_child() -> Finding {
     let outcome = in_child(|| stop_and_release(Child::idle()?.pid()));
     let advice = "allow ptrace: outside a container remove the seccomp rule, in docker add \
                   --cap-add=SYS_PTRACE, and set kernel.yama.ptrace_scope below 3";
-    Finding::of("ptrace", "seize, interrupt and release a child", with_yama(outcome), State::No, advice).required()
+    Finding::of("ptrace", "seize, interrupt and release a child", with_yama(outcome), State::No, advice)
+        .required()
+        .gives_up("", OPTION)
 }
 
 /// Stops a process that is not our child but allows it, as an agent does with its program.
@@ -33,7 +37,7 @@ pub fn by_permission() -> Finding {
     });
     let advice = "set kernel.yama.ptrace_scope to 1 or 0 (sysctl), or give ckpt CAP_SYS_PTRACE";
     let tried = "PR_SET_PTRACER in a process, then seize and interrupt it from a sibling";
-    Finding::of("ptrace by permission", tried, with_yama(outcome), State::No, advice).required()
+    Finding::of("ptrace by permission", tried, with_yama(outcome), State::No, advice).required().gives_up("", OPTION)
 }
 
 fn allow_any_tracer() {
@@ -42,6 +46,7 @@ fn allow_any_tracer() {
 }
 
 fn stop_and_release(pid: Pid) -> Outcome {
+    unless_deadly(&[libc::SYS_ptrace])?;
     ptrace::seize(pid, Options::empty()).map_err(|errno| Failure::call("PTRACE_SEIZE", errno))?;
     ptrace::interrupt(pid).map_err(|errno| Failure::call("PTRACE_INTERRUPT", errno))?;
     waitpid(pid, Some(nix::sys::wait::WaitPidFlag::__WALL)).map_err(|errno| Failure::call("waitpid", errno))?;

@@ -11,6 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork, pipe};
 
+use crate::filtered;
+
 /// How long a child may try.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// First byte of a child's answer.
@@ -45,6 +47,14 @@ pub type Outcome = Result<String, Failure>;
 /// The result of the system call `call`, or its failure with the name.
 pub fn checked(call: &str, result: libc::c_long) -> Result<i64, Failure> {
     Errno::result(result).map_err(|errno| Failure::call(call, errno))
+}
+
+/// Fails for calls that a filter ends processes for: nobody would answer.
+pub fn unless_deadly(calls: &[i64]) -> Result<(), Failure> {
+    match filtered::deadly_among(calls) {
+        None => Ok(()),
+        Some(name) => Err(Failure(format!("a seccomp filter ends who calls {name}"))),
+    }
 }
 
 /// A child process that is killed and reaped when this is dropped.

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use super::finding::{Finding, State};
-use super::trial::{Failure, in_child};
+use super::trial::{Failure, in_child, unless_deadly};
 use crate::{descriptor, userfaultfd};
 
 const PROBE: &str = "userfaultfd";
@@ -16,10 +16,12 @@ pub const ADVICE: &str = "use Linux 6.7 or newer and allow userfaultfd in the co
 pub fn probe() -> Finding {
     let outcome = in_child(|| open().map(|_| "works".to_owned()));
     Finding::of(PROBE, TRIED, outcome, State::Degraded, ADVICE)
+        .gives_up("incremental tracking and --lazy (userfaultfd)", "--security-opt seccomp=FILE")
 }
 
 /// A userfaultfd of this process.
 pub fn open() -> Result<OwnedFd, Failure> {
+    unless_deadly(&[libc::SYS_userfaultfd])?;
     let flags = (libc::O_CLOEXEC | libc::O_NONBLOCK) as u64 | userfaultfd::USER_MODE_ONLY;
     // SAFETY: userfaultfd takes an integer.
     let made = descriptor::made(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) });
