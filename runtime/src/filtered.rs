@@ -99,7 +99,7 @@ pub fn is_deadly(number: i64, first: u64) -> bool {
 }
 
 /// The name of the call, if a filter ends who makes it in a process that is under `filters`, as many as [`of`] says. Where these are
-/// others than ours, nobody can tell, and it is as here.
+/// others than ours, that is not known, and it is as here.
 pub fn deadly_under(filters: impl FnOnce() -> Option<u32>, number: i64, first: u64) -> Option<&'static str> {
     if !is_deadly(number, first) || filters() == Some(0) {
         return None;
@@ -107,7 +107,7 @@ pub fn deadly_under(filters: impl FnOnce() -> Option<u32>, number: i64, first: u
     CALLS.iter().find(|call| is_the_call(call, number, first)).map(|call| call.name)
 }
 
-/// The same of a call that need not be made: where nobody can tell, it is as if one did.
+/// The same of a call that need not be made: where it is not known, it is as if one did.
 pub fn maybe_deadly_under(filters: impl FnOnce() -> Option<u32>, number: i64, first: u64) -> Option<&'static str> {
     let call = CALLS.iter().find(|call| is_the_call(call, number, first))?;
     let may_be = match filters() {

@@ -1,6 +1,6 @@
 //! Descriptors of a program that it sends us, where a container forbids `pidfd_getfd`.
 //!
-//! A clone of the program makes a Unix socket and sends them over it: it shares the memory and has a table of descriptors of its own,
+//! A clone of the program makes a Unix socket and sends them over it: it shares the memory and has another table of descriptors,
 //! so that the program's is as before, whatever happens. It connects to a socket of ours that has no name in any directory, and is
 //! known by its pid.
 
@@ -164,7 +164,7 @@ impl Sender<'_> {
         self.call("connect", libc::SYS_connect, arguments)?;
         loop {
             let accepted = accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK);
-            // SAFETY: the kernel has just returned this descriptor, and nobody else owns it.
+            // SAFETY: the kernel has just returned this descriptor, and this is its one owner.
             let accepted = unsafe { OwnedFd::from_raw_fd(accepted.map_err(ours)?) };
             // Others may have found the socket.
             if getsockopt(&accepted, PeerCredentials).map_err(ours)?.pid() == self.clone.tid() {
@@ -208,7 +208,7 @@ fn receive(connection: &OwnedFd) -> nix::Result<Vec<OwnedFd>> {
     let mut received = Vec::new();
     for control in message.cmsgs()? {
         if let ControlMessageOwned::ScmRights(numbers) = control {
-            // SAFETY: the kernel has just made these descriptors, and nobody else owns them.
+            // SAFETY: the kernel has just made these descriptors, and this is their one owner.
             received.extend(numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }));
         }
     }

@@ -137,7 +137,7 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     // It begins a job, whatever job we are in, and whatever copy.
     command.env_remove(ENV_COPY);
     let mark = mark();
-    // Without pidfds nobody could follow the program, which is not to be found out when it runs.
+    // Without pidfds the program could not be followed, which is not to be found out when it runs.
     descriptor::pidfd_open(std::process::id() as i32)?;
     let agent = AwaitingProgram::start(&mark)?;
     if let Some(confinement) = confinement::own() {

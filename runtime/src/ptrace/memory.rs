@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_where_nothing_is_mapped_and_of_nobody() {
+    fn what_is_not_mapped_or_not_there_is_not_read() {
         let own = std::process::id() as i32;
         let read = |pid, address| through_file(pid, address, 1, "read", |file, _| file.read_at(&mut [0], address));
         assert!(matches!(read(own, 1), Err(Error::Io { .. })));

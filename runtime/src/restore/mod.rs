@@ -300,7 +300,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
         return Err(Error::environment(format!("checkpoint {id}"), why, "give the command again"));
     }
     filtered::refuse_without(&format!("restarting checkpoint {id}"), &[libc::SYS_ptrace])?;
-    // Nobody could follow the program without.
+    // Without pidfds the program could not be followed.
     descriptor::pidfd_open(std::process::id() as i32)?;
     job.map_paths(&options.paths);
     interfaces::renumber(&mut job)?;

@@ -49,7 +49,7 @@ pub fn checked(call: &str, result: libc::c_long) -> Result<i64, Failure> {
     Errno::result(result).map_err(|errno| Failure::call(call, errno))
 }
 
-/// Fails for calls that a filter ends processes for: nobody would answer.
+/// Fails for calls that a filter ends processes for: no answer would come.
 pub fn unless_deadly(calls: &[i64]) -> Result<(), Failure> {
     match filtered::deadly_among(calls) {
         None => Ok(()),
