@@ -21,6 +21,7 @@ pub mod life;
 pub mod network;
 pub mod ordinary_user;
 pub mod output;
+pub mod podman;
 pub mod processes;
 pub mod product;
 pub mod program;
