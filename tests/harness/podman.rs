@@ -364,7 +364,13 @@ impl Container<'_> {
     pub fn checkpoint_by_signal(&self) -> u64 {
         let before = self.pod.store().sealed(self.pod.scene).len();
         self.shell(&format!("kill -USR1 {}", self.program())).succeeded();
-        self.pod.store().wait_for_sealed(self.pod.scene, before + 1).id
+        self.wait_until("the checkpoint is sealed", || {
+            let rows = self.pod.store().rows_if_any(self.pod.scene);
+            let failed = rows.iter().find(|row| row.state == "failed");
+            assert!(failed.is_none(), "{failed:?}\n{}", self.messages());
+            rows.iter().filter(|row| row.state == "sealed").count() > before
+        });
+        self.pod.store().sealed(self.pod.scene).iter().map(|row| row.id).max().expect("there is one")
     }
 
     /// Sends a signal to its first process.
