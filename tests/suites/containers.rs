@@ -282,6 +282,30 @@ fn a_profile_without_unshare_goes_on() {
 }
 
 #[test]
+#[ignore = "four containers: scripts/test --all"]
+fn dockers_seccomp_profile_goes_on() {
+    threads_go_on_in(|pod| pod.under_profile_of_docker());
+}
+
+#[test]
+#[ignore = "four containers: scripts/test --all"]
+fn a_profile_without_pidfd_getfd_goes_on() {
+    threads_go_on_in(|pod| pod.without_calls(&["pidfd_getfd"], EPERM));
+}
+
+#[test]
+#[ignore = "four containers: scripts/test --all"]
+fn a_profile_without_access_to_others_memory_goes_on() {
+    threads_go_on_in(|pod| pod.without_calls(&["process_vm_readv", "process_vm_writev"], EPERM));
+}
+
+#[test]
+#[ignore = "four containers: scripts/test --all"]
+fn a_profile_without_ptrace_goes_on() {
+    threads_go_on_in(|pod| pod.without_calls(&["ptrace"], EPERM));
+}
+
+#[test]
 #[ignore = "an image for an ordinary user, and five containers: scripts/test --all"]
 fn rootless_containers_go_on() {
     let scene = scene();
