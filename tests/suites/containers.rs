@@ -313,6 +313,16 @@ fn rootless_containers_go_on() {
     goes_on_twice(&pod, &[&victim("threads8"), STEPS]);
 }
 
+#[test]
+fn the_doctor_of_a_default_container_says_that_a_restart_can_work() {
+    let scene = scene();
+    let Some(pod) = Pod::new(&scene) else { return };
+    let container = pod.start([CKPT, "doctor"]);
+    assert_eq!(container.wait(), 0, "{}", container.printed());
+    assert!(container.printed().contains("Checkpoint and restart can work here."), "{}", container.printed());
+    assert_eq!(container.messages(), "");
+}
+
 /// What `ckpt doctor` says of a probe in a container.
 fn probe(container: &Container<'_>, name: &str) -> String {
     let rows = container.exec([CKPT, "doctor", "--json"]).json();

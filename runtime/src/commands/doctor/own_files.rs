@@ -25,6 +25,9 @@ pub fn probe() -> Finding {
 
 fn load(path: &Path) -> Outcome {
     forget_settings();
+    // The library keeps out of ckpt, and says so: for this one, the agent is another program.
+    // SAFETY: this child has one thread.
+    unsafe { std::env::set_var("CKPT_AGENT", path) };
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Failure::wrong("a path with a zero"))?;
     // SAFETY: `name` ends with a zero. The library's constructor is made for being loaded into any program, and
     // this child is about to end.
