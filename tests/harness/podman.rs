@@ -251,7 +251,9 @@ impl<'scene> Pod<'scene> {
     /// What the program prints when it runs by itself in a container.
     #[track_caller]
     pub fn uninterrupted(&self, program: &[&str]) -> (String, i32) {
-        let container = self.start(program);
+        // Away from where the lives find their files.
+        let pod = self.clone().option("--workdir=/tmp");
+        let container = pod.start(program);
         let code = container.wait();
         (container.printed(), code)
     }
