@@ -85,15 +85,28 @@ impl<'scene> Image<'scene> {
         self.start(words)
     }
 
+    /// Starts the program itself as the first process, under libckpt.so.
+    pub fn run_alone(&self) -> Container<'_> {
+        let preload = format!("LD_PRELOAD={}", product::library().display());
+        let mut words = vec!["env".into(), preload.into(), self.program.executable.clone().into_os_string()];
+        words.extend(self.program.arguments.iter().cloned());
+        self.start_first(words)
+    }
+
     /// Brings it back from its newest checkpoint in another one.
     pub fn restart(&self) -> Container<'_> {
         self.start(vec!["restart".into(), self.store().path().into()])
     }
 
-    fn start(&self, words: Vec<std::ffi::OsString>) -> Container<'_> {
+    fn start(&self, mut words: Vec<std::ffi::OsString>) -> Container<'_> {
+        words.insert(0, product::ckpt().into());
+        self.start_first(words)
+    }
+
+    fn start_first(&self, words: Vec<std::ffi::OsString>) -> Container<'_> {
         let mut command = Command::new("unshare");
         let script = format!("{} && exec \"$0\" \"$@\"", self.before);
-        command.args(["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", &script]).arg(product::ckpt());
+        command.args(["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", &script]);
         command.args(words).env("CKPT_DIR", self.store().path());
         command.envs(self.program.environment.iter().map(|(name, value)| (name, value)));
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
@@ -151,6 +164,11 @@ impl Container<'_> {
             assert!(ended.is_none(), "it has ended ({ended:?}): {}", self.messages());
             output.lines() >= wanted
         });
+    }
+
+    /// The first process, whatever it executes; of our pid namespace.
+    pub fn first_of_all(&self) -> Option<i32> {
+        processes::children(self.child.id().cast_signed()).into_iter().next()
     }
 
     /// Sends a signal to the first process, from outside, as whoever stops a container does.

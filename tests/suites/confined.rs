@@ -360,13 +360,10 @@ fn doctor_lives_where_calls_kill() {
 }
 
 #[test]
-fn doctor_reaches_ids_where_none_can_be_chosen() {
+fn doctor_says_where_ids_can_neither_be_chosen_nor_reached() {
     let scene = Scene::new();
     let answer = ckpt(&scene, &["clone3=ENOSYS", "unshare=EPERM"], &["doctor"]);
     let row = answer.stdout.lines().find(|line| line.starts_with("process ids")).unwrap_or_default();
-    assert!(
-        row.contains("reached by making processes") || row.contains("other processes are made"),
-        "{}",
-        answer.stdout
-    );
+    // On the machine itself; what a container's says is for the suite of containers.
+    assert!(row.contains("done only where CKPT_PID_SEARCH says so"), "{}", answer.stdout);
 }

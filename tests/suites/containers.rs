@@ -319,7 +319,7 @@ fn the_doctor_of_a_default_container_says_that_a_restart_can_work() {
     let Some(pod) = Pod::new(&scene) else { return };
     let container = pod.start([CKPT, "doctor"]);
     assert_eq!(container.wait(), 0, "{}", container.printed());
-    assert!(container.printed().contains("Checkpoint and restart can work here."), "{}", container.printed());
+    assert!(container.printed().contains("\nCheckpoint and restart work here"), "{}", container.printed());
     assert_eq!(container.messages(), "");
 }
 

@@ -254,29 +254,56 @@ fn sigterm_ends_a_restart_that_is_not_complete() {
     assert_eq!(image.restart().wait(), 7);
 }
 
-#[test]
-fn a_program_that_is_pid_1_is_refused_and_told_of_ckpt_run() {
+/// A program that is the first process itself comes back as the first process, with and without the right to choose ids.
+fn first_process_goes_on(program: &Program, make: fn(Image<'_>) -> Image<'_>) {
     if !is_possible() {
         return;
     }
     let scene = Scene::new();
-    let program = exits(2000, "");
-    let directory = scene.folder("alone");
-    let mut unshare = std::process::Command::new("unshare");
-    unshare.args(["--pid", "--fork", "--mount-proc", "--kill-child", "env"]);
-    unshare.arg(format!("LD_PRELOAD={}", ckpt_tests::product::library().display()));
-    unshare.arg(&program.executable).args(&program.arguments).env("CKPT_DIR", directory.join("store"));
-    let output = std::fs::File::create(directory.join("stdout")).expect("the folder is writable");
-    unshare.stdin(std::process::Stdio::null()).stdout(output).current_dir(&directory);
-    ckpt_tests::life::prepare(&scene, &mut unshare);
-    let mut child = unshare.spawn().expect("unshare is there");
-    let mut first = 0;
-    processes::wait_until("the program runs", LIMIT, || {
-        let is_program = |pid: &i32| processes::executable(*pid).as_ref() == Some(&program.executable);
-        first = processes::children(child.id().cast_signed()).into_iter().find(is_program).unwrap_or(0);
-        std::fs::read(directory.join("stdout")).is_ok_and(|text| text.len() > 20) && first != 0
-    });
-    let refused = ckpt_tests::Ckpt::new(&scene, ["checkpoint", &first.to_string()]).call().failed_with(4);
-    assert!(refused.stderr.contains("make `ckpt run -- CMD` the entry point"), "{}", refused.stderr);
-    child.kill().and_then(|()| child.wait()).expect("it is our child");
+    let expected = reference(&scene, program);
+    let image = make(Image::of(&scene, program));
+    for life in 0..2 {
+        let mut container = if life == 0 { image.run_alone() } else { image.restart() };
+        container.wait_for_more_lines(5);
+        let first = container.first_of_all().expect("it runs");
+        assert_eq!(own_pid(first), 1, "{}", container.messages());
+        processes::send(first, Signal::SIGUSR1);
+        image.store().wait_for_sealed(&scene, life + 1);
+        container.wait_for_more_lines(2);
+    }
+    let mut last = image.restart();
+    assert_eq!(last.wait(), expected.code, "{}", last.messages());
+    assert_same(&image.output().bytes(), &expected.stdout, "the output of all lives together");
+}
+
+#[test]
+fn a_program_that_was_pid_1_is_pid_1_again() {
+    first_process_goes_on(&Program::victim("threads8").argument("200"), |image| image);
+}
+
+#[test]
+fn a_job_whose_first_process_was_pid_1_goes_on() {
+    first_process_goes_on(&Program::victim("family").argument("100"), |image| image);
+}
+
+#[test]
+fn a_program_that_was_pid_1_is_pid_1_again_without_rights() {
+    first_process_goes_on(&Program::victim("threads8").argument("200"), |image| image.confined());
+}
+
+#[test]
+fn a_program_that_was_pid_1_is_refused_where_it_cannot_be() {
+    if !is_possible() {
+        return;
+    }
+    let scene = Scene::new();
+    let image = Image::of(&scene, &exits(2000, ""));
+    let mut container = image.run_alone();
+    container.wait_for_more_lines(5);
+    processes::send(container.first_of_all().expect("it runs"), Signal::SIGUSR1);
+    image.store().wait_for_sealed(&scene, 1);
+    drop(container);
+    let store = image.store().path().to_owned();
+    let refused = ckpt_tests::Ckpt::new(&scene, ["restart".as_ref(), store.as_os_str()]).call().failed_with(125);
+    assert!(refused.stderr.contains("only pid 1 can become it again"), "{}", refused.stderr);
 }

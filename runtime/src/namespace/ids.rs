@@ -3,12 +3,25 @@
 use nix::errno::Errno;
 
 use crate::error::{Error, Result};
+use crate::filtered;
+use crate::proc::task;
 
 /// Where the kernel is told which pid the last process got.
 pub(super) const LAST_ID: &str = "/proc/sys/kernel/ns_last_pid";
 
-/// Whether this process may make processes with pids of its choice. It is found out by asking for one that is taken.
+/// Either of them gives the right.
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_CHECKPOINT_RESTORE: u32 = 40;
+
+/// Whether this process may make processes with pids of its choice. It is found out by asking for one that is taken; where it has no
+/// right to, not even that, since a filter may end who asks.
 pub fn may_choose_ids() -> bool {
+    let has = |capability: u32| {
+        task::capabilities(std::process::id() as i32).is_ok_and(|it| it.effective & 1 << capability != 0)
+    };
+    if !has(CAP_SYS_ADMIN) && !has(CAP_CHECKPOINT_RESTORE) || filtered::is_deadly(libc::SYS_clone3, 0) {
+        return false;
+    }
     let taken = std::process::id() as i32;
     // SAFETY: zero is a valid `clone_args`.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };

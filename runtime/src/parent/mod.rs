@@ -41,6 +41,7 @@ use relay::Relay;
 use status::Event;
 use terminal::Terminal;
 
+use signals::Ending;
 pub use signals::{Inherited, Signals, block_all, note_dispositions_at_start};
 
 /// How long a signal may wait while nothing depends on us.
@@ -87,8 +88,11 @@ impl Parent {
         let reads = saves || is_first_process();
         std::thread::scope(|scope| {
             let mut end = Some(end);
+            // Until there is that thread.
+            let mut ending = Some(Ending::begin(&inherited, saves.then_some(exit_code::SAVED)));
             let mut begin = || {
                 let Some(end) = end.take() else { return };
+                drop(ending.take());
                 let taker = std::thread::Builder::new().name("signals".to_owned()).spawn_scoped(scope, move || {
                     if reads {
                         while end.recv_timeout(LOOK_FOR_SIGNALS) == Err(RecvTimeoutError::Timeout) {

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use nix::errno::Errno;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, pthread_sigmask, sigaction};
@@ -86,6 +86,62 @@ impl Inherited {
     pub fn apply_mask(&self) -> io::Result<()> {
         pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&self.mask), None)?;
         Ok(())
+    }
+}
+
+/// What SIGTERM ends this process with while [`Ending`] holds; 0 for what it would otherwise.
+static CODE_OF_TERM: AtomicI32 = AtomicI32::new(0);
+
+/// Signals end this process, without a thread that takes them, until this is dropped: pid 1 as well, which the kernel spares.
+pub struct Ending(Vec<Signal>);
+
+impl Ending {
+    /// From now on. With a `code`, SIGTERM ends it with that.
+    pub fn begin(inherited: &Inherited, code: Option<u8>) -> Ending {
+        const ALL: [Signal; 6] =
+            [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2];
+        CODE_OF_TERM.store(code.map_or(0, i32::from), Ordering::Relaxed);
+        let action =
+            SigAction::new(SigHandler::Handler(end), SaFlags::SA_RESETHAND | SaFlags::SA_NODEFER, SigSet::empty());
+        let install = |&signal: &Signal| {
+            // SAFETY: the handler makes system calls alone.
+            match unsafe { sigaction(signal, &action) } {
+                Ok(before) if matches!(before.handler(), SigHandler::SigDfl) => true,
+                // SAFETY: what was there is put back.
+                Ok(before) => unsafe { sigaction(signal, &before) }.is_err(),
+                Err(_) => false,
+            }
+        };
+        let installed = ALL.iter().filter(|signal| install(signal)).copied().collect();
+        if let Err(error) = inherited.apply_mask() {
+            log::warn!("signals have no effect before the program runs: {error}");
+        }
+        Ending(installed)
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        block_all();
+        for &signal in &self.0 {
+            let _ = disposition(signal, false);
+        }
+    }
+}
+
+/// Ends this process as the signal does, or with an exit code where it does not.
+extern "C" fn end(number: i32) {
+    let code = CODE_OF_TERM.load(Ordering::Relaxed);
+    // SAFETY: system calls that may be made in a handler. Children that are not complete end with this process.
+    unsafe {
+        if number != libc::SIGTERM || code == 0 {
+            libc::kill(libc::getpid(), number);
+        }
+        libc::_exit(if number == libc::SIGTERM && code != 0 {
+            code
+        } else {
+            i32::from(super::STATUS_OF_SIGNAL) + number
+        })
     }
 }
 

@@ -22,6 +22,11 @@ pub fn probe(chosen: bool, in_namespace: bool) -> Finding {
     let (state, found) = match (chosen, in_namespace) {
         (true, _) => (State::Ok, "chosen (clone3 with set_tid)".to_owned()),
         (false, true) => (State::Ok, "chosen in a pid namespace that is made for the program".to_owned()),
+        (false, false) if namespace::is_initial() => (
+            State::No,
+            "neither chosen nor reached: on the machine itself that is done only where CKPT_PID_SEARCH says so"
+                .to_owned(),
+        ),
         (false, false) => match in_child(reach) {
             Ok(found) => (State::Degraded, found),
             Err(failure) => (State::No, format!("cannot be had: {failure}")),

@@ -29,6 +29,7 @@ use super::{absolute, default_store, first_pid, which_checkpoint};
 use crate::audit;
 use crate::core_dumps;
 use crate::error::{Error, Result, exit_code};
+use crate::filtered;
 use crate::image::{self, AtTerminal, PathMap};
 use crate::location::Location;
 use crate::mapped_files;
@@ -259,7 +260,10 @@ fn build(arguments: &Arguments, stdio: Stdio, listen: &mut dyn FnMut()) -> Resul
     let ids = ids::of_this_place(arguments.namespace)?;
     match is_alone(ids) {
         false => listen(),
-        true => keep_to_this_thread()?,
+        true => {
+            keep_to_this_thread()?;
+            filtered::make_no_child(true);
+        }
     }
     let act = |record: &mut audit::Record| {
         refuse_second_life(arguments, record)?;
@@ -462,6 +466,7 @@ fn rebuild_with_progress(
     let (mut bar, this) = (Progress::start(), std::process::id());
     let rebuilt = rebuild(store, id, options, &mut |stage, done, total| match stage {
         Stage::Born => {
+            filtered::make_no_child(false);
             // Signals are no longer ours to take where pid 1 is becoming the program.
             if std::process::id() == this {
                 listen();
