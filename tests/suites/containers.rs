@@ -300,9 +300,16 @@ fn a_profile_without_access_to_others_memory_goes_on() {
 }
 
 #[test]
-#[ignore = "four containers: scripts/test --all"]
-fn a_profile_without_ptrace_goes_on() {
-    threads_go_on_in(|pod| pod.without_calls(&["ptrace"], EPERM));
+#[ignore = "a container: scripts/test --all"]
+fn a_profile_without_ptrace_is_refused_by_name() {
+    let scene = scene();
+    let Some(pod) = Pod::new(&scene) else { return };
+    let pod = pod.without_calls(&["ptrace"], EPERM);
+    let container = pod.run(&[&victim("threads8"), STEPS]);
+    container.wait_for_lines(3);
+    let refused = container.exec([CKPT, "checkpoint", &container.program().to_string()]).failed_with(5);
+    assert!(refused.stderr.contains("a seccomp filter forbids ptrace"), "{}", refused.stderr);
+    container.wait_for_more_lines(3);
 }
 
 #[test]
