@@ -3,6 +3,7 @@
 use ckpt_wire::Confinement;
 
 use crate::image::Host;
+use crate::net;
 use crate::proc::confinement;
 
 /// State components every x86-64 has: x87 and SSE.
@@ -24,6 +25,7 @@ pub fn with(confinement: Option<Confinement>) -> Host {
         user_map: user_map(),
         filters: confinement.map(|confinement| confinement.filters),
         no_new_privs: confinement.is_some_and(|confinement| confinement.no_new_privs),
+        interfaces: net::interfaces(),
     }
 }
 

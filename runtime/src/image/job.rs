@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::{
-    Births, CapturedFile, Directory, Family, LostLeader, MessageQueue, OpenFile, Pending, PipeContent, ProcessImage,
-    PseudoTerminal, Region, SharedObject, SignalDriven, SysvMemory, SysvQueue, SysvSemaphores, UnlinkedFile,
+    Births, CapturedFile, Directory, Family, LostLeader, MessageQueue, NetworkInterface, OpenFile, Pending,
+    PipeContent, ProcessImage, PseudoTerminal, Region, SharedObject, SignalDriven, SysvMemory, SysvQueue,
+    SysvSemaphores, UnlinkedFile,
 };
 
 /// Processes at one moment.
@@ -120,6 +121,10 @@ pub struct Host {
     /// Whether it began under no_new_privs.
     #[serde(default)]
     pub no_new_privs: bool,
+    /// The network interfaces of its network namespace. `None`: an older ckpt has not looked, or the kernel
+    /// has not told.
+    #[serde(default)]
+    pub interfaces: Option<Vec<NetworkInterface>>,
 }
 
 impl Host {

@@ -21,6 +21,7 @@ mod lock;
 mod logs;
 mod mapping_defaults;
 mod memory;
+mod network;
 mod path;
 mod posix_timer;
 mod process;
@@ -50,6 +51,7 @@ pub use memory::{
     Advice, Backing, FileIdentity, PageRange, Pending, Protection, Region, SharedObject, SpecialMapping,
     StoredDifference, blocks,
 };
+pub use network::NetworkInterface;
 pub use path::{PathMap, path_of};
 pub use posix_timer::PosixTimer;
 pub use process::{Capabilities, IntervalTimer, Layout, Limit, ProcessImage, SignalAction};

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Bytes of the family, with which each address begins.
 const FAMILY_BYTES: usize = 2;
+/// Where an IPv6 address has the number of its interface (`sin6_scope_id`).
+const SCOPE: usize = 24;
 
 /// A `struct sockaddr` of whatever family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,30 @@ impl<'a> Address<'a> {
             }
             _ => None,
         }
+    }
+
+    /// The number of the interface whose link an IPv6 address is of; 0 for none.
+    pub fn scope(self) -> u32 {
+        let scope = self.0.get(SCOPE..).filter(|_| self.family() == libc::AF_INET6).and_then(<[u8]>::first_chunk);
+        scope.map_or(0, |&scope| u32::from_ne_bytes(scope))
+    }
+
+    /// The same port at another host, which is of the link of interface `scope` (0: of none). None for an address of another family.
+    pub fn at(self, host: IpAddr, scope: u32) -> Option<Vec<u8>> {
+        let mut moved = self.0.to_vec();
+        match (self.family(), host) {
+            (libc::AF_INET, IpAddr::V4(host)) => moved.get_mut(4..8)?.copy_from_slice(&host.octets()),
+            (libc::AF_INET6, host) => {
+                let host = match host {
+                    IpAddr::V4(host) => host.to_ipv6_mapped(),
+                    IpAddr::V6(host) => host,
+                };
+                moved.get_mut(8..24)?.copy_from_slice(&host.octets());
+                moved.get_mut(SCOPE..SCOPE + 4)?.copy_from_slice(&scope.to_ne_bytes());
+            }
+            _ => return None,
+        }
+        Some(moved)
     }
 
     /// Whether a socket bound to it gets what is sent to `other`.
@@ -104,6 +130,23 @@ mod tests {
         assert_eq!(Address(&six).for_family(libc::AF_INET), Some(four.clone()));
         assert_eq!(Address(&four).for_family(libc::AF_INET6), Some(six.clone()));
         assert_eq!(Address(&four).for_family(libc::AF_INET), None);
+    }
+
+    #[test]
+    fn another_host_has_the_same_port_and_its_link() {
+        let four = internet(80, [10, 1, 0, 2]);
+        assert_eq!(Address(&four).at([10, 2, 0, 7].into(), 0), Some(internet(80, [10, 2, 0, 7])));
+        let mapped = Address(&four).for_family(libc::AF_INET6).unwrap();
+        let moved = Address(&mapped).at([10, 2, 0, 7].into(), 0).unwrap();
+        assert_eq!(Address(&moved).internet(), Address(&internet(80, [10, 2, 0, 7])).internet());
+        let link: IpAddr = "fe80::7".parse().unwrap();
+        let moved = Address(&mapped).at(link, 3).unwrap();
+        assert_eq!((Address(&moved).internet().unwrap().ip(), Address(&moved).scope()), (link, 3));
+        assert_eq!(
+            (Address(&four).at(link, 3), Address(&four).scope(), Address(b"\x01\0/x").at(link, 3)),
+            (None, 0, None)
+        );
+        assert_eq!((Address(&[10, 0]).at(link, 3), Address(&[10, 0]).scope()), (None, 0));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod address;
 mod calls;
+mod interfaces;
 mod options;
 pub mod packet;
 mod peek;
@@ -13,6 +14,7 @@ pub use calls::{
     bind, connect, duplicate, filter, name, new, number_option, option, pair, peer_name, set_filter, set_option,
     shut_down, unsent_bytes,
 };
+pub use interfaces::{can_be_had, interfaces};
 pub use options::{Defaults, IP_LOCAL_PORT_RANGE, SO_BUF_LOCK, Time, time_of};
 pub use peek::{FILES_MAX, Look, beginning, bytes_sent_before, peek};
 pub use repair::{Queues, in_flight};

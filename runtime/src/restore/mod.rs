@@ -95,6 +95,7 @@ pub fn sample_process() -> ProcessImage {
     sample::process(&Machine::this().expect("this machine has a vdso"))
 }
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use ckpt_store::Store;
@@ -144,6 +145,8 @@ pub struct RestoreOptions {
     pub force: bool,
     /// Which directories are elsewhere now.
     pub paths: PathMap,
+    /// Which internet addresses this host has in place of which.
+    pub addresses: Vec<(IpAddr, IpAddr)>,
     /// What becomes of the standard streams.
     pub stdio: Stdio,
     /// Where this process is.
@@ -312,6 +315,7 @@ pub fn rebuild(store: &Store, id: u64, options: &RestoreOptions, progress: &mut 
         namespace::let_new_ids_begin_after(highest)?;
     }
     preflight::check(id, &job, &machine, options)?;
+    sockets::move_addresses(&mut job, &options.addresses)?;
     confinement::compare(&job.host, &machine.host);
     let directories = MadeDirectories::of(&job)?;
     let replacements = Replacements::find(&job)?;

@@ -1,5 +1,6 @@
 //! `ckpt restart`: brings a program back and is its parent.
 
+mod addresses;
 mod automatic;
 mod copied;
 mod detach;
@@ -11,6 +12,7 @@ mod stdio;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -71,6 +73,7 @@ Examples:
   ckpt restart ckpt-store --id 3
   ckpt restart ckpt-store --job heat
   ckpt restart ckpt-store --map /home/me/run=/scratch/run
+  ckpt restart ckpt-store --map-address 10.1.0.2=10.2.0.7
   nohup ckpt restart ckpt-store --stdio heat.log &
   ckpt restart s3://bucket/heat --dir /scratch/heat
   ckpt restart warm --copy --stdio inherit      one of many programs that begin with the same memory
@@ -115,6 +118,10 @@ pub struct Arguments {
     /// remembers stay as they are
     #[arg(long = "map", value_name = "OLD=NEW", value_parser = parse_pair)]
     maps: Vec<(PathBuf, PathBuf)>,
+    /// OLD=NEW: sockets that had the internet address OLD get NEW, which this host has; may be given several times [default:
+    /// where the host of the checkpoint had one address, and this one has one, that]
+    #[arg(long = "map-address", value_name = "OLD=NEW", value_parser = addresses::parse_addresses)]
+    addresses: Vec<(IpAddr, IpAddr)>,
     /// inherit: 0, 1 and 2 become those of this command, also where they were files. FILE: what the program writes to a
     /// terminal, pipe or socket is appended to FILE, and it reads nothing there
     #[arg(long, value_name = "inherit|FILE", value_parser = stdio::check_stdio)]
@@ -194,6 +201,7 @@ pub fn execute(arguments: &Arguments) -> Result<u8> {
     if arguments.lazy && matches!(Location::of(&arguments.dir)?, Location::Url(_)) {
         return Err(Error::Usage("--lazy needs a store in a directory: see ckpt copy".to_owned()));
     }
+    addresses::check(&arguments.addresses)?;
     core_dumps::forbid();
     owner::become_owner(arguments)?;
     if arguments.as_owner {
@@ -382,9 +390,21 @@ fn rebuild_selected(
     let lazy = arguments.lazy;
     let copy = arguments.copy.as_ref().map(copied::CopyWish::copied).transpose()?;
     let on_restart = on_restart(arguments);
-    let store_dir = next_store_dir;
-    let options =
-        RestoreOptions { store_dir, copy, on_restart, force, place, ids, clocks, paths, stdio, interval_ms, lazy };
+    let (store_dir, addresses) = (next_store_dir, arguments.addresses.clone());
+    let options = RestoreOptions {
+        store_dir,
+        copy,
+        on_restart,
+        force,
+        place,
+        ids,
+        clocks,
+        paths,
+        addresses,
+        stdio,
+        interval_ms,
+        lazy,
+    };
     if let Some(copy) = &options.copy {
         log::info!("the program becomes copy {}", copy.id);
     }

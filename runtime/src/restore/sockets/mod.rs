@@ -6,6 +6,7 @@
 //! descriptors may come with it that only it has.
 
 mod acceptors;
+mod address_map;
 mod closed;
 mod connected;
 mod datagrams;
@@ -22,6 +23,7 @@ use nix::errno::Errno;
 use crate::error::Result;
 use crate::image::{JobImage, Socket, SocketLink};
 use crate::net::Address;
+pub use address_map::settle as move_addresses;
 use made::Made;
 use names::Names;
 use records::Records;

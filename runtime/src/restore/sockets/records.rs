@@ -82,9 +82,11 @@ impl<'a> Records<'a> {
             Errno::EADDRINUSE => {
                 Error::environment(what, "its address is in use", "end the program that has it, or wait until it ends")
             }
-            Errno::EADDRNOTAVAIL => {
-                Error::environment(what, "this machine does not have the address", "restart where it has it")
-            }
+            Errno::EADDRNOTAVAIL => Error::environment(
+                what,
+                "this machine does not have the address",
+                "name one that it has: --map-address OLD=NEW",
+            ),
             Errno::EACCES | Errno::EPERM => Error::environment(what, "this user may not", "restart as a user who may"),
             Errno::ELOOP => Error::environment(
                 what,
