@@ -60,6 +60,27 @@ impl<'scene> Image<'scene> {
         )
     }
 
+    /// Each on a root file system that is new: an overlay of the machine's, whose upper layer has what the last one did not leave. Its
+    /// host has a name, and files of /etc with it, that no other has. What the scene and the product have is the same.
+    pub fn on_a_new_root(self) -> Image<'scene> {
+        let shared = [self.scene.path(), &product::repository()].map(|path| format!("'{}'", path.display()));
+        let script = format!(
+            "out=$(readlink /proc/$$/fd/1) && err=$(readlink /proc/$$/fd/2) && \
+             new=$(mktemp -d) && mount -t tmpfs tmpfs $new && mkdir $new/root $new/upper $new/work && \
+             mount -t overlay overlay -o lowerdir=/,upperdir=$new/upper,workdir=$new/work $new/root && cd $new/root && \
+             for name in hostname hosts resolv.conf; do \
+                 head -c $(($(date +%-N) % 50 + 20)) /dev/urandom | base64 >$new/$name && \
+                 rm -f etc/$name && : >etc/$name && mount --bind $new/$name etc/$name || exit; done && \
+             for shared in /proc /dev {}; do mkdir -p .$shared && mount --rbind $shared .$shared || exit; done && \
+             mkdir old && pivot_root . old && cd '{}' && umount -l /old && rmdir /old && \
+             exec unshare --uts sh -c 'hostname another$(date +%N) && exec \"$0\" \"$@\"' \"$0\" \"$@\" \
+                 </dev/null >>$out 2>>$err",
+            shared.join(" "),
+            self.directory.display()
+        );
+        self.after(&script)
+    }
+
     /// The store.
     pub fn store(&self) -> Store {
         Store::at(self.directory.join("store"))

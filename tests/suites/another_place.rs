@@ -1,7 +1,10 @@
 //! A program that goes on in another container: with other addresses, another root file system, other files of its host. They want root.
 
+use ckpt_tests::entry_point::Image;
+use ckpt_tests::exact::{assert_same, reference};
 use ckpt_tests::network::Network;
 use ckpt_tests::{Answer, Ckpt, Life, Program, Restart, Scene, checkpoint, code_of, skip};
+use nix::sys::signal::Signal;
 
 /// Whether these tests are possible.
 fn is_possible() -> bool {
@@ -126,4 +129,43 @@ fn an_address_that_is_here_stays_and_a_checkpoint_of_the_next_place_knows_its_ow
     third.enter();
     let said = goes_on(&scene, &life, &[], "10.3.0.9");
     assert!(said.contains("the address 10.2.0.7 is 10.3.0.9 here"), "{said}");
+}
+
+/// Three lives, each on another root file system.
+fn goes_on_exactly_on_new_roots(scene: &Scene, image: &Image<'_>, program: &Program) {
+    let expected = reference(scene, program);
+    for life in 0..3 {
+        let mut container = if life == 0 { image.run() } else { image.restart() };
+        container.program();
+        container.wait_for_more_lines(10);
+        container.signal(Signal::SIGTERM);
+        assert_eq!(container.wait(), 85, "{}", container.messages());
+    }
+    let mut container = image.restart();
+    assert_eq!(container.wait(), expected.code, "{}\n{}", container.messages(), image.output().text());
+    assert_same(&image.output().bytes(), &expected.stdout, "the output of all lives together");
+}
+
+#[test]
+fn a_program_goes_on_exactly_on_a_new_root() {
+    if !is_possible() {
+        return;
+    }
+    let scene = Scene::new();
+    let name = format!("settled-{}", std::process::id());
+    let settled = Program::victim("settled").argument("200").argument(&name);
+    let image = Image::of(&scene, &settled).variable("CKPT_ON_TERM", "1").on_a_new_root();
+    goes_on_exactly_on_new_roots(&scene, &image, &settled);
+}
+
+#[test]
+fn ordinary_programs_go_on_exactly_on_a_new_root() {
+    if !is_possible() {
+        return;
+    }
+    for program in [Program::python("lines.py"), Program::victim("threads8")] {
+        let scene = Scene::new();
+        let image = Image::of(&scene, &program).variable("CKPT_ON_TERM", "1").on_a_new_root();
+        goes_on_exactly_on_new_roots(&scene, &image, &program);
+    }
 }

@@ -1,7 +1,7 @@
 //! Finding a path that leads to an inode.
 
 use std::collections::VecDeque;
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -20,6 +20,8 @@ use crate::unread_bytes::unread_bytes;
 
 /// Bytes of the longest handle (MAX_HANDLE_SZ).
 const HANDLE_BYTES: usize = 128;
+/// Wants what tells inodes apart, and not what opens them (`AT_HANDLE_FID`).
+const AT_HANDLE_FID: i32 = 0x200;
 /// So many directory entries are looked at in search of one inode: some 20 ms.
 const ENTRIES_MAX: usize = 20_000;
 /// So far below a directory of the job.
@@ -151,10 +153,12 @@ impl Places {
                 if seen > ENTRIES_MAX {
                     return None;
                 }
-                if entry.ino() == inode.number && leads_to(&entry.path(), inode) {
+                let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                // In an overlay of several file systems, the entries of directories have other numbers than these.
+                if (is_directory || entry.ino() == inode.number) && leads_to(&entry.path(), inode) {
                     return Some(entry.path());
                 }
-                if depth < DEPTH_MAX && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if depth < DEPTH_MAX && is_directory {
                     waiting.push_back((entry.path(), depth + 1));
                 }
             }
@@ -197,13 +201,25 @@ fn leads_to(path: &Path, inode: &Inode) -> bool {
     }
 }
 
+/// The handle, or where nothing can be opened by one, as in an overlay, what only tells inodes apart (Linux 6.6).
 fn handle_of(path: &Path) -> Option<(i32, Vec<u8>)> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    [0, AT_HANDLE_FID].into_iter().find_map(|flags| named_handle(&path, flags))
+}
+
+fn named_handle(path: &CStr, flags: i32) -> Option<(i32, Vec<u8>)> {
     let mut handle = FileHandle { bytes: HANDLE_BYTES as u32, kind: 0, handle: [0; HANDLE_BYTES] };
     let mut mount = 0i32;
     // SAFETY: `path` ends with a zero; the call writes one file_handle of the length that it says, and one int.
     let result = unsafe {
-        libc::syscall(libc::SYS_name_to_handle_at, libc::AT_FDCWD, path.as_ptr(), &raw mut handle, &raw mut mount, 0)
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            &raw mut handle,
+            &raw mut mount,
+            flags,
+        )
     };
     Errno::result(result).ok()?;
     Some((handle.kind, handle.handle.get(..handle.bytes as usize)?.to_vec()))

@@ -2,7 +2,8 @@
 //!
 //! A file whose content is in the checkpoint may be as it likes: it is put back. Of all others: one that was open for writing may have grown since (the program ran on): it is cut back when the restart is
 //! certain to succeed. It must not have shrunk. A file that was open for reading only must be unchanged, unless the
-//! program itself had it open for writing as well. A missing file is made again only if it was empty.
+//! program itself had it open for writing as well. A missing file is made again only if it was empty. What says which host this is may
+//! be that of another host: each container has such files, bound over those of its image.
 
 use std::fs::Metadata;
 use std::io;
@@ -20,6 +21,9 @@ use crate::restore::reach::{self, Holders, Identity, Rights, Spot};
 
 const WHAT: &str = "restart";
 const RESTORE_IT: &str = "put the file back as it was at the checkpoint";
+
+/// Files that are the host's, and not the program's.
+const OF_THE_HOST: [&str; 4] = ["/etc/hostname", "/etc/hosts", "/etc/machine-id", "/etc/resolv.conf"];
 
 /// Checks the working directories and every file that is reopened by its path.
 pub fn check(job: &JobImage, force: bool) -> Result<()> {
@@ -53,7 +57,8 @@ fn check_file(job: &JobImage, file: &OpenFile, holders: &[Rights], force: bool) 
             let captured = Captured { size: *size, modified_ns: *modified_ns, written };
             let look = |path: &Path| look(path, holders, identity(&file.kind));
             let is_made = |path: &Path| directories::is_made(job, path);
-            check_regular(path_of(path), captured, force || file.is_path_only(), look, is_made)
+            let may_differ = force || file.is_path_only() || is_of_the_host(path_of(path));
+            check_regular(path_of(path), captured, may_differ, look, is_made)
         }
         FileKind::Directory { removed: Some(_), .. } => Ok(()),
         FileKind::Directory { path, .. } => check_directory(job, path_of(path), holders),
@@ -73,6 +78,11 @@ fn check_file(job: &JobImage, file: &OpenFile, holders: &[Rights], force: bool) 
         FileKind::MessageQueue { .. } => Ok(()),
         FileKind::TerminalMaster { .. } | FileKind::Terminal { .. } | FileKind::HungUpTerminal { .. } => Ok(()),
     }
+}
+
+/// Whether the content of a file is that of whatever host the program is on.
+fn is_of_the_host(path: &Path) -> bool {
+    OF_THE_HOST.iter().any(|name| Path::new(name) == path)
 }
 
 fn same_file(one: &OpenFile, other: &OpenFile) -> bool {
@@ -118,11 +128,14 @@ fn check_regular(
     if !metadata.is_file() {
         return refuse("is no longer a regular file".into());
     }
+    let is_same = (metadata.len(), modified_ns(&metadata)) == (captured.size, captured.modified_ns);
+    if is_of_the_host(path) && !captured.written && !is_same {
+        log::info!("{} is that of this host, and not of that of the checkpoint", path.display());
+    }
     if captured.written && metadata.len() < captured.size {
         return refuse(format!("has {} bytes, at the checkpoint it had {}", metadata.len(), captured.size));
     }
-    if !captured.written && !force && (metadata.len(), modified_ns(&metadata)) != (captured.size, captured.modified_ns)
-    {
+    if !captured.written && !force && !is_same {
         let difference = match metadata.len() {
             bytes if bytes == captured.size => "its time of modification is another".to_owned(),
             bytes => format!("{} bytes then, {bytes} now", captured.size),
@@ -236,6 +249,26 @@ mod tests {
             check_regular(&path, before, false, seen, |_| false).unwrap_err().to_string().contains("input has changed")
         );
         check_regular(&path, before, true, seen, |_| false).unwrap();
+    }
+
+    #[test]
+    fn what_is_of_the_host_may_be_that_of_another() {
+        assert!(is_of_the_host(Path::new("/etc/hosts")) && !is_of_the_host(Path::new("/etc/hosts.allow")));
+        assert!(!is_of_the_host(Path::new("/work/etc/hosts")));
+        let text = fs::read_to_string("/etc/hosts").map_or(0, |text| text.len() as u64);
+        let kind = |path: &[u8], size| FileKind::Regular {
+            path: path.to_vec(),
+            device: (0, 0),
+            inode: 1,
+            size,
+            offset: 1,
+            modified_ns: 1,
+        };
+        let mut job = crate::restore::sample::job(&crate::restore::host::Machine::this().unwrap());
+        job.objects.files = vec![OpenFile { kind: kind(b"/etc/hosts", text + 1), flags: libc::O_RDONLY }];
+        check(&job, false).unwrap();
+        job.objects.files = vec![OpenFile { kind: kind(b"/etc/passwd", 1), flags: libc::O_RDONLY }];
+        check(&job, false).unwrap_err();
     }
 
     #[test]
