@@ -25,6 +25,15 @@ pub struct FileStamp {
     pub changed_ns: i64,
 }
 
+/// When a file was changed last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileTimes {
+    /// `st_mtim`, ns since the epoch.
+    pub modified_ns: i64,
+    /// `st_ctim`, ns since the epoch.
+    pub changed_ns: i64,
+}
+
 impl FileStamp {
     /// That of a file.
     pub fn of(metadata: &Metadata) -> FileStamp {
@@ -40,9 +49,19 @@ impl FileStamp {
 
     /// That of a file, unless a change right after it could go unseen.
     pub fn settled(metadata: &Metadata) -> Option<FileStamp> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_nanos() as i64;
         let stamp = FileStamp::of(metadata);
-        (stamp.changed_ns.max(stamp.modified_ns) < now - SETTLED_NS).then_some(stamp)
+        stamp.is_settled().then_some(stamp)
+    }
+
+    /// Whether the next change gives other times.
+    pub fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as i64);
+        self.changed_ns.max(self.modified_ns) < now - SETTLED_NS
+    }
+
+    /// When it was changed last.
+    pub fn times(&self) -> FileTimes {
+        FileTimes { modified_ns: self.modified_ns, changed_ns: self.changed_ns }
     }
 
     /// Device and inode.

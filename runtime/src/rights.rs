@@ -3,7 +3,7 @@
 use std::io;
 
 use nix::errno::Errno;
-use nix::unistd::{Gid, Uid, geteuid, getgroups, setfsgid, setfsuid};
+use nix::unistd::{Gid, Uid, geteuid, setfsgid, setfsuid};
 
 use crate::error::Result;
 use crate::image::ProcessImage;
@@ -60,7 +60,7 @@ impl Rights {
     /// # Errors
     /// When the kernel does not tell.
     pub fn own() -> io::Result<Rights> {
-        let mut groups: Vec<u32> = getgroups()?.into_iter().map(Gid::as_raw).collect();
+        let mut groups = own_groups()?;
         groups.sort_unstable();
         groups.dedup();
         let user = setfsuid(Uid::from_raw(SAME)).as_raw();
@@ -160,6 +160,23 @@ impl Drop for Regained {
 fn dumpable() -> i32 {
     // SAFETY: this prctl takes no further arguments.
     unsafe { libc::prctl(libc::PR_GET_DUMPABLE) }
+}
+
+/// The supplementary groups of this thread. The C library looks up in /proc how many there can be at most, each time.
+fn own_groups() -> io::Result<Vec<u32>> {
+    let mut groups = Vec::new();
+    loop {
+        // SAFETY: the call writes as many ids as it is told that there is room for, and none for 0.
+        let count = unsafe { libc::getgroups(groups.len() as libc::c_int, groups.as_mut_ptr()) };
+        match Errno::result(count).map(|count| count as usize) {
+            Ok(count) if groups.is_empty() && count > 0 => groups.resize(count, 0),
+            Ok(count) => {
+                groups.truncate(count);
+                return Ok(groups);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Sets the supplementary groups of this thread alone: the C library's function sets those of all threads.

@@ -185,6 +185,7 @@ mod tests {
     fn file() -> (FileStamp, FileIdentity) {
         let stamp = FileStamp { device: 1, inode: 2, bytes: 8 * PAGE, modified_ns: 3, changed_ns: 3 };
         let identity = FileIdentity {
+            times: None,
             path: b"/x".to_vec(),
             deleted: false,
             device: (0, 0),

@@ -283,6 +283,7 @@ fn backing(pid: i32, mapping: &Mapping, stat: Option<&Stat>, memory: &mut Shared
         size: stat.map_or(0, |stat| stat.stamp.bytes),
         mode: stat.map_or(0, |stat| stat.mode),
         offset: mapping.offset,
+        times: stat.filter(|stat| stat.stamp.is_settled()).map(|stat| stat.stamp.times()),
     };
     if mapping.shared {
         // "sh" and "mw": the file was open for writing when it was mapped.
@@ -373,8 +374,16 @@ mod tests {
             let Draft { mapping, backing, .. } = drafts[1].clone();
             assert!(matches!(backing, Backing::SharedObject { .. }));
             let (device, inode, offset) = (mapping.device, mapping.inode, mapping.offset);
-            let file =
-                FileIdentity { path: path.to_vec(), deleted: false, device, inode, size: 0x2000, mode: 0o600, offset };
+            let file = FileIdentity {
+                path: path.to_vec(),
+                deleted: false,
+                device,
+                inode,
+                size: 0x2000,
+                mode: 0o600,
+                offset,
+                times: None,
+            };
             let backing = Backing::SharedFile { file, may_write: true };
             drafts.push(Draft::new(mapping, backing));
         }

@@ -774,8 +774,16 @@ mod tests {
     #[test]
     fn what_was_copied_where_a_file_lies_now_is_not_what_is_there() {
         let path = b"/x".to_vec();
-        let file =
-            FileIdentity { path, deleted: false, device: (0, 0), inode: 1, size: 9 * 4096, mode: 0o644, offset: 0 };
+        let file = FileIdentity {
+            path,
+            deleted: false,
+            device: (0, 0),
+            inode: 1,
+            size: 9 * 4096,
+            mode: 0o644,
+            offset: 0,
+            times: None,
+        };
         let shared = Backing::SharedFile { file: file.clone(), may_write: false };
         let content = vec![1; 9 * 4096];
         // Without a tracker nothing is known of the private one.

@@ -1,11 +1,13 @@
 //! Mappings and what is behind them.
 
+use std::fs::Metadata;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 
 use ckpt_store::{PAGE_BYTES, PageListRef};
 use serde::{Deserialize, Serialize};
 
-use crate::file_stamp::FileStamp;
+use crate::file_stamp::{FileStamp, FileTimes};
 
 /// Access rights of a mapping, `PROT_*` bits.
 pub type Protection = i32;
@@ -142,6 +144,18 @@ pub struct FileIdentity {
     pub mode: u32,
     /// Offset of the region's first byte in the file.
     pub offset: u64,
+    /// Its times at the checkpoint. None for a file that no path leads to, or that had just been changed: the next change could go
+    /// unseen then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<FileTimes>,
+}
+
+impl FileIdentity {
+    /// Whether the file that its path leads to is this one, unchanged, as far as its times tell.
+    pub fn is_surely_that_of(&self, metadata: &Metadata) -> bool {
+        let place = (self.inode, self.size) == (metadata.ino(), metadata.size());
+        place && self.times.is_some_and(|times| times == FileStamp::of(metadata).times())
+    }
 }
 
 /// A memory object shared by one or more regions.
@@ -233,5 +247,33 @@ mod tests {
         assert_eq!(before.iter().map(|block| block.end - block.start).sum::<u64>(), BLOCK_BYTES * 3);
         assert_eq!(before.iter().filter(|block| after.contains(block)).count(), 2);
         assert!(all(4096, 0).is_empty());
+    }
+
+    #[test]
+    fn a_file_is_known_by_inode_size_and_both_times_and_not_without_times() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(9).unwrap();
+        let then = file.metadata().unwrap();
+        let known = FileIdentity {
+            path: b"/file".to_vec(),
+            deleted: false,
+            device: (0, 0),
+            inode: then.ino(),
+            size: 9,
+            mode: 0o600,
+            offset: 0,
+            times: Some(FileStamp::of(&then).times()),
+        };
+        assert!(known.is_surely_that_of(&then));
+        let FileTimes { modified_ns, changed_ns } = FileStamp::of(&then).times();
+        for other in [
+            FileIdentity { times: None, ..known.clone() },
+            FileIdentity { inode: known.inode + 1, ..known.clone() },
+            FileIdentity { size: 8, ..known.clone() },
+            FileIdentity { times: Some(FileTimes { modified_ns: modified_ns + 1, changed_ns }), ..known.clone() },
+            FileIdentity { times: Some(FileTimes { modified_ns, changed_ns: changed_ns + 1 }), ..known.clone() },
+        ] {
+            assert!(!other.is_surely_that_of(&then), "{other:?}");
+        }
     }
 }

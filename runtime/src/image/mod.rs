@@ -135,8 +135,7 @@ pub fn encode(image: &impl Serialize) -> Vec<u8> {
 /// # Errors
 /// When they are damaged, or of another version.
 pub fn decode(id: u64, bytes: &[u8]) -> Result<JobImage> {
-    check_version(id, bytes)?;
-    let image: JobImage = from_cbor(id, bytes)?;
+    let image: JobImage = of_known_version(id, bytes, |image: &JobImage| image.version)?;
     if image.processes.is_empty() {
         return Err(Error::BadImage { id, why: "it has no process".into() });
     }
@@ -148,8 +147,19 @@ pub fn decode(id: u64, bytes: &[u8]) -> Result<JobImage> {
 /// # Errors
 /// When it is damaged, or of another version.
 pub fn decode_data(id: u64, bytes: &[u8]) -> Result<DataImage> {
-    check_version(id, bytes)?;
-    from_cbor(id, bytes)
+    of_known_version(id, bytes, |image: &DataImage| image.version)
+}
+
+/// The version is looked at behind the rest, which is read once then. What cannot be read may be of another version.
+fn of_known_version<T: DeserializeOwned>(id: u64, bytes: &[u8], version_of: impl Fn(&T) -> u32) -> Result<T> {
+    match from_cbor(id, bytes) {
+        Ok(image) => check_version(id, version_of(&image)).map(|()| image),
+        Err(error) => {
+            let Versioned { version } = from_cbor(id, bytes)?;
+            check_version(id, version)?;
+            Err(error)
+        }
+    }
 }
 
 fn from_cbor<T: DeserializeOwned>(id: u64, bytes: &[u8]) -> Result<T> {
@@ -162,8 +172,7 @@ struct Versioned {
     version: u32,
 }
 
-fn check_version(id: u64, bytes: &[u8]) -> Result<()> {
-    let Versioned { version } = from_cbor(id, bytes)?;
+fn check_version(id: u64, version: u32) -> Result<()> {
     if version != IMAGE_VERSION && version != PENDING_VERSION {
         let why = format!("version {version}, this ckpt reads {IMAGE_VERSION} and {PENDING_VERSION}");
         return Err(Error::BadImage { id, why });

@@ -179,8 +179,13 @@ impl MappingPlan {
                 return Ok(None);
             }
         };
-        let list = store.page_list(&region.pages)?;
         let put_back = put_back.pages(region, identity);
+        if put_back.is_empty()
+            && self.files[file].metadata().is_ok_and(|metadata| identity.is_surely_that_of(&metadata))
+        {
+            return Ok(Some(file));
+        }
+        let list = store.page_list(&region.pages)?;
         match first_difference(&self.files[file], (region, &put_back), identity, &list, store.digest()) {
             Ok(None) => Ok(Some(file)),
             Ok(Some(offset)) => {

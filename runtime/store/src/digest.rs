@@ -67,7 +67,7 @@ impl Digest {
     ///
     /// 64 bits of XXH3 tell: of damage by chance they miss one in 2^64. That two pages were made to look alike matters where
     /// they are given one place, not where one is read.
-    pub(crate) fn is_surely_whole(self, page: &Page, key: &PageKey) -> bool {
+    pub fn is_surely_whole(self, page: &Page, key: &PageKey) -> bool {
         match self {
             Digest::Sha1 => page_digest::check64(page) == key.check64(),
             Digest::Blake3 => false,

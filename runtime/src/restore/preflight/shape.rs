@@ -384,7 +384,7 @@ mod tests {
 
     fn file(offset: u64) -> FileIdentity {
         let path = b"/bin/true".to_vec();
-        FileIdentity { path, deleted: false, device: (0, 0), inode: 1, size: 0x4000, mode: 0, offset }
+        FileIdentity { path, deleted: false, device: (0, 0), inode: 1, size: 0x4000, mode: 0, offset, times: None }
     }
 
     fn clocks() -> Clocks {

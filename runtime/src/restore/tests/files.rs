@@ -1,10 +1,13 @@
 //! Mappings of files that have changed since the checkpoint.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
 use ckpt_store::{PAGE_BYTES, PageListRef};
 
 use super::lab::*;
+use crate::file_stamp::FileStamp;
 use crate::image::*;
 use crate::restore::{Rebuilt, RestoreOptions, rebuild};
 
@@ -26,6 +29,7 @@ fn rebuilt_over_a_changed_file(
             size: content.len() as u64,
             mode: 0o600,
             offset: 0,
+            times: None,
         };
         image.processes[0].regions.insert(4, map(identity, store(content)));
         image
@@ -68,6 +72,42 @@ fn a_private_mapping_shows_the_file_while_it_is_what_it_was() {
         assert_eq!(name, "");
         assert!(found == content);
     }
+}
+
+#[test]
+fn a_file_that_has_the_times_of_the_checkpoint_is_not_read() {
+    let _alone = alone();
+    let Some(lab) = Lab::new() else { return };
+    // What the checkpoint has of it is another content: whoever reads the file sees that.
+    let (stored, content) = (vec![1u8; PAGE_BYTES], vec![2u8; PAGE_BYTES]);
+    let path = lab.dir.file("mapped", &content);
+    let metadata = fs::metadata(&path).unwrap();
+    let id = lab.seal(|lab, store| {
+        let mut image = sample(lab, store);
+        let identity = FileIdentity {
+            path: lab.path("mapped"),
+            deleted: false,
+            device: (0, 0),
+            inode: metadata.ino(),
+            size: metadata.len(),
+            mode: 0o600,
+            offset: 0,
+            times: Some(FileStamp::of(&metadata).times()),
+        };
+        let backing = Backing::PrivateFile(identity);
+        image.processes[0].regions.insert(4, region(MAPPED, 0x1000, libc::PROT_READ, backing, store(&stored)));
+        image
+    });
+    let rebuilt = || rebuild(&lab.store, id, &RestoreOptions::default(), &mut |_, _, _| {}).unwrap();
+    let unread = rebuilt();
+    let (name, found) = mapped(&unread, content.len());
+    assert!(name.ends_with("/mapped") && found == content, "{name}");
+    drop(unread);
+    // Steps of the kernel's clock are as long.
+    std::thread::sleep(Duration::from_millis(20));
+    fs::write(&path, &content).unwrap();
+    let (name, found) = mapped(&rebuilt(), content.len());
+    assert!(name.is_empty() && found == stored, "{name}");
 }
 
 #[test]
