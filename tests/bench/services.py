@@ -48,7 +48,9 @@ class Service:
 
 
 class Java(Service):
-    """An HTTP server with generated classes, which is warm before it listens."""
+    """An HTTP server with generated classes, which is warm before it listens. Its counters are in no file of /tmp: copies would have
+    that in common.
+    """
 
     name = f"java: {CLASSES} classes, warmed up"
     port = 8124
@@ -73,7 +75,7 @@ class Java(Service):
         subprocess.run(["javac", "-d", folder, SOURCES / "Service.java", *folder.glob("Part*.java")], check=True)
 
     def command(self):
-        return ["java", "-Xmx256m", "-cp", WORK / "java", "Service", self.port, CLASSES]
+        return ["java", "-Xmx256m", "-XX:+PerfDisableSharedMem", "-cp", WORK / "java", "Service", self.port, CLASSES]
 
 
 class Node(Service):

@@ -91,6 +91,11 @@ impl Prepared {
                 format!("{} was in a directory that is missing", path.display()),
                 "make the directory; --with-dir captures directories, too",
             ),
+            io::ErrorKind::AlreadyExists => Error::environment(
+                "restart",
+                format!("another program has just made {}, which was missing", path.display()),
+                "give the command again; copies that write to one file need --map, or a container for each",
+            ),
             _ => reach::failed("make the missing file", path, source),
         })?;
         self.files.push(spot);
