@@ -56,7 +56,8 @@ fn a_program_goes_on_where_it_was() {
     })
     .unwrap();
     stages.dedup();
-    assert_eq!(stages, [super::Stage::Reading, super::Stage::Verifying, super::Stage::Mapping, super::Stage::Threads]);
+    use super::Stage::{Born, Mapping, Reading, Threads, Verifying};
+    assert_eq!(stages, [Reading, Verifying, Born, Mapping, Threads]);
     let pid = rebuilt.pid();
     check_from_outside(&rebuilt);
     rebuilt.release(&mut |_, _, _| {}).unwrap();
