@@ -62,6 +62,8 @@ impl<'scene> Image<'scene> {
 
     /// Each on a root file system that is new: an overlay of the machine's, whose upper layer has what the last one did not leave. Its
     /// host has a name, and files of /etc with it, that no other has. What the scene and the product have is the same.
+    ///
+    /// The program begins in a directory of the new root, which the next one has not.
     pub fn on_a_new_root(self) -> Image<'scene> {
         let shared = [self.scene.path(), &product::repository()].map(|path| format!("'{}'", path.display()));
         let script = format!(
@@ -72,7 +74,8 @@ impl<'scene> Image<'scene> {
                  head -c $(($(date +%-N) % 50 + 20)) /dev/urandom | base64 >$new/$name && \
                  rm -f etc/$name && : >etc/$name && mount --bind $new/$name etc/$name || exit; done && \
              for shared in /proc /dev {}; do mkdir -p .$shared && mount --rbind $shared .$shared || exit; done && \
-             mkdir old && pivot_root . old && cd '{}' && umount -l /old && rmdir /old && \
+             mkdir old && pivot_root . old && cd / && umount -l /old && rmdir /old && \
+             place='/tmp{}' && case $1 in run) mkdir -p \"$place\" && cd \"$place\";; esac && \
              exec unshare --uts sh -c 'hostname another$(date +%N) && exec \"$0\" \"$@\"' \"$0\" \"$@\" \
                  </dev/null >>$out 2>>$err",
             shared.join(" "),

@@ -131,41 +131,50 @@ fn an_address_that_is_here_stays_and_a_checkpoint_of_the_next_place_knows_its_ow
     assert!(said.contains("the address 10.2.0.7 is 10.3.0.9 here"), "{said}");
 }
 
-/// Three lives, each on another root file system.
-fn goes_on_exactly_on_new_roots(scene: &Scene, image: &Image<'_>, program: &Program) {
-    let expected = reference(scene, program);
-    for life in 0..3 {
+/// Lives of a program, each on another root file system. It does not come to its end before the last one.
+fn goes_on_exactly_on_new_roots(program: &Program) {
+    let scene = Scene::new();
+    let expected = reference(&scene, program);
+    let last = scene.path().join("last");
+    let image = Image::of(&scene, &program.clone().waiting(40, &last)).variable("CKPT_ON_TERM", "1").on_a_new_root();
+    for life in 0..2 {
         let mut container = if life == 0 { image.run() } else { image.restart() };
         container.program();
         container.wait_for_more_lines(10);
         container.signal(Signal::SIGTERM);
-        assert_eq!(container.wait(), 85, "{}", container.messages());
+        assert_eq!(container.wait(), 85, "{program:?}: {}", container.messages());
     }
+    std::fs::write(last, "").expect("a file in the scene");
     let mut container = image.restart();
-    assert_eq!(container.wait(), expected.code, "{}\n{}", container.messages(), image.output().text());
+    assert_eq!(container.wait(), expected.code, "{program:?}: {}\n{}", container.messages(), image.output().text());
     assert_same(&image.output().bytes(), &expected.stdout, "the output of all lives together");
 }
 
 #[test]
 fn a_program_goes_on_exactly_on_a_new_root() {
-    if !is_possible() {
-        return;
+    if is_possible() {
+        let name = format!("settled-{}", std::process::id());
+        goes_on_exactly_on_new_roots(&Program::victim("settled").argument("60").argument(&name));
     }
-    let scene = Scene::new();
-    let name = format!("settled-{}", std::process::id());
-    let settled = Program::victim("settled").argument("200").argument(&name);
-    let image = Image::of(&scene, &settled).variable("CKPT_ON_TERM", "1").on_a_new_root();
-    goes_on_exactly_on_new_roots(&scene, &image, &settled);
 }
 
 #[test]
 fn ordinary_programs_go_on_exactly_on_a_new_root() {
+    if is_possible() {
+        goes_on_exactly_on_new_roots(&Program::python("lines.py"));
+        goes_on_exactly_on_new_roots(&Program::victim("threads8"));
+    }
+}
+
+#[test]
+fn state_of_files_comes_back_on_a_new_root() {
     if !is_possible() {
         return;
     }
-    for program in [Program::python("lines.py"), Program::victim("threads8")] {
-        let scene = Scene::new();
-        let image = Image::of(&scene, &program).variable("CKPT_ON_TERM", "1").on_a_new_root();
-        goes_on_exactly_on_new_roots(&scene, &image, &program);
+    for name in ["files", "unnamed", "locks", "removed_places", "private_views", "fifos", "shared_names", "contents"] {
+        goes_on_exactly_on_new_roots(&Program::victim(name));
+    }
+    for (name, directory) in [("leases", "leased"), ("named", "names"), ("notified", "noted")] {
+        goes_on_exactly_on_new_roots(&Program::victim(name).variable("CKPT_WITH_DIR", directory));
     }
 }

@@ -22,8 +22,9 @@ use crate::restore::reach::{self, Holders, Identity, Rights, Spot};
 const WHAT: &str = "restart";
 const RESTORE_IT: &str = "put the file back as it was at the checkpoint";
 
-/// Files that are the host's, and not the program's.
-const OF_THE_HOST: [&str; 4] = ["/etc/hostname", "/etc/hosts", "/etc/machine-id", "/etc/resolv.conf"];
+/// Files that are the host's, and not the program's: container runtimes write them when a container starts.
+const OF_THE_HOST: [&str; 6] =
+    ["/etc/group", "/etc/hostname", "/etc/hosts", "/etc/machine-id", "/etc/passwd", "/etc/resolv.conf"];
 
 /// Checks the working directories and every file that is reopened by its path.
 pub fn check(job: &JobImage, force: bool) -> Result<()> {
@@ -267,7 +268,10 @@ mod tests {
         let mut job = crate::restore::sample::job(&crate::restore::host::Machine::this().unwrap());
         job.objects.files = vec![OpenFile { kind: kind(b"/etc/hosts", text + 1), flags: libc::O_RDONLY }];
         check(&job, false).unwrap();
-        job.objects.files = vec![OpenFile { kind: kind(b"/etc/passwd", 1), flags: libc::O_RDONLY }];
+        let dir = ScratchDir::new();
+        let other = dir.file("hosts", b"12345");
+        let kind = kind(other.as_os_str().as_encoded_bytes(), 1);
+        job.objects.files = vec![OpenFile { kind, flags: libc::O_RDONLY }];
         check(&job, false).unwrap_err();
     }
 
