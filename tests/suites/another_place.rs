@@ -1,5 +1,9 @@
 //! A program that goes on in another container: with other addresses, another root file system, other files of its host. They want root.
 
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+
 use ckpt_tests::entry_point::Image;
 use ckpt_tests::exact::{assert_same, reference};
 use ckpt_tests::network::Network;
@@ -29,7 +33,7 @@ fn refused(scene: &Scene, life: &Life<'_>, options: &[&str]) -> Answer {
 fn goes_on(scene: &Scene, life: &Life<'_>, options: &[&str], address: &str) -> String {
     let restart = options.iter().fold(Restart::of(life.store()), |restart, option| restart.option(option));
     let mut back = restart.begin(scene, &life.directory, life.pid);
-    assert_eq!(code_of(back.wait()), 7, "{}\n{}", back.output.text(), back.errors());
+    assert_eq!(code_of(back.wait()), 7, "{}\n{}\n{}", back.output.text(), back.errors(), life.errors());
     assert!(back.output.text().contains(&format!("step 60 at {address}\n")), "{}", back.output.text());
     back.errors()
 }
@@ -177,4 +181,50 @@ fn state_of_files_comes_back_on_a_new_root() {
     for (name, directory) in [("leases", "leased"), ("named", "names"), ("notified", "noted")] {
         goes_on_exactly_on_new_roots(&Program::victim(name).variable("CKPT_WITH_DIR", directory));
     }
+}
+
+#[test]
+fn servers_at_an_address_and_their_clients_go_on_at_the_next() {
+    if !is_possible() {
+        return;
+    }
+    let scene = Scene::new();
+    let first = Network::with(7, &["10.1.0.2/24"]);
+    let second = Network::with(9, &["10.2.0.7/24"]);
+    first.enter();
+    let program = Program::python("bound.py").argument("60").argument("10.1.0.2");
+    let life = Life::until_checkpoint(&scene, "life", &program, 20);
+    second.enter();
+    let said = goes_on(&scene, &life, &[], "10.2.0.7");
+    assert!(said.contains("the address 10.1.0.2 is 10.2.0.7 here, for "), "{said}");
+}
+
+#[test]
+fn connections_with_somebody_outside_need_no_address() {
+    if !is_possible() {
+        return;
+    }
+    let scene = Scene::new();
+    let first = Network::with(7, &["10.1.0.2/24"]);
+    let second = Network::with(9, &["10.1.0.7/24", "10.1.0.8/24"]);
+    first.enter();
+    let tcp = TcpListener::bind("10.1.0.2:0").expect("this network has the address");
+    let path = scene.path().join("outside");
+    let unix = UnixListener::bind(&path).expect("a socket in the scene");
+    let port = tcp.local_addr().expect("it is bound").port().to_string();
+    let over = scene.path().join("over");
+    let program = Program::python("strangers.py").argument("60").argument(port).argument(&path).argument("10.1.0.2");
+    let mut life = Life::preloaded(&scene, "life", &program.waiting(30, &over));
+    let (mut one, _) = tcp.accept().expect("a connection");
+    let (mut other, _) = unix.accept().expect("a connection");
+    one.write_all(b"unread").and_then(|()| other.write_all(b"unread as well")).expect("somebody is there");
+    life.output.wait_for_line("step 10");
+    checkpoint(&scene, life.pid);
+    life.kill();
+    std::fs::write(over, "").expect("a file in the scene");
+    second.enter();
+    let mut back = Restart::of(life.store()).begin(&scene, &life.directory, life.pid);
+    assert_eq!(code_of(back.wait()), 7, "{}\n{}", back.output.text(), back.errors());
+    assert!(back.output.text().contains("tcp: unread, then reset\n"), "{}", back.output.text());
+    assert!(back.errors().contains("a socket that had it and sends to one place gets another"), "{}", back.errors());
 }

@@ -24,13 +24,13 @@ def free_port():
         return found.getsockname()[1]
 
 
-def server(port, *command, log="server.log", **options):
+def server(port, *command, log="server.log", host="127.0.0.1", **options):
     """Starts a server, and waits until it listens."""
     with open(log, "ab") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, **options)
     while True:
         try:
-            socket.create_connection(("127.0.0.1", port)).close()
+            socket.create_connection((host, port)).close()
             return process
         except ConnectionRefusedError:
             assert process.poll() is None, f"{command} has ended"
