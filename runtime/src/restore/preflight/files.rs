@@ -2,8 +2,8 @@
 //!
 //! A file whose content is in the checkpoint may be as it likes: it is put back. Of all others: one that was open for writing may have grown since (the program ran on): it is cut back when the restart is
 //! certain to succeed. It must not have shrunk. A file that was open for reading only must be unchanged, unless the
-//! program itself had it open for writing as well. A missing file is made again only if it was empty. What says which host this is may
-//! be that of another host: each container has such files, bound over those of its image.
+//! program itself had it open for writing as well. A missing file is made again only if it was empty. The files that describe a
+//! host may be those of another host: each container has such files, bound over those of its image.
 
 use std::fs::Metadata;
 use std::io;
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_the_host_may_be_that_of_another() {
+    fn files_of_the_host_may_be_those_of_another() {
         assert!(is_of_the_host(Path::new("/etc/hosts")) && !is_of_the_host(Path::new("/etc/hosts.allow")));
         assert!(!is_of_the_host(Path::new("/work/etc/hosts")));
         let text = fs::read_to_string("/etc/hosts").map_or(0, |text| text.len() as u64);

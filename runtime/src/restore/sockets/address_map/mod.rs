@@ -1,8 +1,8 @@
 //! Addresses of the host of the checkpoint that this one does not have: each container gets another.
 //!
 //! The addresses are exchanged in the image, before a socket is made: in the names of sockets, both ends of a connection within the job
-//! among them, in where they send, in the senders of what lies unread, and in the interface for multicast. What is connected with
-//! somebody outside is reset anyway, and needs no address.
+//! among them, in where they send, in the senders of what lies unread, and in the interface for multicast. A connection
+//! that leads out of the job is reset anyway, and needs no address.
 
 mod pairs;
 
@@ -27,7 +27,7 @@ const OF_ANY_ADDRESS: [(i32, i32); 4] = [
 /// user has named: the old one, and the new one.
 ///
 /// # Errors
-/// When a socket needs an address of which nobody knows what stands for it here.
+/// When a socket needs an address, and no address of this host stands for it for certain.
 pub fn settle(job: &mut JobImage, wished: &[(IpAddr, IpAddr)]) -> Result<()> {
     if wished.is_empty() && internet_sockets(job).next().is_none() {
         return Ok(());
@@ -135,7 +135,7 @@ fn refuse_one_for_two(job: &JobImage, pairs: &Pairs) -> Result<()> {
         match taken.insert((socket.kind, socket.protocol, new), old) {
             Some(other) if other != old => {
                 let why = format!("{other} and {old} would both be {new} on this host");
-                let advice = "name an address of its own for each: --map-address OLD=NEW";
+                let advice = "name another address for each: --map-address OLD=NEW";
                 return Err(Error::environment("map the addresses of the program's sockets", why, advice));
             }
             _ => {}
@@ -198,7 +198,7 @@ fn say(pairs: &Pairs, moved: &[usize]) {
         }
     }
     if !said.is_empty() {
-        crate::say!("the address {}; what the program itself remembers stays as it is", said.join(", and "));
+        crate::say!("the address {}; the memory of the program stays as it is", said.join(", and "));
     }
 }
 
