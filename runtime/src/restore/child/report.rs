@@ -182,7 +182,7 @@ impl Report {
         let (call, purpose) = match self.step {
             Step::DescriptorLimit => ("setrlimit", format!("room for {} descriptors", self.index)),
             Step::Keep => ("dup3", "keep what the rebuild needs".into()),
-            Step::Child if errno == Errno::EEXIST || errno == Errno::EPERM => {
+            Step::Child if matches!(errno, Errno::EEXIST | Errno::EPERM | Errno::EINVAL) => {
                 return clone_refused(self.index as i32, errno);
             }
             Step::Child => ("clone3", format!("child {}", self.index)),
