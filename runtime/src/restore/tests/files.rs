@@ -78,7 +78,7 @@ fn a_private_mapping_shows_the_file_while_it_is_what_it_was() {
 fn a_file_that_has_the_times_of_the_checkpoint_is_not_read() {
     let _alone = alone();
     let Some(lab) = Lab::new() else { return };
-    // What the checkpoint has of it is another content: whoever reads the file sees that.
+    // The content in the checkpoint is another one, and a comparison would find that.
     let (stored, content) = (vec![1u8; PAGE_BYTES], vec![2u8; PAGE_BYTES]);
     let path = lab.dir.file("mapped", &content);
     let metadata = fs::metadata(&path).unwrap();
