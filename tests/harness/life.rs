@@ -108,8 +108,15 @@ impl<'scene> Life<'scene> {
             ended: None,
             is_killed: false,
         };
-        if matches!(launch, Launch::Run(_) | Launch::By(_) | Launch::Ahead(_)) {
-            life.pid = life.find_program(|pid| processes::executable(pid).as_ref() == Some(&program.executable));
+        let executes_it = |pid: i32| processes::executable(pid).as_ref() == Some(&program.executable);
+        match launch {
+            Launch::Run(_) | Launch::Ahead(_) => life.pid = life.find_program(executes_it),
+            // What that command executes has its pid, or is below it.
+            Launch::By(_) => {
+                let found = life.look_among(|own| [vec![own], processes::descendants(own)].concat(), executes_it);
+                life.pid = found.unwrap_or_else(|| panic!("no program by {launch:?}: {}", life.errors()));
+            }
+            Launch::Plain | Launch::Preload => {}
         }
         life
     }
@@ -145,12 +152,16 @@ impl<'scene> Life<'scene> {
 
     /// The same; none when the child ends before.
     fn look_for_program(&mut self, wanted: impl Fn(i32) -> bool) -> Option<i32> {
-        let parent = self.child.id().cast_signed();
+        self.look_among(processes::descendants, wanted)
+    }
+
+    /// The same among those that `all` gives for the child.
+    fn look_among(&mut self, all: impl Fn(i32) -> Vec<i32>, wanted: impl Fn(i32) -> bool) -> Option<i32> {
+        let own = self.child.id().cast_signed();
         let mut found = None;
         let end = std::time::Instant::now() + RESTART_LIMIT;
         while found.is_none() && self.try_wait().is_none() && std::time::Instant::now() < end {
-            // What a command executes has its pid.
-            found = std::iter::once(parent).chain(processes::descendants(parent)).find(|&pid| wanted(pid));
+            found = all(own).into_iter().find(|&pid| wanted(pid));
             std::thread::sleep(Duration::from_millis(1));
         }
         found
