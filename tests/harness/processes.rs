@@ -215,3 +215,12 @@ pub fn end_agents(pid: i32) {
     let limit = Duration::from_secs(5);
     wait_until("the agents are gone", limit, || !agents.iter().any(|&agent| is_alive(agent)));
 }
+
+/// What the descriptors of process `pid` lead to.
+pub fn open_files(pid: i32) -> Vec<PathBuf> {
+    let table = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
+    let mut files: Vec<PathBuf> =
+        table.map(|entry| std::fs::read_link(entry.expect("it runs").path()).expect("it holds it")).collect();
+    files.sort();
+    files
+}

@@ -253,15 +253,6 @@ fn an_agent_that_is_killed_while_idle_is_replaced() {
     life.kill();
 }
 
-/// What the descriptors of process `pid` lead to.
-fn open_files(pid: i32) -> Vec<PathBuf> {
-    let table = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
-    let mut files: Vec<PathBuf> =
-        table.map(|entry| std::fs::read_link(entry.expect("it runs").path()).expect("it holds it")).collect();
-    files.sort();
-    files
-}
-
 #[test]
 fn a_userfaultfd_that_a_dying_agent_leaves_behind_is_closed_by_the_next_checkpoint_of_either_kind() {
     let scene = Scene::new();
@@ -272,18 +263,21 @@ fn a_userfaultfd_that_a_dying_agent_leaves_behind_is_closed_by_the_next_checkpoi
         // Threads open files of their own, each once, when they begin.
         let of_threads = ["described", "flocked", "ranged"].map(|name| life.directory.join(name));
         processes::wait_until("all threads wait", Duration::from_secs(10), || {
-            let open = open_files(life.pid);
+            let open = processes::open_files(life.pid);
             of_threads.iter().all(|file| open.iter().filter(|open| *open == file).count() == 2)
         });
-        let before = open_files(life.pid);
+        let before = processes::open_files(life.pid);
         let pid = life.pid.to_string();
         let take = || Ckpt::new(&scene, kind.iter().copied().chain([pid.as_str()]));
         let answer = take().variable(fault::KILL, "userfaultfd.made:1").call();
         assert_ne!(answer.code, 0, "{answer:?}");
         let left = PathBuf::from("anon_inode:[userfaultfd]");
-        assert!(open_files(life.pid).contains(&left), "{kind:?}: the program holds one, or this test tests nothing");
+        assert!(
+            processes::open_files(life.pid).contains(&left),
+            "{kind:?}: the program holds one, or this test tests nothing"
+        );
         take().call().succeeded();
-        assert_eq!(open_files(life.pid), before, "{kind:?}");
+        assert_eq!(processes::open_files(life.pid), before, "{kind:?}");
         checkpoint(&scene, life.pid);
         life.output.wait_for_more_lines(1);
         life.kill();

@@ -2,7 +2,6 @@
 //!
 //! The victim `confined` puts the filter on all: the program, its agent, the command and the restart.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use ckpt_tests::exact::{assert_same, reference};
@@ -158,15 +157,6 @@ fn changes_are_tracked_where_descriptors_are_sent() {
     assert!(!log.contains("reads all memory"), "{log}");
 }
 
-/// What the descriptors of process `pid` lead to.
-fn open_files(pid: i32) -> Vec<PathBuf> {
-    let table = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
-    let mut files: Vec<PathBuf> =
-        table.map(|entry| std::fs::read_link(entry.expect("it runs").path()).expect("it holds it")).collect();
-    files.sort();
-    files
-}
-
 #[test]
 fn the_program_outlives_an_agent_that_dies_while_descriptors_are_sent() {
     const POINTS: [&str; 3] = ["ptrace.syscall", "ptrace.setoptions", "process_vm_writev"];
@@ -187,11 +177,11 @@ fn the_program_outlives_an_agent_that_dies_while_descriptors_are_sent() {
         let program = threads().variable(fault::KILL, &fault).waiting(20, &survived);
         let mut life = start(&scene, &rules, &program);
         life.output.wait_for_lines(10);
-        let before = open_files(life.pid);
+        let before = processes::open_files(life.pid);
         let answer = ckpt(&scene, &rules, &["checkpoint", &life.pid.to_string()]);
         assert_ne!(answer.code, 0, "the agent has not died at {fault}: {answer:?}");
         processes::wait_until("it has no clone", LIMIT, || processes::children(life.pid).is_empty());
-        assert_eq!(open_files(life.pid), before, "{fault}");
+        assert_eq!(processes::open_files(life.pid), before, "{fault}");
         std::fs::write(survived, "").expect("a file in the scene");
         assert_eq!(code_of(life.wait()), expected.code, "{fault}");
         assert_same(&life.output.bytes(), &expected.stdout, &fault);
