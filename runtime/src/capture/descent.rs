@@ -301,5 +301,5 @@ fn ended_child(pid: i32, stat: &[String], older_siblings: u32) -> Option<EndedCh
 fn children(pid: i32) -> Result<Vec<(i32, Vec<String>)>> {
     let stat = |child: i32| Some((child, task::stat_fields(child, "stat").ok()?));
     let all = task::children(pid)?.into_iter().filter_map(stat);
-    Ok(all.filter(|(child, stat)| !own_children::is_over(stat) && !own_children::is_agent(*child)).collect())
+    Ok(all.filter(|(child, stat)| !own_children::is_over(stat) && !own_children::is_agent(*child, stat)).collect())
 }

@@ -25,8 +25,11 @@ pub fn is_starting_an_agent(pid: i32, stat: &[String]) -> bool {
 }
 
 /// Whether it is an agent: one that a signal has started is given to the process that adopts orphans, which may be the program.
-pub fn is_agent(pid: i32) -> bool {
-    task::executes_what_we_do(pid)
+/// Each has a session for itself, which few children have.
+pub fn is_agent(pid: i32, stat: &[String]) -> bool {
+    let leads_session = stat_number(stat, 6) as i32 == pid;
+    leads_session
+        && task::executes_what_we_do(pid)
         && task::bytes(pid, "cmdline").is_ok_and(|words| words.split(|&byte| byte == 0).nth(1) == Some(b"agent"))
 }
 

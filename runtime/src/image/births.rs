@@ -8,6 +8,7 @@
 //! All of them descend from one process, the ancestor, which is none of the job and ends when they are there.
 
 use std::collections::HashMap;
+use std::ops::{RangeFrom, RangeInclusive};
 
 use super::{Family, LostLeader};
 
@@ -51,6 +52,19 @@ pub struct Made {
     pub for_others: Vec<Birth>,
     /// Whether it adopts orphans while all are made.
     pub adopts: bool,
+}
+
+impl Made {
+    /// How many older siblings those children have that have ended and are made before `after[place]`.
+    pub fn due_before(&self, place: usize) -> RangeInclusive<usize> {
+        let older = self.before.len();
+        (if place == 0 { 0 } else { older + place })..=older + place
+    }
+
+    /// And those that are made behind all that live.
+    pub fn due_last(&self) -> RangeFrom<usize> {
+        if self.after.is_empty() { 0.. } else { self.before.len() + self.after.len().. }
+    }
 }
 
 /// All births of a job.

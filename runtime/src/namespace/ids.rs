@@ -16,10 +16,9 @@ const CAP_CHECKPOINT_RESTORE: u32 = 40;
 /// Whether this process may make processes with pids of its choice. It is found out by asking for one that is taken; where it has no
 /// right to, not even that, since a filter may end who asks.
 pub fn may_choose_ids() -> bool {
-    let has = |capability: u32| {
-        task::capabilities(std::process::id() as i32).is_ok_and(|it| it.effective & 1 << capability != 0)
-    };
-    if !has(CAP_SYS_ADMIN) && !has(CAP_CHECKPOINT_RESTORE) || filtered::is_deadly(libc::SYS_clone3, 0) {
+    let effective = task::capabilities(std::process::id() as i32).map_or(0, |capabilities| capabilities.effective);
+    let has_right = effective & (1 << CAP_SYS_ADMIN | 1 << CAP_CHECKPOINT_RESTORE) != 0;
+    if !has_right || filtered::is_deadly(libc::SYS_clone3, 0) {
         return false;
     }
     let taken = std::process::id() as i32;

@@ -1,7 +1,7 @@
 //! Ids for a job where none can be chosen: the kernel gives ids in rising order, so those of the job are made in that order, each at its
 //! turn, and what lies between two of them is used up ([`super::child`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::first_process;
 use crate::error::{Error, Result};
@@ -31,16 +31,8 @@ pub enum Ids {
 pub struct Order {
     /// In rising order.
     pub ids: Vec<i32>,
-    /// For each orphan, in rising order, the id of the process that makes it and ends.
-    pub makers: Vec<(i32, i32)>,
-}
-
-impl Order {
-    /// The id of the process that makes orphan `id` and ends.
-    pub fn maker_of(&self, id: i32) -> Option<i32> {
-        let place = self.makers.binary_search_by_key(&id, |&(orphan, _)| orphan).ok()?;
-        self.makers.get(place).map(|&(_, maker)| maker)
-    }
+    /// By orphan, the id of the process that makes it and ends.
+    pub makers: BTreeMap<i32, i32>,
 }
 
 /// The ids of `job`. The births of the ancestor are brought into their order.
@@ -58,12 +50,11 @@ pub fn order(job: &JobImage, births: &mut Births) -> Result<Order> {
         Born::Leader(leader) => job.lost_leaders[leader].pid,
     };
     let wanted: BTreeSet<i32> = job.ids().chain(job.lost_leaders.iter().map(|leader| leader.pid)).collect();
-    let mut order = Order { makers: makers(&wanted, births, id_of)?, ids: Vec::new() };
-    order.ids.extend(order.makers.iter().flat_map(|&(orphan, maker)| [orphan, maker]));
-    let makers = Order { makers: order.makers.clone(), ids: Vec::new() };
+    let makers = makers(&wanted, births, id_of)?;
+    let mut ids: Vec<i32> = makers.iter().flat_map(|(&orphan, &maker)| [orphan, maker]).collect();
     // What a process makes for a birth.
     let made_for = |birth: &Birth| match birth.way {
-        Way::Orphan => makers.maker_of(id_of(birth)).unwrap_or_else(|| id_of(birth)),
+        Way::Orphan => makers.get(&id_of(birth)).copied().unwrap_or_else(|| id_of(birth)),
         Way::Child | Way::Sibling => id_of(birth),
     };
     births.of_ancestor.sort_by_key(made_for);
@@ -74,7 +65,7 @@ pub fn order(job: &JobImage, births: &mut Births) -> Result<Order> {
                 return Err(not_in_order(format!("process {maker} has made {id} when there was {last}")));
             }
             last = id;
-            order.ids.push(id);
+            ids.push(id);
         }
         Ok(())
     };
@@ -88,26 +79,25 @@ pub fn order(job: &JobImage, births: &mut Births) -> Result<Order> {
     for (leader, made) in job.lost_leaders.iter().zip(&births.of_leaders) {
         check(leader.pid, &mut made.iter().map(made_for))?;
     }
-    order.ids.sort_unstable();
-    order.ids.dedup();
-    Ok(order)
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(Order { ids, makers })
 }
 
 /// For each orphan the highest free id before it, which the process had that has made it, or another one that has ended.
-fn makers(wanted: &BTreeSet<i32>, births: &Births, id_of: impl Fn(&Birth) -> i32) -> Result<Vec<(i32, i32)>> {
+fn makers(wanted: &BTreeSet<i32>, births: &Births, id_of: impl Fn(&Birth) -> i32) -> Result<BTreeMap<i32, i32>> {
     let of_members =
         births.of_members.iter().flat_map(|made| made.before.iter().chain(&made.after).chain(&made.for_others));
     let all = births.of_ancestor.iter().chain(of_members).chain(births.of_leaders.iter().flatten());
     let mut orphans: Vec<i32> = all.filter(|birth| birth.way == Way::Orphan).map(id_of).collect();
     orphans.sort_unstable();
-    let mut makers: Vec<(i32, i32)> = Vec::with_capacity(orphans.len());
+    let mut makers: BTreeMap<i32, i32> = BTreeMap::new();
     for orphan in orphans {
-        let is_free = |&id: &i32| {
-            !wanted.contains(&id) && !namespace::is_in_use(id) && makers.iter().all(|&(_, maker)| maker != id)
-        };
+        let is_free =
+            |&id: &i32| !wanted.contains(&id) && !namespace::is_in_use(id) && makers.values().all(|&maker| maker != id);
         let maker = (2..orphan).rev().find(is_free);
         let none = || not_in_order(format!("no id is free before {orphan} for the process that makes it"));
-        makers.push((orphan, maker.ok_or_else(none)?));
+        makers.insert(orphan, maker.ok_or_else(none)?);
     }
     Ok(makers)
 }
@@ -116,15 +106,15 @@ fn makers(wanted: &BTreeSet<i32>, births: &Births, id_of: impl Fn(&Birth) -> i32
 fn children_of(process: &ProcessImage, made: &Made, lost: &[LostLeader], id_of: impl Fn(&Birth) -> i32) -> Vec<i32> {
     let ended = process.family.ended_children.iter();
     let ended: Vec<&EndedChild> = ended.filter(|ended| !lost.iter().any(|leader| leader.pid == ended.pid)).collect();
-    let (older, living) = (made.before.len(), made.after.len());
+    let due = |due: &dyn Fn(usize) -> bool| -> Vec<i32> {
+        ended.iter().filter(|ended| due(ended.older_siblings as usize)).map(|ended| ended.pid).collect()
+    };
     let mut ids: Vec<i32> = made.before.iter().map(&id_of).collect();
     for (place, birth) in made.after.iter().enumerate() {
-        let due = (if place == 0 { 0 } else { older + place })..=older + place;
-        ids.extend(ended.iter().filter(|ended| due.contains(&(ended.older_siblings as usize))).map(|ended| ended.pid));
+        ids.extend(due(&|older| made.due_before(place).contains(&older)));
         ids.push(id_of(birth));
     }
-    let is_last = |ended: &&&EndedChild| living == 0 || ended.older_siblings as usize >= older + living;
-    ids.extend(ended.iter().filter(is_last).map(|ended| ended.pid));
+    ids.extend(due(&|older| made.due_last().contains(&older)));
     ids.extend(made.for_others.iter().map(id_of));
     ids
 }
@@ -235,8 +225,8 @@ mod tests {
         let far = 4_000_000;
         let job = job(&[(far, None, &[], &[]), (far + 2, None, &[], &[]), (far + 3, None, &[far + 4], &[])]);
         let order = order(&job, &mut job.births(false).unwrap()).unwrap();
-        assert_eq!(order.makers, [(far + 2, far + 1), (far + 3, far - 1)]);
-        assert_eq!(order.maker_of(far + 3), Some(far - 1));
+        assert_eq!(order.makers, BTreeMap::from([(far + 2, far + 1), (far + 3, far - 1)]));
+        assert_eq!(order.makers.get(&(far + 3)), Some(&(far - 1)));
         assert_eq!(order.ids, [far - 1, far, far + 1, far + 2, far + 3, far + 4]);
     }
 

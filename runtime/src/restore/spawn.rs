@@ -28,7 +28,7 @@ use super::sockets::Sockets;
 use crate::error::{Error, Result};
 use crate::image::{ClockOffsets, JobImage};
 use crate::namespace;
-use crate::ptrace::{Options, Running, wait_until_gone};
+use crate::ptrace::{Options, Running, Stopped, wait_until_gone};
 use crate::signal_mask;
 
 /// Longest time for the child's own part. Opening a file of a hanging network file system is the slow case.
@@ -102,16 +102,18 @@ pub fn spawn(
     }
     first_leader(job).into_iter().for_each(reap);
     let mut processes: Vec<HalfBuilt> = Vec::with_capacity(job.processes.len());
-    let mut guard = Some(job.root().pid).filter(|&pid| pid != first_process::PID).map(Expendable);
+    let mut guard = first_child(job);
     for image in &job.processes {
         // They are waiting for the channel to be closed, so none of them gets lost.
         let running = Running::seize(image.pid, Options::EXPENDABLE_ALONE)?;
         let mut process = HalfBuilt::new(image.pid)?;
         guard.take().into_iter().for_each(std::mem::forget);
-        stop(running, &mut process, syscall)?;
+        process.stopped_at(stop(running)?, syscall)?;
         if plan.turns().is_some() {
             // They are there, and do nothing.
-            image.threads.iter().skip(1).try_for_each(|thread| stop_thread(thread.tid, &mut process))?;
+            for thread in image.threads.iter().skip(1) {
+                process.add_thread(stop(Running::seize(thread.tid, Options::EXPENDABLE_ALONE)?)?);
+            }
         }
         processes.push(process);
     }
@@ -155,20 +157,17 @@ fn reap(pid: i32) {
     }
 }
 
-fn stop(running: Running, process: &mut HalfBuilt, syscall: u64) -> Result<()> {
+/// Stops a process or thread that has been seized.
+fn stop(running: Running) -> Result<Stopped> {
     running.interrupt()?;
-    let main = running.wait_for_trap(Instant::now() + STOP_TIMEOUT)?;
-    main.set_options(Options::EXPENDABLE)?;
-    process.stopped_at(main, syscall)
+    let stopped = running.wait_for_trap(Instant::now() + STOP_TIMEOUT)?;
+    stopped.set_options(Options::EXPENDABLE)?;
+    Ok(stopped)
 }
 
-fn stop_thread(tid: i32, process: &mut HalfBuilt) -> Result<()> {
-    let running = Running::seize(tid, Options::EXPENDABLE_ALONE)?;
-    running.interrupt()?;
-    let thread = running.wait_for_trap(Instant::now() + STOP_TIMEOUT)?;
-    thread.set_options(Options::EXPENDABLE)?;
-    process.add_thread(thread);
-    Ok(())
+/// The first process, which is a child of ours, unless we have become it.
+fn first_child(job: &JobImage) -> Option<Expendable> {
+    Some(job.root().pid).filter(|&pid| pid != first_process::PID).map(Expendable)
 }
 
 /// Siblings of the ancestor that did not get the id that they were for, and have ended.
@@ -181,36 +180,32 @@ fn reap_those_with_other_ids() {
 /// why the program's clocks do not go on, if they should.
 fn fork(plan: &mut Plan, job: &JobImage, clocks: &ClockPlan) -> Result<(Option<i32>, Option<Error>)> {
     let before = signal_mask::block_all().map_err(|source| Error::io("block signals for", "the rebuild", source))?;
-    let forked = match (plan.turns().is_some(), clocks.ahead) {
-        (_, ahead) if first_process::is_in(job) => {
-            let without_clocks = ahead.map(|_| namespace::no_clocks_without_choice());
-            match without_clocks {
+    let forked = match clocks.ahead {
+        ahead if plan.turns().is_some() || first_process::is_in(job) => {
+            match ahead.map(|_| namespace::no_clocks_without_choice()) {
                 Some(error) if clocks.required => Err(error),
-                without_clocks => become_first(plan, job).map(|()| (None, without_clocks)),
+                without_clocks => fork_in_order(plan, job).map(|ancestor| (ancestor, without_clocks)),
             }
         }
-        (true, ahead) => {
-            let without_clocks = ahead.map(|_| namespace::no_clocks_without_choice());
-            match without_clocks {
-                Some(error) if clocks.required => Err(error),
-                without_clocks if plan.has_the_first_alone() => fork_first(plan, job).map(|()| (None, without_clocks)),
-                without_clocks => fork_before(plan, job).map(|pid| (Some(pid), without_clocks)),
-            }
-        }
-        (false, None) => fork_beside(plan, job).map(|pid| (Some(pid), None)),
-        (false, Some(ahead)) => fork_ahead(plan, job, clocks, ahead).map(|(pid, error)| (Some(pid), error)),
+        None => fork_beside(plan, job).map(|pid| (Some(pid), None)),
+        Some(ahead) => fork_ahead(plan, job, clocks, ahead).map(|(pid, error)| (Some(pid), error)),
     };
     let unblocked = before.restore();
     let (ancestor, without_clocks) = forked?;
     unblocked.map_err(|source| {
-        ancestor
-            .or(Some(job.root().pid).filter(|&pid| pid != first_process::PID))
-            .map(Expendable)
-            .into_iter()
-            .for_each(drop);
+        drop(ancestor.map(Expendable).or_else(|| first_child(job)));
         Error::io("unblock signals after", "the fork", source)
     })?;
     Ok((ancestor, without_clocks))
+}
+
+/// Forks without a thread, which would take an id; gives the ancestor's id, if there is one.
+fn fork_in_order(plan: &mut Plan, job: &JobImage) -> Result<Option<i32>> {
+    match plan.has_the_first_alone() {
+        _ if first_process::is_in(job) => become_first(plan, job).map(|()| None),
+        true => fork_first(plan, job).map(|()| None),
+        false => fork_before(plan, job).map(Some),
+    }
 }
 
 /// This process becomes the first of the job, and does not return; a child of it does, as the restarter.

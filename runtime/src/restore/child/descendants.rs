@@ -2,6 +2,7 @@
 //!
 //! [`Births`]: crate::image::Births
 
+use std::ops::RangeBounds;
 use std::os::fd::RawFd;
 
 use nix::errno::Errno;
@@ -38,16 +39,12 @@ pub fn make_older_than_session(plan: &mut Plan, channel: RawFd) -> Result<(), Fa
 /// The other children of this process, and those that are born in its session and are not its children. Only the maker
 /// returns.
 pub fn make(plan: &mut Plan, channel: RawFd) -> Result<(), Failed> {
-    let older = plan.births.of_members[plan.own].before.len();
     for place in 0..plan.births.of_members[plan.own].after.len() {
-        let due = (if place == 0 { 0 } else { older + place })..=older + place;
-        make_ended(plan, channel, |older_siblings| due.contains(&(older_siblings as usize)))?;
+        make_ended(plan, channel, plan.births.of_members[plan.own].due_before(place))?;
         let birth = plan.births.of_members[plan.own].after[place];
         make_one(plan, channel, birth)?;
     }
-    let living = plan.births.of_members[plan.own].after.len();
-    let is_due = |older_siblings: u32| living == 0 || older_siblings as usize >= older + living;
-    make_ended(plan, channel, is_due)?;
+    make_ended(plan, channel, plan.births.of_members[plan.own].due_last())?;
     for place in 0..plan.births.of_members[plan.own].for_others.len() {
         let birth = plan.births.of_members[plan.own].for_others[place];
         make_one(plan, channel, birth)?;
@@ -270,12 +267,12 @@ fn fail(plan: &Plan, channel: RawFd, failed: Failed) -> ! {
 }
 
 /// Makes those children that have ended, by how many older siblings live.
-fn make_ended(plan: &mut Plan, channel: RawFd, is_due: impl Fn(u32) -> bool) -> Result<(), Failed> {
+fn make_ended(plan: &mut Plan, channel: RawFd, due: impl RangeBounds<usize>) -> Result<(), Failed> {
     for place in 0..plan.own().image.family.ended_children.len() {
         let ended = &plan.own().image.family.ended_children[place];
         // Those that lead a session of others are born for these.
         let leads = plan.lost_leaders.iter().any(|leader| leader.pid == ended.pid);
-        if is_due(ended.older_siblings) && !leads {
+        if due.contains(&(ended.older_siblings as usize)) && !leads {
             make_one_ended(plan, place, channel)?;
         }
     }

@@ -135,7 +135,7 @@ impl Turns {
 
     /// The id of the process that makes orphan `id` and ends.
     pub fn maker_of(&self, id: i32) -> Option<i32> {
-        self.order.maker_of(id)
+        self.order.makers.get(&id).copied()
     }
 
     /// How many such processes there are.
