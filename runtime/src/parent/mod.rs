@@ -26,7 +26,7 @@ mod terminal;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -43,9 +43,6 @@ use terminal::Terminal;
 
 use signals::Ending;
 pub use signals::{Inherited, Signals, block_all, note_dispositions_at_start};
-
-/// How long a signal may wait while nothing depends on us.
-const LOOK_FOR_SIGNALS: Duration = Duration::from_millis(50);
 
 /// Added to the number of the signal that ended the program, as shells do.
 const STATUS_OF_SIGNAL: u8 = 128;
@@ -78,38 +75,25 @@ impl Parent {
     /// a thread made for that, so that threads that `work` leaves behind block them. `work` says when there may be one, at the latest
     /// when it takes long.
     ///
-    /// The kernel has the first process of a pid namespace ignore what it does not handle: there this thread ends us as
-    /// the signal would. Where SIGTERM is to save the program, our exit code says that nothing is lost: what it comes from is
+    /// The kernel has the first process of a pid namespace ignore what it does not handle: there they end us by an exit code, as
+    /// of the signal. Where SIGTERM is to save the program, our exit code says that nothing is lost: what it comes from is
     /// still there.
     pub fn interruptible<T>(&self, work: impl FnOnce(&mut dyn FnMut()) -> T) -> T {
         let inherited = self.inherited();
         let (ended, end) = mpsc::channel::<()>();
-        let saves = self.last.is_some();
-        let reads = saves || is_first_process();
+        let code_of_term = self.last.is_some().then_some(exit_code::SAVED);
         std::thread::scope(|scope| {
             let mut end = Some(end);
             // Until there is that thread.
-            let mut ending = Some(Ending::begin(&inherited, saves.then_some(exit_code::SAVED)));
+            let mut ending = Some(Ending::begin(&inherited, code_of_term));
             let mut begin = || {
                 let Some(end) = end.take() else { return };
                 drop(ending.take());
                 let taker = std::thread::Builder::new().name("signals".to_owned()).spawn_scoped(scope, move || {
-                    if reads {
-                        while end.recv_timeout(LOOK_FOR_SIGNALS) == Err(RecvTimeoutError::Timeout) {
-                            while let Ok(Some(signal)) = self.signals.take_next() {
-                                let number = signal.ssi_signo as i32;
-                                signals::take_effect(
-                                    number,
-                                    if saves && number == libc::SIGTERM { Some(exit_code::SAVED) } else { None },
-                                );
-                            }
-                        }
-                    } else if inherited.apply_mask().is_ok() {
-                        // Nothing is ever sent: it returns when the sender is gone.
-                        let _ = end.recv();
-                        // The thread itself may live on for a moment after `scope` has returned.
-                        signals::block_all();
-                    }
+                    let _ending = Ending::begin(&inherited, code_of_term);
+                    // Nothing is ever sent: it returns when the sender is gone. The thread itself may live on for a moment after `scope`
+                    // has returned.
+                    let _ = end.recv();
                 });
                 if let Err(error) = taker {
                     log::warn!("signals have no effect before the program runs: {error}");

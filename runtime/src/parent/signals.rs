@@ -92,27 +92,20 @@ impl Inherited {
 /// What SIGTERM ends this process with while [`Ending`] holds; 0 for what it would otherwise.
 static CODE_OF_TERM: AtomicI32 = AtomicI32::new(0);
 
-/// Signals end this process, without a thread that takes them, until this is dropped: pid 1 as well, which the kernel spares.
-pub struct Ending(Vec<Signal>);
+/// Signals that end a process end this one until this is dropped: pid 1 as well, which the kernel spares. The calling thread takes them, if
+/// all others block them.
+pub struct Ending(Vec<i32>);
 
 impl Ending {
     /// From now on. With a `code`, SIGTERM ends it with that.
     pub fn begin(inherited: &Inherited, code: Option<u8>) -> Ending {
-        const ALL: [Signal; 6] =
-            [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2];
+        const END_NOTHING: [i32; 7] =
+            [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
         CODE_OF_TERM.store(code.map_or(0, i32::from), Ordering::Relaxed);
-        let action =
-            SigAction::new(SigHandler::Handler(end), SaFlags::SA_RESETHAND | SaFlags::SA_NODEFER, SigSet::empty());
-        let install = |&signal: &Signal| {
-            // SAFETY: the handler makes system calls alone.
-            match unsafe { sigaction(signal, &action) } {
-                Ok(before) if matches!(before.handler(), SigHandler::SigDfl) => true,
-                // SAFETY: what was there is put back.
-                Ok(before) => unsafe { sigaction(signal, &before) }.is_err(),
-                Err(_) => false,
-            }
-        };
-        let installed = ALL.iter().filter(|signal| install(signal)).copied().collect();
+        // Those whose action cannot be changed are refused, as are those that the C library has for itself.
+        let ending =
+            (1..=libc::SIGRTMAX()).filter(|number| !END_NOTHING.contains(number) && has_default_action(*number));
+        let installed = ending.filter(|&number| set_action(number, end as *const () as usize)).collect();
         if let Err(error) = inherited.apply_mask() {
             log::warn!("signals have no effect before the program runs: {error}");
         }
@@ -123,10 +116,27 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         block_all();
-        for &signal in &self.0 {
-            let _ = disposition(signal, false);
+        for &number in &self.0 {
+            set_action(number, libc::SIG_DFL);
         }
     }
+}
+
+/// Real-time signals have no names in nix.
+fn has_default_action(number: i32) -> bool {
+    // SAFETY: zero is a valid `struct sigaction`, and it is only written to.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: a null new action changes nothing; the old one is written to `action`.
+    unsafe { libc::sigaction(number, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_DFL }
+}
+
+/// Whether signal `number` has this action now, once: [`end`] or the default.
+fn set_action(number: i32, handler: usize) -> bool {
+    // SAFETY: zero is a valid `struct sigaction`.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    (action.sa_sigaction, action.sa_flags) = (handler, libc::SA_RESETHAND | libc::SA_NODEFER);
+    // SAFETY: the handler makes system calls alone.
+    unsafe { libc::sigaction(number, &action, std::ptr::null_mut()) == 0 }
 }
 
 /// Ends this process as the signal does, or with an exit code where it does not.
@@ -142,39 +152,6 @@ extern "C" fn end(number: i32) {
         } else {
             i32::from(super::STATUS_OF_SIGNAL) + number
         })
-    }
-}
-
-/// Lets signal `number`, which this process has taken, have its default action on it, unless it was told to ignore it. With
-/// a `code`, and in the first process of a pid namespace, which the kernel spares, a signal that ends a process ends it with an
-/// exit code.
-pub fn take_effect(number: i32, code: Option<u8>) {
-    const PASSED_BY: [i32; 7] =
-        [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
-    // SAFETY: zero is a valid `struct sigaction`, and it is only written to.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: a null new action changes nothing; the old one is written to `action`.
-    unsafe { libc::sigaction(number, std::ptr::null(), &mut action) };
-    if action.sa_sigaction != libc::SIG_DFL {
-        return;
-    }
-    let ends = !PASSED_BY.contains(&number);
-    if code.is_none() || !ends {
-        // SAFETY: unblocks one signal for this thread, sends it to this process, and blocks it again.
-        unsafe {
-            let mut alone: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&mut alone);
-            libc::sigaddset(&mut alone, number);
-            libc::pthread_sigmask(libc::SIG_UNBLOCK, &alone, std::ptr::null_mut());
-            libc::kill(libc::getpid(), number);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &alone, std::ptr::null_mut());
-        }
-    }
-    if ends {
-        log::logger().flush();
-        let code = code.unwrap_or(super::STATUS_OF_SIGNAL.saturating_add(number as u8));
-        // SAFETY: ends this process, whose children that are not complete end with it.
-        unsafe { libc::_exit(i32::from(code)) }
     }
 }
 
