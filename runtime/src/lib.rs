@@ -13,6 +13,7 @@ compile_error!("ckpt supports Linux on x86-64 only");
 pub mod agent;
 pub mod apart;
 pub mod audit;
+pub mod capabilities;
 pub mod capture;
 pub mod commands;
 pub mod core_dumps;

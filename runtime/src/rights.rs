@@ -5,11 +5,11 @@ use std::io;
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid, geteuid, setfsgid, setfsuid};
 
+use crate::capabilities::OwnCapabilities;
 use crate::error::Result;
 use crate::image::ProcessImage;
 use crate::proc::task;
 
-const LINUX_CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 /// Leaves a file-system id as it is: the call only tells it.
 const SAME: u32 = u32::MAX;
 /// An id that no user has.
@@ -65,7 +65,7 @@ impl Rights {
         groups.dedup();
         let user = setfsuid(Uid::from_raw(SAME)).as_raw();
         let group = setfsgid(Gid::from_raw(SAME)).as_raw();
-        Ok(Rights { user, group, groups, effective: own_capabilities()?.effective() })
+        Ok(Rights { user, group, groups, effective: OwnCapabilities::read()?.effective() })
     }
 
     /// Whether a process with them is root, as far as files go.
@@ -121,9 +121,9 @@ impl Rights {
         if now != (self.user, self.group) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let mut capabilities = own_capabilities()?;
+        let mut capabilities = OwnCapabilities::read()?;
         capabilities.set_effective(self.effective);
-        capabilities.apply()
+        Ok(capabilities.apply()?)
     }
 }
 
@@ -135,9 +135,9 @@ struct Regained {
 
 impl Drop for Regained {
     fn drop(&mut self) {
-        let regain = || {
+        let regain = || -> io::Result<()> {
             // First what allows the rest.
-            let mut capabilities = own_capabilities()?;
+            let mut capabilities = OwnCapabilities::read()?;
             capabilities.set_effective(self.own.effective);
             capabilities.apply()?;
             setfsuid(Uid::from_raw(self.own.user));
@@ -145,7 +145,7 @@ impl Drop for Regained {
             if Rights::own()?.groups != self.own.groups {
                 set_groups(&self.own.groups)?;
             }
-            capabilities.apply()
+            Ok(capabilities.apply()?)
         };
         if let Err(error) = regain() {
             // The rest of the restart would have another user's rights.
@@ -184,40 +184,6 @@ fn set_groups(groups: &[u32]) -> io::Result<()> {
     // SAFETY: the call reads so many ids from `groups`.
     let set = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
     Errno::result(set).map(drop).map_err(io::Error::from)
-}
-
-/// The three sets of capabilities of this thread, as `capget(2)` has them: effective, permitted, inheritable, by halves.
-struct OwnCapabilities([u32; 6]);
-
-/// `struct __user_cap_header_struct` for this thread.
-const HEADER: [u32; 2] = [LINUX_CAPABILITY_VERSION_3, 0];
-
-fn own_capabilities() -> io::Result<OwnCapabilities> {
-    let mut sets = [0; 6];
-    let header = HEADER;
-    // SAFETY: capget reads the header and writes two records of three words each.
-    let got = unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) };
-    Errno::result(got)?;
-    Ok(OwnCapabilities(sets))
-}
-
-impl OwnCapabilities {
-    fn effective(&self) -> u64 {
-        u64::from(self.0[3]) << 32 | u64::from(self.0[0])
-    }
-
-    /// Those of `wanted` that are permitted.
-    fn set_effective(&mut self, wanted: u64) {
-        self.0[0] = wanted as u32 & self.0[1];
-        self.0[3] = (wanted >> 32) as u32 & self.0[4];
-    }
-
-    fn apply(&self) -> io::Result<()> {
-        let header = HEADER;
-        // SAFETY: capset reads the header and two records of three words each.
-        let set = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), self.0.as_ptr()) };
-        Errno::result(set).map(drop).map_err(io::Error::from)
-    }
 }
 
 #[cfg(test)]

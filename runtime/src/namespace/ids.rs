@@ -2,21 +2,17 @@
 
 use nix::errno::Errno;
 
+use crate::capabilities::{CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN, OwnCapabilities};
 use crate::error::{Error, Result};
 use crate::filtered;
-use crate::proc::task;
 
 /// Where the kernel is told which pid the last process got.
 pub(super) const LAST_ID: &str = "/proc/sys/kernel/ns_last_pid";
 
-/// Either of them gives the right.
-const CAP_SYS_ADMIN: u32 = 21;
-const CAP_CHECKPOINT_RESTORE: u32 = 40;
-
 /// Whether this process may make processes with pids of its choice. It is found out by asking for one that is taken; where it has no
 /// right to, not even that, since a filter may end who asks.
 pub fn may_choose_ids() -> bool {
-    let effective = task::capabilities(std::process::id() as i32).map_or(0, |capabilities| capabilities.effective);
+    let effective = OwnCapabilities::read().map_or(0, |own| own.effective());
     let has_right = effective & (1 << CAP_SYS_ADMIN | 1 << CAP_CHECKPOINT_RESTORE) != 0;
     if !has_right || filtered::is_deadly(libc::SYS_clone3, 0) {
         return false;

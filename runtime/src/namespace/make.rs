@@ -8,10 +8,9 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{getegid, geteuid};
 
 use super::forbidden::refused;
+use crate::capabilities::{self, CAP_SYS_ADMIN, OwnCapabilities};
 use crate::error::{Error, Result};
 use crate::proc::task;
-
-const CAP_SYS_ADMIN: u32 = 21;
 
 /// Which namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,28 +72,12 @@ pub fn become_first_process(kind: Kind) -> Result<()> {
 /// Has the program that this process executes next keep the capabilities in the new user namespace, which an ordinary user
 /// would lose.
 pub fn keep_capabilities_over_exec() -> Result<()> {
-    const HEADER: [u32; 2] = [0x2008_0522, 0];
-    let failed = || {
-        let source = Errno::last();
-        Error::io("keep the capabilities of", "the first process of the pid namespace", source)
+    let keep = || {
+        let mut own = OwnCapabilities::read()?;
+        own.inherit_permitted();
+        own.apply()?;
+        let permitted = |bit: &u32| own.permitted() & 1 << bit != 0;
+        (0..u64::BITS).filter(permitted).try_for_each(capabilities::raise_ambient)
     };
-    // Effective, permitted and inheritable, twice.
-    let mut sets = [0u32; 6];
-    // SAFETY: version 3 of capget writes six words to `sets`.
-    if unsafe { libc::syscall(libc::SYS_capget, &HEADER, sets.as_mut_ptr()) } == -1 {
-        return Err(failed());
-    }
-    (sets[2], sets[5]) = (sets[1], sets[4]);
-    // SAFETY: version 3 of capset reads six words from `sets`.
-    if unsafe { libc::syscall(libc::SYS_capset, &HEADER, sets.as_ptr()) } == -1 {
-        return Err(failed());
-    }
-    let permitted = u64::from(sets[4]) << 32 | u64::from(sets[1]);
-    for capability in (0..u64::BITS).filter(|bit| permitted & (1 << bit) != 0) {
-        // SAFETY: this prctl takes numbers only.
-        if unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE, capability, 0, 0) } == -1 {
-            return Err(failed());
-        }
-    }
-    Ok(())
+    keep().map_err(|source| Error::io("keep the capabilities of", "the first process of the pid namespace", source))
 }

@@ -8,13 +8,13 @@ use nix::unistd::{getgroups, getresgid, getresuid};
 
 use super::Place;
 use super::process::{Call, HalfBuilt};
+use crate::capabilities::LINUX_CAPABILITY_VERSION_3;
 use crate::error::{Error, Result};
 use crate::image::{Capabilities, ProcessImage};
 use crate::proc::task;
 
 /// Bytes of the header of `capset(2)`.
 const CAP_HEADER_BYTES: u64 = 8;
-const LINUX_CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 
 const CAPSET: Call = Call("capset", libc::SYS_capset);
 const PRCTL: Call = Call("prctl", libc::SYS_prctl);

@@ -17,6 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getegid, geteuid, setsid};
 
 use super::{Lasting, Place};
+use crate::capabilities::OwnCapabilities;
 use crate::descriptor::{close_inherited_on_exec, ends_within, pidfd_open};
 use crate::error::{Error, Result};
 use crate::image::ProcessImage;
@@ -28,7 +29,6 @@ const ENV_GENERATION: &str = "CKPT_GENERATION";
 /// What a command for another user's program finds in its environment besides.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 const KEPT_VARIABLES: [&str; 4] = ["TERM", "LANG", "LC_ALL", "TZ"];
-const LINUX_CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 const SIGNAL_MAX: i32 = 64;
 
 /// A command, and how long it may take.
@@ -177,14 +177,10 @@ fn forget_signals() -> io::Result<()> {
 }
 
 fn give_up_capabilities() -> io::Result<()> {
-    let (header, sets) = ([LINUX_CAPABILITY_VERSION_3, 0], [0_u32; 6]);
     let clear = libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong;
-    // SAFETY: a prctl that takes numbers, which an old kernel does not know; capset reads the header and two records of three words each.
-    unsafe {
-        libc::prctl(libc::PR_CAP_AMBIENT, clear, 0, 0, 0);
-        Errno::result(libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()))?;
-    }
-    Ok(())
+    // SAFETY: a prctl that takes numbers, which an old kernel does not know.
+    unsafe { libc::prctl(libc::PR_CAP_AMBIENT, clear, 0, 0, 0) };
+    Ok(OwnCapabilities::default().apply()?)
 }
 
 #[cfg(test)]

@@ -18,15 +18,13 @@ use nix::unistd::{Gid, fexecve, geteuid, getgroups};
 use super::super::store_owner::StoreOwner;
 use super::Arguments;
 use crate::audit;
+use crate::capabilities::{self, CAP_CHECKPOINT_RESTORE, OwnCapabilities};
 use crate::error::{Error, Result};
 use crate::image::{JobImage, ProcessImage};
 
 /// Option of `ckpt restart` to itself.
 pub const OPTION: &str = "as-owner";
 const TRUST_OPTION: &str = "--trust-owner";
-/// `CAP_CHECKPOINT_RESTORE`.
-const CHOOSE_IDS: u32 = 40;
-const LINUX_CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 /// Variables that say how to write on the user's terminal, and the command that is to run as the owner, too.
 const KEPT_VARIABLES: [&str; 5] = ["TERM", "LANG", "LC_ALL", "TZ", super::ENV_ON_RESTART];
 const PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin";
@@ -104,19 +102,10 @@ fn take_over(owner: &StoreOwner) -> io::Result<()> {
 
 /// Keeps the capability to choose ids, over the next execution too, if it is there, and no other.
 fn keep_only_ids() -> io::Result<()> {
-    let header = [LINUX_CAPABILITY_VERSION_3, 0];
-    let mut sets = [0u32; 6];
-    // SAFETY: capget reads the header and writes two records of three words each.
-    Errno::result(unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) })?;
-    // Effective, permitted, inheritable, each by halves; the capability is in the higher ones.
-    let kept = sets[4] & 1 << (CHOOSE_IDS - 32);
-    sets = [0, 0, 0, kept, kept, kept];
-    // SAFETY: capset reads the header and two records of three words each.
-    Errno::result(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) })?;
+    let kept = OwnCapabilities::read()?.permitted() & 1 << CAP_CHECKPOINT_RESTORE;
+    OwnCapabilities::all(kept).apply()?;
     if kept != 0 {
-        let raise = libc::PR_CAP_AMBIENT_RAISE as libc::c_ulong;
-        // SAFETY: this prctl takes numbers only.
-        Errno::result(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, raise, libc::c_ulong::from(CHOOSE_IDS), 0, 0) })?;
+        capabilities::raise_ambient(CAP_CHECKPOINT_RESTORE)?;
     }
     Ok(())
 }
