@@ -292,6 +292,25 @@ fn a_program_that_was_pid_1_is_pid_1_again_without_rights() {
 }
 
 #[test]
+fn a_job_of_pid_1_is_refused_where_its_first_id_comes_next() {
+    if !is_possible() {
+        return;
+    }
+    let scene = Scene::new();
+    // Its first child is process 2, which is the first that a restart makes.
+    let image = Image::of(&scene, &Program::victim("family").argument("200")).confined();
+    let mut container = image.run_alone();
+    container.wait_for_more_lines(5);
+    processes::send(container.first_of_all().expect("it runs"), Signal::SIGUSR1);
+    image.store().wait_for_sealed(&scene, 1);
+    drop(container);
+    let mut refused = image.restart();
+    assert_eq!(refused.wait(), 125);
+    let said = refused.messages();
+    assert!(said.contains("the next one here is that of another process of the job"), "{said}");
+}
+
+#[test]
 fn a_program_that_was_pid_1_is_refused_where_it_cannot_be() {
     if !is_possible() {
         return;
