@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 
 use ckpt_wire::allocations::RECORD_NOTHING;
 use ckpt_wire::settings::text::write_field;
-use ckpt_wire::settings::{Reason, Settings};
+use ckpt_wire::settings::{ITSELF, Reason, Settings};
 use ckpt_wire::{CONTROL_MAGIC, CONTROL_VERSION, Control, STATE_READY, STATE_REFUSED};
 
 use crate::agent_environment::AGENT_ENVIRONMENT;
@@ -61,7 +61,7 @@ unsafe extern "C" fn construct(_argc: c_int, _argv: *const *const c_char, envp: 
 
 /// Tells the user that a variable cannot be read, once for a job: there may be no store, and so no log.
 fn say(reason: &Reason, settings: &Settings<'_>) {
-    if settings.mark.is_none() {
+    if settings.mark.is_none() && reason.as_bytes() != ITSELF {
         sys::say(&[b"ckpt: ", reason.as_bytes(), b"; this program cannot be checkpointed\n"]);
     }
 }

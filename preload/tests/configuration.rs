@@ -266,6 +266,7 @@ fn the_agent_itself_is_not_checkpointed() {
     let control = control_of(&mut command);
     assert_eq!(control["state"], STATE_REFUSED.to_string());
     assert_eq!(control["reason"], "this program is ckpt itself");
+    assert!(command.output().unwrap().stderr.is_empty());
 }
 
 #[test]

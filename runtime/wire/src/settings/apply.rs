@@ -20,6 +20,9 @@ use crate::{VERIFY_ALL, VERIFY_HOST, VERIFY_NOTHING};
 /// Why checkpoints are refused, for [`Control::reason`].
 pub type Reason = Text<TEXT_BYTES>;
 
+/// The reason of ckpt itself, which needs no word to the user: all of its commands may have libckpt.so from the environment.
+pub const ITSELF: &[u8] = b"this program is ckpt itself";
+
 /// The store's directory when the user names none, in the working directory.
 const DIR_DEFAULT: &[u8] = b"ckpt-store";
 /// The trigger signal when the user names none.
@@ -150,7 +153,7 @@ pub fn apply(
     if crate::text(&control.agent) == surroundings.executed_path() {
         // Preloaded into everything by /etc/ld.so.preload, an agent would start the next one, and so on.
         let mut reason = Reason::new();
-        reason.push(b"this program is ckpt itself");
+        reason.push(ITSELF);
         return Err(reason);
     }
     write_name(settings.name.unwrap_or_else(|| file_name(surroundings.executed_path())), &mut control.name);

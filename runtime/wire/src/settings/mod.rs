@@ -10,7 +10,7 @@ pub mod text;
 
 mod apply;
 
-pub use apply::{Hooks, Reason, Surroundings, apply, parse_mark};
+pub use apply::{Hooks, ITSELF, Reason, Surroundings, apply, parse_mark};
 
 use crate::{
     ENV_AGENT, ENV_AGENT_PID, ENV_CHUNK, ENV_CONFINEMENT, ENV_COPY, ENV_DEVICE_BACKING, ENV_DEVICE_WAIT, ENV_DIGEST,
