@@ -18,8 +18,8 @@ use crate::proc::confinement;
 use crate::userfaultfd;
 
 /// What to do about a filter that forbids a call.
-pub const ALLOW: &str = "allow it in the container's seccomp profile (--cap-add SYS_PTRACE, or --security-opt seccomp=FILE), or \
-                         in systemd's SystemCallFilter=";
+pub const ALLOW: &str = "allow it in the container's seccomp profile (--cap-add SYS_PTRACE, or --security-opt seccomp=FILE, \
+                         the profile), or in systemd's SystemCallFilter=";
 
 /// A call as it is tried: nothing comes of it, but an answer.
 struct Call {

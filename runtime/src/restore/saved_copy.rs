@@ -109,7 +109,7 @@ impl SavedCopies {
         }
         if beside > 0 {
             crate::say!(
-                "{} at checkpoint {id}; what was there until now is beside it, as NAME.ckpt-{id}",
+                "{} at checkpoint {id}; what was there until now is beside it, as NAME.ckpt-{id} or NAME.ckpt-{id}.tail",
                 again(beside)
             );
         }

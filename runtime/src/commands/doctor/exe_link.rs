@@ -10,7 +10,7 @@ use super::trial::{Failure, Outcome, in_child};
 const PROBE: &str = "exe link";
 const TRIED: &str = "PR_SET_MM_MAP with exe_fd in a child";
 const ADVICE: &str =
-    "restart as root or with CAP_CHECKPOINT_RESTORE; otherwise /proc/PID/exe of a restarted program leads to ckpt";
+    "restart with CAP_CHECKPOINT_RESTORE; otherwise /proc/PID/exe of a restarted program leads to ckpt";
 const ADVICE_IN_NAMESPACE: &str = "nothing: a restart makes a pid namespace for the program, where it works";
 const PR_SET_MM_MAP: i32 = 14;
 

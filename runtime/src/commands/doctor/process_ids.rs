@@ -9,8 +9,7 @@ use crate::namespace;
 const PROBE: &str = "process ids";
 const TRIED: &str =
     "choose an id; else the rows set_tid and user namespace; else make processes until the wanted id is next";
-const ADVICE: &str =
-    "restart as root or with CAP_CHECKPOINT_RESTORE (--cap-add CHECKPOINT_RESTORE); checkpoints can be taken without";
+const ADVICE: &str = "restart with CAP_CHECKPOINT_RESTORE (--cap-add CHECKPOINT_RESTORE in a container); checkpoints can be taken without";
 /// How far ahead an id is that is reached by making processes.
 const AHEAD: i32 = 20;
 /// How often others may have taken it meanwhile.
@@ -33,8 +32,10 @@ pub fn probe(chosen: bool, in_namespace: bool) -> Finding {
         },
     };
     let finding = Finding::new(PROBE, TRIED, state, found, ADVICE).required();
-    finding
-        .gives_up("restarts at once where other processes have used the ids meanwhile", "--cap-add CHECKPOINT_RESTORE")
+    finding.gives_up(
+        "restarts where the next process id is already above those of the program",
+        "--cap-add CHECKPOINT_RESTORE",
+    )
 }
 
 fn reach() -> Outcome {

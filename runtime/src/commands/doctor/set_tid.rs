@@ -9,7 +9,7 @@ use super::trial::{Child, Failure, Outcome, in_child, unless_deadly};
 
 const PROBE: &str = "set_tid";
 const TRIED: &str = "clone3 with set_tid: make a child with a chosen free pid";
-const ADVICE: &str = "see the row process ids for what is done instead; restart as root or with CAP_CHECKPOINT_RESTORE";
+const ADVICE: &str = "see the row process ids for what is done instead; restart with CAP_CHECKPOINT_RESTORE";
 const ADVICE_IN_NAMESPACE: &str = "nothing: a restart makes a pid namespace for the program, where it works";
 /// A free pid may be taken before we ask for it.
 const ATTEMPTS_MAX: u32 = 5;

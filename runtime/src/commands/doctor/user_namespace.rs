@@ -11,6 +11,7 @@ const TRIED: &str = "unshare user, pid and mount namespaces in a child, map the 
 const ADVICE: &str = "allow them: sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone=1, \
                       kernel.apparmor_restrict_unprivileged_userns=0; without them an ordinary user cannot restart, and \
                       root neither while a pid is taken";
+const ADVICE_IN_CONTAINER: &str = "nothing, where the row process ids says chosen or reached";
 
 /// The probe.
 pub fn probe() -> Finding {
@@ -23,5 +24,6 @@ pub fn probe() -> Finding {
         let limit = setting("/proc/sys/user/max_user_namespaces").unwrap_or_else(|| "unknown".to_owned());
         Ok(format!("works (at most {limit})"))
     });
-    Finding::of(PROBE, TRIED, outcome, State::Degraded, ADVICE)
+    let advice = if namespace::is_initial() { ADVICE } else { ADVICE_IN_CONTAINER };
+    Finding::of(PROBE, TRIED, outcome, State::Degraded, advice)
 }

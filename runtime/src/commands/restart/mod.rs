@@ -53,7 +53,8 @@ it; failures of ckpt itself are 121 (failed), 122 (usage), 123 (corrupt), 124 (n
 125 (environment).
 
 A program whose pid somebody else has by now, or whose user may not choose pids, goes on in a pid namespace of
-its own, where its pid is what it was; outside it has another one. A line on standard error says so.
+its own, where its pid is what it was; outside it has another one. A line on standard error says so. In a container
+that may do neither, ckpt makes processes until the next id is the program's: restart there as the first process.
 
 CLOCK_MONOTONIC and CLOCK_BOOTTIME of the program go on with the time that has passed, also when the machine has
 been booted meanwhile or is another one: then the program gets a time namespace. Where that is forbidden they

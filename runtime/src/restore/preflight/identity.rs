@@ -105,7 +105,7 @@ fn in_use(tid: i32, name: &str, ended: bool) -> Error {
         false if tid == std::process::id() as i32 => {
             "that is this command; give it again, in a container as the first process of a fresh one"
         }
-        false => "wait until it ends, or end it",
+        false => "wait until it ends, or end it; in a container, restart as the first process of a fresh one",
     };
     Error::ids_not_to_be_had("restart", format!("pid {tid} is in use by `{name}`"), advice)
 }
