@@ -57,6 +57,7 @@ fault_points! {
     PTRACE_SETSIGMASK = "ptrace.setsigmask",
     PTRACE_PEEKSIGINFO = "ptrace.peeksiginfo",
     PTRACE_GETRSEQ = "ptrace.getrseq",
+    PTRACE_GETFILTER = "ptrace.getfilter",
     PROCESS_VM_WRITEV = "process_vm_writev",
     PROC_MEM_WRITE = "proc_mem.write",
     USERFAULTFD_MADE = "userfaultfd.made",

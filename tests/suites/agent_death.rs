@@ -543,6 +543,10 @@ fn every_fault_point_is_reached_by_some_scenario() {
     refused.output.wait_for_lines(3);
     checkpoint_traced(refused.pid).failed_with(4);
     refused.kill();
+    let mut filtered = Life::preloaded(&scene, "filtered", &Program::victim("filters").argument(STEPS.to_string()));
+    filtered.output.wait_for_lines(3);
+    checkpoint_traced(filtered.pid).succeeded();
+    filtered.kill();
     kill_the_twin(&scene, &trace);
     prune_beside_an_attempt(&scene, &trace);
     // What a killed agent has left is removed by the next, which builds on checkpoints that it has not sealed.

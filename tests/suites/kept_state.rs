@@ -223,6 +223,9 @@ rows! {
     waiting_calls: "blocked_calls" [.argument("120").argument("own")];
     interrupted_sleep: "unwound";
     memory_barriers: "memory_barriers";
+    seccomp_filters: "filters";
+    seccomp_filters_of_a_program_without_rights: "filters" [.argument("60").argument("dropped")];
+    deadly_seccomp_filters: "filters" [.argument("60").argument("narrow")];
     mappings: "mappings";
     many_mappings: "many_mappings";
     guards: "guards";

@@ -68,6 +68,16 @@ fn an_ordinary_users_full_connection_is_refused() {
     as_ordinary_user(&["refused"], &[], || is_refused("full_connection", "because the other end is full"));
 }
 
+#[test]
+fn an_ordinary_users_seccomp_filter_is_refused() {
+    as_ordinary_user(&["refused"], &[], || is_refused("seccomp", "a seccomp filter that the program has added"));
+}
+
+#[test]
+fn a_seccomp_filter_that_asks_another_process_is_refused() {
+    is_refused_at("asking_filter", "a seccomp filter that asks another process", &[Trigger::Command]);
+}
+
 macro_rules! refused {
     ($how:ident: $($test:ident: $kind:literal, $why:literal;)*) => { $(
         #[test]
@@ -112,7 +122,6 @@ refused! { is_refused:
     memory_whose_page_faults_another_process_handles_is_refused: "faults", "handles its page faults by a userfaultfd";
     a_segment_of_huge_pages_is_refused: "huge_segment", "System V segments of huge pages (hugetlbfs) are not captured yet";
     secure_bits_are_refused: "secure_bits", "capabilities under secure bits are not restored yet";
-    a_seccomp_filter_is_refused: "seccomp", "a seccomp filter";
     another_mount_namespace_is_refused: "mount_namespace", "in another mnt namespace";
     another_ipc_namespace_is_refused: "ipc_namespace", "in another ipc namespace";
     a_time_namespace_for_children_is_refused: "time_namespace", "a time namespace that it has made for its children";

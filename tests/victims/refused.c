@@ -27,6 +27,7 @@
 #include <linux/seccomp.h>
 #include <linux/securebits.h>
 #include <linux/userfaultfd.h>
+#include <stddef.h>
 
 enum { PAGE = 4096 };
 
@@ -424,6 +425,24 @@ static void enter_seccomp(void)
 	number = getpid();
 }
 
+/* Its calls of getpgid() would be for another process to decide. */
+static void enter_asking_seccomp(void)
+{
+	struct sock_filter ask[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getpgid, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { .len = sizeof ask / sizeof *ask, .filter = ask };
+	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	int asked = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &filter);
+	if (asked < 0)
+		skip("no seccomp filters that ask");
+	close(asked);
+	number = getpid();
+}
+
 static void leave_namespace(int flag)
 {
 	if (unshare(flag) != 0)
@@ -588,6 +607,8 @@ static void set_up(void)
 		have_deadlines();
 	else if (is("seccomp"))
 		enter_seccomp();
+	else if (is("asking_filter"))
+		enter_asking_seccomp();
 	else if (is("mount_namespace"))
 		leave_namespace(CLONE_NEWNS);
 	else if (is("ipc_namespace"))

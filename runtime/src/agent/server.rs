@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ckpt_store::{AttemptRow, Depth, Store};
 use ckpt_wire::settings::parse_mark;
-use ckpt_wire::{Control, ENV_MARK};
+use ckpt_wire::{Confinement, Control, ENV_MARK};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::geteuid;
 
@@ -33,7 +33,7 @@ use crate::capture::{
 };
 use crate::error::{Error, Result};
 use crate::proc::oom::EndedFirst;
-use crate::proc::task;
+use crate::proc::{confinement, task};
 use crate::units::printable;
 use crate::{location, logging, restore, store_key, units};
 
@@ -282,6 +282,12 @@ impl Agent {
     fn run(&mut self, usher: &mut Usher) -> Result<()> {
         let mut due = self.interval.map(|interval| Instant::now() + interval);
         loop {
+            if self.failure.is_some() && self.is_below_filters_of_the_program() {
+                log::warn!(
+                    "this agent is under a seccomp filter of the program, which has started it, and ends: `ckpt checkpoint` starts another"
+                );
+                return Ok(());
+            }
             let timeout = due.map_or(PollTimeout::NONE, |due| {
                 let left_ms = due.saturating_duration_since(Instant::now()).as_millis() + 1;
                 PollTimeout::try_from(left_ms.min(i32::MAX as u128) as i32).unwrap_or(PollTimeout::MAX)
@@ -309,6 +315,13 @@ impl Agent {
                 due = Some((time + interval).max(Instant::now()));
             }
         }
+    }
+
+    /// Whether filters judge us that the program has added, so that we can neither suspend nor read them.
+    fn is_below_filters_of_the_program(&self) -> bool {
+        let began = self.program.control().ok().and_then(|control| control.confinement());
+        let filters = |confinement: Option<Confinement>| confinement.map_or(0, |confinement| confinement.filters);
+        filters(confinement::own()) > filters(began)
     }
 
     /// Serves one connection. A client that goes away or stops reading loses its replies, nothing else.

@@ -178,8 +178,11 @@ impl<'a> Guest<'a> {
         }
     }
 
-    /// How many filters the program is under, which is asked once. One that is gone is found out by the call itself.
+    /// How many filters judge its calls, which is asked once. One that is gone is found out by the call itself.
     fn filters(&self) -> Option<u32> {
+        if self.thread.is_unfiltered() {
+            return Some(0);
+        }
         *self.filters.get_or_init(|| filtered::of(self.pid).unwrap_or_default())
     }
 

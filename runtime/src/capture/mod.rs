@@ -23,6 +23,7 @@ mod device_variables;
 mod devices;
 mod directories;
 mod files;
+mod filters;
 mod guest;
 mod hold;
 mod kin;

@@ -1,40 +1,7 @@
 //! What a process may not have around it to be captured: each refusal names the thing and what to do.
 
-use ckpt_wire::Confinement;
-
 use crate::error::{Error, Result};
-use crate::proc::{confinement, task};
-
-/// Refuses a thread under a seccomp filter that was added since the job `began`: to be asked before any call is made inside the
-/// program, because the filter would judge that call and may end the program for it. Filters from before are the container's:
-/// we live under them, too.
-pub fn refuse_own_filters(pid: i32, tid: i32, began: Option<Confinement>) -> Result<()> {
-    let now = confinement::of_thread(pid, tid)?;
-    let refused = |what: &str, why: &str, advice: &str| {
-        Err(Error::unsupported(format!("process {pid}: {what} on thread {tid}"), why, advice))
-    };
-    match (now.map(|now| now.filters), began.map(|began| began.filters)) {
-        (Some(0), _) => Ok(()),
-        (Some(now), Some(began)) if now <= began => Ok(()),
-        (None, _) => refused(
-            "a seccomp filter",
-            "it is in strict mode, or the kernel does not count filters (Linux 5.9 does)",
-            "start the program without its sandbox",
-        ),
-        (Some(_), None) => refused(
-            "a seccomp filter",
-            "it is not known whether the program has added it: the job began without a record of its container's filters",
-            "start the program with `ckpt run`",
-        ),
-        (Some(now), Some(began)) => refused(
-            "a seccomp filter that the program has added",
-            &format!(
-                "it cannot be read back without privilege, and would judge our calls (filters: {now}, at its start: {began})"
-            ),
-            "start the program without its sandbox",
-        ),
-    }
-}
+use crate::proc::task;
 
 /// Refuses namespaces that are not ours.
 pub fn refuse_unknown_surroundings(pid: i32) -> Result<()> {

@@ -37,12 +37,12 @@ use super::tree::{Chooser, Series};
 use super::twin::{Memory, Twin};
 use super::unseen::{Look, Unseen};
 use super::{
-    Event, Lineage, ProcessLineages, Program, Request, agent_note, allocations, descriptors, devices, mapping_defaults,
-    process, program, refusals, registered_rings, terminal, threads,
+    Event, Lineage, ProcessLineages, Program, Request, agent_note, allocations, descriptors, devices, filters,
+    mapping_defaults, process, program, registered_rings, terminal, threads,
 };
 use crate::descriptor::can_fetch;
 use crate::error::{Error, Result};
-use crate::image::{Allocation, Backing, FileKind, LostLeader, Objects, OpenFile, ProcessImage, ThreadImage};
+use crate::image::{Allocation, Backing, FileKind, Filter, LostLeader, Objects, OpenFile, ProcessImage, ThreadImage};
 use crate::mapped_files::MappedFiles;
 use crate::proc::{maps, task};
 use crate::ptrace::{Pinned, SIGINFO_BYTES, Stopped, remote_call};
@@ -374,6 +374,8 @@ struct Threads {
     images: Vec<ThreadImage>,
     ways: Vec<Captured>,
     process_signals: Vec<[u8; SIGINFO_BYTES]>,
+    /// Seccomp filters that they have added.
+    filters: Vec<Filter>,
     /// Its descriptors, where they cannot be fetched.
     sent: Option<Sent>,
 }
@@ -384,12 +386,13 @@ fn threads_of(member: &mut Member, known: &mut ProcessLineages) -> Result<Thread
     let pid = program.pid;
     let _pinned = Pinned::to(task::last_cpu(pid)?);
     let began = known.confinement;
-    stopped.iter().try_for_each(|thread| refusals::refuse_own_filters(pid, thread.tid(), began))?;
+    filters::suspend(pid, stopped, began)?;
     let process_signals = stopped[0].queued_process_signals()?;
     let signal_mask = threads::mask_of(&process_signals);
     let is_read_whole = known.are_read_whole;
     let known = known.of(pid, control, *is_first);
-    let (images, ways) = threads::capture_all(pid, stopped, control, signal_mask, &mut known.calls)?;
+    let (mut images, ways) = threads::capture_all(pid, stopped, control, signal_mask, &mut known.calls)?;
+    let filters = filters::capture(pid, stopped, began, &mut images)?;
     if !is_read_whole {
         known.begin_tracking(program, control, &mut stopped[0], &ways[0])?;
     }
@@ -402,7 +405,7 @@ fn threads_of(member: &mut Member, known: &mut ProcessLineages) -> Result<Thread
             sent
         }
     };
-    Ok(Threads { images, ways, process_signals, sent })
+    Ok(Threads { images, ways, process_signals, filters, sent })
 }
 
 /// What a process is frozen by.
@@ -531,6 +534,7 @@ fn freeze(
         gids: facts.gids,
         groups: facts.groups,
         no_new_privs: facts.no_new_privs,
+        filters: threads.filters,
         capabilities: task::capabilities(pid)?,
         adopts_orphans: own.adopts_orphans,
         parent_death_signal: own.parent_death_signal,

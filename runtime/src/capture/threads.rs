@@ -158,6 +158,7 @@ fn from_outside(pid: i32, thread: &Stopped, way: &Captured) -> Result<ThreadImag
         robust_list: syscalls::robust_list(tid)?,
         rseq: way.rseq.map(|rseq| Rseq { address: rseq.address, bytes: rseq.bytes, signature: rseq.signature }),
         scheduling: scheduling(pid, tid)?,
+        filters: Vec::new(),
     })
 }
 

@@ -22,9 +22,7 @@ use super::snapshot::{Frozen, Part, Snapshot, Still, place};
 use super::tree::Series;
 use crate::error::Result;
 use crate::host;
-use crate::image::{
-    Backing, IMAGE_VERSION, JobImage, PENDING_VERSION, PageRange, Pending, ProcessImage, Region, StoredDifference,
-};
+use crate::image::{Backing, IMAGE_VERSION, JobImage, PageRange, Pending, ProcessImage, Region, StoredDifference};
 use crate::ptrace::read_memory;
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -87,9 +85,7 @@ pub fn write(
         mark,
     };
     let pending_bytes: u64 = image.pending().map(|(_, pending)| pending.bytes()).sum();
-    if pending_bytes > 0 {
-        image.version = PENDING_VERSION;
-    }
+    image.set_version();
     let (memory_bytes, stop_phases_ms) = (memory_bytes + pending_bytes, phases.into_taken_ms());
     Ok(Written { image, bases, files, memory_bytes, pending_bytes, still, stop_phases_ms })
 }

@@ -12,7 +12,7 @@ use super::{
 /// Processes at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobImage {
-    /// [`super::IMAGE_VERSION`], or [`super::PENDING_VERSION`].
+    /// That of [`JobImage::set_version`].
     pub version: u32,
     /// The host it was captured on.
     pub host: Host,
@@ -42,6 +42,17 @@ impl JobImage {
     pub fn pending(&self) -> impl Iterator<Item = (&Region, &Pending)> {
         let regions = self.processes.iter().flat_map(|process| &process.regions);
         regions.filter_map(|region| Some((region, region.pending.as_ref()?)))
+    }
+
+    /// Gives it the lowest version whose readers understand all that is in it.
+    pub fn set_version(&mut self) {
+        let has_filters = self.processes.iter().any(|process| !process.filters.is_empty());
+        let is_pending = self.pending().next().is_some();
+        self.version = match (has_filters, is_pending) {
+            (true, _) => super::FILTERS_VERSION,
+            (false, true) => super::PENDING_VERSION,
+            (false, false) => super::IMAGE_VERSION,
+        };
     }
 
     /// Who makes whom at a restart; see [`Births::of`].

@@ -15,6 +15,7 @@ mod directory;
 mod family;
 mod fanotify;
 mod file;
+mod filter;
 mod io_uring;
 mod job;
 mod lock;
@@ -43,6 +44,7 @@ pub use directory::{Directory, DirectoryRights};
 pub use family::{EndedChild, Family, LostLeader, Role};
 pub use fanotify::{Fanotify, Mark, Reach};
 pub use file::{CapturedFile, CapturedKind, FileContent, UnlinkedFile};
+pub use filter::Filter;
 pub use io_uring::IoUring;
 pub use job::{Host, JobImage, Objects};
 pub use lock::{FileLock, LockKind};
@@ -73,6 +75,9 @@ use crate::error::{Error, Result};
 pub const IMAGE_VERSION: u32 = 2;
 /// That of an image with pages that are not stored yet. An older ckpt would take them for zeros.
 pub const PENDING_VERSION: u32 = 3;
+/// That of an image with seccomp filters, with pages that are not stored yet or without. An older ckpt would let the program run
+/// without its sandbox.
+pub const FILTERS_VERSION: u32 = 4;
 
 /// What a checkpoint holds.
 #[derive(Clone, Debug)]
@@ -173,8 +178,9 @@ struct Versioned {
 }
 
 fn check_version(id: u64, version: u32) -> Result<()> {
-    if version != IMAGE_VERSION && version != PENDING_VERSION {
-        let why = format!("version {version}, this ckpt reads {IMAGE_VERSION} and {PENDING_VERSION}");
+    if ![IMAGE_VERSION, PENDING_VERSION, FILTERS_VERSION].contains(&version) {
+        let why =
+            format!("version {version}, this ckpt reads {IMAGE_VERSION}, {PENDING_VERSION} and {FILTERS_VERSION}");
         return Err(Error::BadImage { id, why });
     }
     Ok(())

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Allocation, Clocks, Descriptor, DevicesImage, DirectoryRights, Family, FileLock, MappingDefaults, PosixTimer,
-    Region, SpecialMapping, StoredDifference, TerminalImage, ThreadImage,
+    Allocation, Clocks, Descriptor, DevicesImage, DirectoryRights, Family, FileLock, Filter, MappingDefaults,
+    PosixTimer, Region, SpecialMapping, StoredDifference, TerminalImage, ThreadImage,
 };
 
 /// One process at one moment.
@@ -41,6 +41,10 @@ pub struct ProcessImage {
     pub groups: Vec<u32>,
     /// `no_new_privs`, unless the job began under it: see [`super::Host::no_new_privs`].
     pub no_new_privs: bool,
+    /// Seccomp filters that threads of it have added, none twice; see [`ThreadImage::filters`]. Those that the job began under are not
+    /// among them: see [`super::Host::filters`].
+    #[serde(default)]
+    pub filters: Vec<Filter>,
     /// Capabilities; the same for all threads.
     pub capabilities: Capabilities,
     /// Whether orphans below it become its children (`PR_SET_CHILD_SUBREAPER`).

@@ -32,6 +32,9 @@ pub struct ThreadImage {
     pub rseq: Option<Rseq>,
     /// How it is scheduled.
     pub scheduling: Scheduling,
+    /// Which of its process's filters judge its calls ([`super::ProcessImage::filters`]), in the order in which they were added.
+    #[serde(default)]
+    pub filters: Vec<u32>,
 }
 
 impl ThreadImage {

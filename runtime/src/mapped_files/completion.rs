@@ -11,7 +11,7 @@ use super::MappedFiles;
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::file_stamp::FileStamp;
-use crate::image::{self, Backing, IMAGE_VERSION, JobImage, PageRange, Pending, Region, path_of};
+use crate::image::{self, Backing, JobImage, PageRange, Pending, Region, path_of};
 use crate::page_set::PageSet;
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -74,7 +74,7 @@ pub fn complete(
         region.pages = attempt.write_page_list(&list)?;
         roots.push(region.pages.clone());
     }
-    image.version = IMAGE_VERSION;
+    image.set_version();
     let completed = Completed { id, memory_bytes, state: image::encode(&image), roots };
     let rows = attempt.complete(&[completed])?;
     // Not before: without the attempt they are nowhere.

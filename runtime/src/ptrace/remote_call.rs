@@ -6,7 +6,7 @@
 //! ones back is the caller's, because only the caller knows whether more calls follow.
 
 use super::registers::Registers;
-use super::thread::{Running, StopCause, Stopped};
+use super::thread::{StopCause, Stopped};
 use crate::error::{Error, Result};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -116,9 +116,7 @@ fn reach_exit(thread: &mut Stopped) -> Result<CallOutcome> {
         match thread.wait_for_syscall_stop(None)? {
             StopCause::Syscall => break,
             StopCause::Clone => {
-                let tid = thread.cloned_child()?;
-                let deadline = Instant::now() + Duration::from_secs(10);
-                child = Some(Running::attached(tid).wait_for_trap(deadline)?);
+                child = Some(thread.cloned_child(Instant::now() + Duration::from_secs(10))?);
                 thread.resume_to_syscall_stop()?;
             }
             StopCause::Trap(_) | StopCause::Signal(_) | StopCause::Event(_) => {

@@ -13,11 +13,15 @@ use crate::fault::{self, point};
 
 /// Bytes of a `siginfo_t` on x86-64.
 pub const SIGINFO_BYTES: usize = 128;
+/// Bytes of an instruction of a seccomp filter.
+const FILTER_INSTRUCTION_BYTES: usize = size_of::<libc::sock_filter>();
 
 const PTRACE_GETSIGMASK: u32 = 0x420a;
 const PTRACE_SETSIGMASK: u32 = 0x420b;
 const PTRACE_PEEKSIGINFO: u32 = 0x4209;
 const PTRACE_GET_RSEQ_CONFIGURATION: u32 = 0x420f;
+const PTRACE_SECCOMP_GET_FILTER: u32 = 0x420c;
+const PTRACE_SECCOMP_GET_METADATA: u32 = 0x420d;
 const PTRACE_PEEKSIGINFO_SHARED: u32 = 1;
 
 /// The restartable-sequence registration of a thread (`struct ptrace_rseq_configuration`).
@@ -169,4 +173,29 @@ pub fn rseq_configuration(tid: i32) -> Result<Option<RseqConfiguration>> {
         Err(Error::Ptrace { source: Errno::EIO, .. }) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// A seccomp filter (`struct sock_filter`, 8 bytes each); filter 0 is the one that was added first. None where there is none.
+pub fn filter(tid: i32, number: usize) -> Result<Option<Vec<[u8; FILTER_INSTRUCTION_BYTES]>>> {
+    // SAFETY: with no place to write to, the request gives the number of instructions alone.
+    let count = match unsafe { ptrace(PTRACE_SECCOMP_GET_FILTER, point::PTRACE_GETFILTER, tid, number, 0) } {
+        Err(Error::Ptrace { source: Errno::ENOENT, .. }) => return Ok(None),
+        count => count?,
+    };
+    let mut instructions = vec![[0; FILTER_INSTRUCTION_BYTES]; count as usize];
+    let data = instructions.as_mut_ptr() as usize;
+    // SAFETY: the thread is stopped and so is its filter what it was: the request writes `count` instructions to `data`.
+    unsafe { ptrace(PTRACE_SECCOMP_GET_FILTER, point::PTRACE_GETFILTER, tid, number, data) }?;
+    Ok(Some(instructions))
+}
+
+/// The flags of a seccomp filter (`SECCOMP_FILTER_FLAG_LOG` alone so far).
+pub fn filter_flags(tid: i32, number: usize) -> Result<u64> {
+    // struct seccomp_metadata: which filter, and its flags.
+    let mut metadata = [number as u64, 0];
+    let data = metadata.as_mut_ptr() as usize;
+    let bytes = size_of_val(&metadata);
+    // SAFETY: the request reads and writes at most `address` = `bytes` bytes at `data`.
+    unsafe { ptrace(PTRACE_SECCOMP_GET_METADATA, point::PTRACE_GETFILTER, tid, bytes, data) }?;
+    Ok(metadata[1])
 }

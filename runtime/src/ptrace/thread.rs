@@ -13,6 +13,9 @@ const NT_X86_XSTATE: i32 = 0x202;
 /// Larger than any XSAVE area of today (AMX: 11 KiB).
 const XSTATE_BYTES_MAX: usize = 64 * 1024;
 
+/// In a thread that is stopped, seccomp filters judge no call.
+const PTRACE_O_SUSPEND_SECCOMP: i32 = 1 << 21;
+
 /// How long a thread has to stop that is not where it should be.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -204,11 +207,6 @@ impl Running {
         Ok(Running { tid })
     }
 
-    /// A thread that ptrace attached by itself (the child of a traced clone).
-    pub fn attached(tid: i32) -> Running {
-        Running { tid }
-    }
-
     /// The thread's id.
     pub fn tid(&self) -> i32 {
         self.tid
@@ -228,7 +226,7 @@ impl Running {
         loop {
             let signal = match self.wait_until(deadline)? {
                 StopCause::Trap(signal) => {
-                    return Ok(Stopped { tid: self.tid, signal, held_signals: Vec::new(), released: false });
+                    return Ok(Stopped::new(self.tid, signal));
                 }
                 StopCause::Signal(signal) => signal,
                 StopCause::Syscall | StopCause::Clone | StopCause::Event(_) => 0,
@@ -266,10 +264,16 @@ pub struct Stopped {
     signal: i32,
     /// Signals that arrived during remote calls and are due when the thread goes on.
     held_signals: Vec<i32>,
+    /// Whether its seccomp filters judge no call that it makes.
+    is_unfiltered: bool,
     released: bool,
 }
 
 impl Stopped {
+    fn new(tid: i32, signal: i32) -> Stopped {
+        Stopped { tid, signal, held_signals: Vec::new(), is_unfiltered: false, released: false }
+    }
+
     /// The thread's id.
     pub fn tid(&self) -> i32 {
         self.tid
@@ -338,12 +342,44 @@ impl Stopped {
 
     /// Changes the options of the seizure.
     pub fn set_options(&self, options: Options) -> Result<()> {
-        request::set_options(self.tid, options.0)
+        let unfiltered = if self.is_unfiltered { PTRACE_O_SUSPEND_SECCOMP } else { 0 };
+        request::set_options(self.tid, options.0 | unfiltered)
     }
 
-    /// The id of the child of the clone that was just reported.
-    pub(super) fn cloned_child(&self) -> Result<i32> {
-        Ok(request::event_message(self.tid)? as i32)
+    /// Has its seccomp filters judge no call until it is let go. `options` are those that it has.
+    ///
+    /// # Errors
+    /// EPERM where we lack CAP_SYS_ADMIN or live under a filter, EINVAL from a kernel that cannot.
+    pub fn suspend_filters(&mut self, options: Options) -> Result<()> {
+        request::set_options(self.tid, options.0 | PTRACE_O_SUSPEND_SECCOMP)?;
+        self.is_unfiltered = true;
+        Ok(())
+    }
+
+    /// Whether [`Stopped::suspend_filters`] holds.
+    pub fn is_unfiltered(&self) -> bool {
+        self.is_unfiltered
+    }
+
+    /// Its seccomp filters from `first` on, counted from the one that was added first: the instructions of each, and its flags.
+    ///
+    /// # Errors
+    /// As of [`Stopped::suspend_filters`].
+    pub fn filters(&self, first: usize) -> Result<Vec<(Vec<u8>, u64)>> {
+        let mut filters = Vec::new();
+        while let Some(instructions) = request::filter(self.tid, first + filters.len())? {
+            let flags = request::filter_flags(self.tid, first + filters.len())?;
+            filters.push((instructions.concat(), flags));
+        }
+        Ok(filters)
+    }
+
+    /// The child of the clone that was just reported. It has the options of this thread.
+    pub(super) fn cloned_child(&self, deadline: Instant) -> Result<Stopped> {
+        let tid = request::event_message(self.tid)? as i32;
+        let mut child = Running { tid }.wait_for_trap(deadline)?;
+        child.is_unfiltered = self.is_unfiltered;
+        Ok(child)
     }
 
     /// Lets the thread run to the next entry or exit of a system call and reports the stop; all signals are blocked in it.

@@ -31,6 +31,7 @@ mod fanotify;
 mod fifos;
 mod file_comparison;
 mod file_mappings;
+mod filters;
 mod first_process;
 mod fresh_memory;
 mod groups;
@@ -511,6 +512,8 @@ fn make_threads(process: &mut HalfBuilt, (job, index): (&JobImage, usize), id: u
     mapping_defaults::lock_new(process, image)?;
     directories::change_root(process, image)?;
     limits::set(image)?;
+    // While it has the rights that it may have given up.
+    filters::put_on(process, image)?;
     for index in 0..image.threads.len() {
         credentials::set(process, index, image, place)?;
     }

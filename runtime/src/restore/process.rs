@@ -89,6 +89,11 @@ impl HalfBuilt {
         self.threads.get(index).ok_or(Error::ProgramGone { pid: self.pid })
     }
 
+    /// The same, to change how it is controlled.
+    pub fn thread_mut(&mut self, index: usize) -> Result<&mut Stopped> {
+        self.threads.get_mut(index).ok_or(Error::ProgramGone { pid: self.pid })
+    }
+
     /// Its main thread, which makes the calls that are made for all.
     pub fn main_thread(&mut self) -> Result<&mut Stopped> {
         self.threads.first_mut().ok_or(Error::ProgramGone { pid: self.pid })

@@ -29,6 +29,7 @@ pub fn process(machine: &Machine) -> ProcessImage {
         gids: [0; 4],
         groups: Vec::new(),
         no_new_privs: false,
+        filters: Vec::new(),
         capabilities: crate::proc::task::capabilities(std::process::id() as i32).unwrap_or_default(),
         adopts_orphans: false,
         parent_death_signal: 0,
@@ -87,6 +88,7 @@ pub fn thread(tid: i32) -> ThreadImage {
             timer_slack_ns: 50_000,
             io_priority: 0,
         },
+        filters: Vec::new(),
     }
 }
 

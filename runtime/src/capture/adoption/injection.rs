@@ -14,7 +14,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::resident::{self, BYTES, CODE_BYTES, DATA_BYTES, GUARD_BYTES, Stub};
 use crate::capture::guest::{Guest, Seat};
 use crate::capture::threads::Captured;
-use crate::capture::{Program, WaitingCalls, refusals, stop, threads};
+use crate::capture::{Program, WaitingCalls, filters, stop, threads};
 use crate::error::{Error, Result};
 use crate::proc::maps;
 use crate::ptrace::{ProcessMemory, Stopped, write_memory};
@@ -41,8 +41,7 @@ pub fn inject(pid: i32, control: &Control, calls: &mut WaitingCalls) -> Result<(
     let ways = lead_home(pid, &stopped, &for_now, calls)?;
     // Only now: whoever else adopts it has something there for a moment.
     refuse_occupied(pid, &memory, place)?;
-    let began = control.confinement();
-    stopped.iter().try_for_each(|thread| refusals::refuse_own_filters(pid, thread.tid(), began))?;
+    filters::suspend(pid, &mut stopped, control.confinement())?;
     memory.write(place.start(), Stub::code())?;
     let mut write_frame = |address: u64, bytes: &[u8]| memory.write(address, bytes);
     let guest = Guest::enter_with(

@@ -13,7 +13,7 @@ use crate::capture::guest::Guest;
 use crate::capture::page_set::PageSet;
 use crate::capture::snapshot::Still;
 use crate::capture::twin::{Memory, Twin};
-use crate::capture::{Event, Lineage, Program, TreeOptions, devices, process, refusals, stop, threads};
+use crate::capture::{Event, Lineage, Program, TreeOptions, devices, filters, process, stop, threads};
 use crate::error::Result;
 use crate::image::LeftOut;
 use crate::proc::maps::{self, Mapping};
@@ -56,8 +56,7 @@ pub fn freeze(
     let began = Instant::now();
     let mut stopped = stop::stop(pid)?;
     let pinned = Pinned::to(task::last_cpu(pid)?);
-    let confinement = control.confinement();
-    stopped.iter().try_for_each(|thread| refusals::refuse_own_filters(pid, thread.tid(), confinement))?;
+    filters::suspend(pid, &mut stopped, control.confinement())?;
     let process_signals = threads::mask_of(&stopped[0].queued_process_signals()?);
     let way_home = |thread| threads::way_home(pid, thread, control, process_signals, &mut known.calls);
     let homes: Vec<_> = stopped.iter().map(way_home).collect::<Result<_>>()?;

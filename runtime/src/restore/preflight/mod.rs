@@ -34,6 +34,7 @@ pub fn check(id: u64, job: &JobImage, machine: &Machine, options: &RestoreOption
     shape::check(id, job)?;
     machine::check(job, machine, options.force)?;
     super::first_process::check(job)?;
+    super::filters::check(job, &machine.host)?;
     for process in &job.processes {
         kernel_limits::check(process)?;
         identity::check(process, (&options.place, options.ids), &job.host, &machine.host)?;

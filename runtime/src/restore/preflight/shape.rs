@@ -8,8 +8,8 @@ use std::collections::HashSet;
 
 use crate::error::{Error, Result};
 use crate::image::{
-    Backing, FileIdentity, FileKind, JobImage, LostLeader, Objects, OpenFile, PageRange, PipeContent, ProcessImage,
-    Region, SharedObject, Socket, SocketLink, SysvMemory, SysvQueue, SysvSemaphores, ThreadImage,
+    Backing, FileIdentity, FileKind, Filter, JobImage, LostLeader, Objects, OpenFile, PageRange, PipeContent,
+    ProcessImage, Region, SharedObject, Socket, SocketLink, SysvMemory, SysvQueue, SysvSemaphores, ThreadImage,
 };
 use crate::io_uring;
 use crate::net::FILES_MAX;
@@ -96,8 +96,24 @@ fn threads_flaw(image: &ProcessImage) -> Option<String> {
     if image.queued_signals.iter().any(|signal| signal.len() != SIGINFO_BYTES) {
         return Some("a signal queued for the process is incomplete".into());
     }
+    if let Some(flaw) = filters_flaw(image) {
+        return Some(flaw);
+    }
     let wrong = image.signal_actions.iter().find(|action| !(1..=64).contains(&action.signal))?;
     Some(format!("there is no signal {}", wrong.signal))
+}
+
+fn filters_flaw(image: &ProcessImage) -> Option<String> {
+    let is_whole = |bytes: usize| {
+        bytes.is_multiple_of(Filter::INSTRUCTION_BYTES)
+            && (1..=Filter::INSTRUCTIONS_MAX).contains(&(bytes / Filter::INSTRUCTION_BYTES))
+    };
+    if let Some(wrong) = image.filters.iter().find(|filter| !is_whole(filter.instructions.len())) {
+        return Some(format!("no seccomp filter has {} bytes", wrong.instructions.len()));
+    }
+    let used = image.threads.iter().flat_map(|thread| &thread.filters);
+    let lost = used.max().filter(|highest| **highest as usize >= image.filters.len())?;
+    Some(format!("seccomp filter {lost} is missing"))
 }
 
 fn thread_flaw(thread: &ThreadImage) -> Option<String> {
