@@ -12,7 +12,7 @@ use crate::output::Output;
 use crate::{Ckpt, Program, Scene, Store, code_of, processes, product};
 
 /// How long a program may take to appear.
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// What containers are made from: a folder with a store and the program's output, which outlive each of them.
 pub struct Image<'scene> {

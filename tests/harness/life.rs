@@ -20,7 +20,7 @@ use crate::scene::{MARK, Scene};
 use crate::{processes, product};
 
 /// How long a restart may take until the program exists.
-const RESTART_LIMIT: Duration = Duration::from_secs(30);
+const RESTART_LIMIT: Duration = Duration::from_secs(120);
 
 /// What a program's stdout is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

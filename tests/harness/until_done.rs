@@ -13,7 +13,7 @@ use crate::output::Output;
 use crate::{Program, Scene, Store, code_of, processes, product};
 
 /// How long a program may take to appear.
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// The script.
 pub fn script() -> PathBuf {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use ckpt_store::Store;
 use ckpt_wire::ENV_MARK;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -160,6 +161,7 @@ pub(super) fn converse(
     send(&mut &*stream, &Request { trigger, kill, method, depth, with_dirs }).map_err(failed)?;
     let mut reader = BufReader::new(Patient::new(stream, patience.silence));
     let (mut far, mut since, mut left_out) = (0, Instant::now(), 0);
+    let mut begun = None;
     while let Some(reply) = receive(&mut reader).map_err(failed)? {
         reader.get_mut().wait(patience.silence);
         match reply {
@@ -168,6 +170,7 @@ pub(super) fn converse(
                 if !request.wait_for_seal {
                     return Ok(id);
                 }
+                begun = Some(id);
             }
             Reply::Writing { done_bytes, total_bytes } => {
                 progress(Progress::Writing { done_bytes, total_bytes });
@@ -190,10 +193,18 @@ pub(super) fn converse(
             return Err(silent(store));
         }
     }
+    // It may have ended between the seal and its word of it.
+    if let Some(id) = begun.filter(|&id| !kill && is_sealed(store, id)) {
+        return Ok(id);
+    }
     Err(Error::Agent {
         message: "the agent ended before the checkpoint was sealed; the program runs on; try again".to_owned(),
         exit_code: exit_code::FAILED,
     })
+}
+
+fn is_sealed(store: &Path, id: u64) -> bool {
+    Store::open(store).and_then(|store| store.sealed()).is_ok_and(|sealed| sealed.contains(&id))
 }
 
 /// The exit code of a failure: whoever says that it is none is not believed.
@@ -334,6 +345,8 @@ impl AwaitingProgram {
 
 #[cfg(test)]
 mod tests {
+    use ckpt_store::{AttemptEnd, AttemptStart};
+
     use super::*;
 
     /// What comes of an agent that says this, and then holds the line if that is wanted.
@@ -399,6 +412,26 @@ mod tests {
         let said = said_by(geteuid().as_raw() + 1, Error::Agent { message: "x".to_owned(), exit_code: 4 });
         assert!(said.to_string().contains("says: x") && said.exit_code() == 4, "{said}");
         assert!(outcome_of("", false, patience()).is_err(), "nor is an end without a word");
+    }
+
+    #[test]
+    fn an_agent_that_ends_behind_the_seal_has_not_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::create_or_open(&dir.path().join("store")).unwrap();
+        let (job, name, trigger) = ("job".into(), "lab".into(), "command".into());
+        let attempt = store.begin(AttemptStart { job, name, trigger, processes: 1, ..Default::default() }).unwrap();
+        let id = attempt.id();
+        let wait = CheckpointRequest { wait_for_seal: true, ..CheckpointRequest::by(super::super::Trigger::Command) };
+        let outcome = |kill| {
+            let (one, mut other) = UnixStream::pair().unwrap();
+            send(&mut other, &Reply::Resumed { stop_ms: 1.0, id }).unwrap();
+            other.shutdown(std::net::Shutdown::Write).unwrap();
+            converse(&one, patience(), &CheckpointRequest { kill, ..wait.clone() }, &mut |_| {}, store.dir())
+        };
+        assert!(outcome(false).is_err(), "it is not sealed");
+        attempt.seal(AttemptEnd { processes: 1, ..AttemptEnd::default() }, b"").unwrap();
+        assert_eq!(outcome(false).unwrap(), id);
+        assert!(outcome(true).is_err(), "the program may not have ended");
     }
 
     #[test]

@@ -460,9 +460,6 @@ impl Agent {
         match outcome {
             Ok(row) => {
                 self.failure = None;
-                if let Some(unstored) = self.lineage.take_unstored() {
-                    self.behind.store(&self.store, unstored);
-                }
                 log::info!(
                     "checkpoint {}{} sealed: {} bytes of memory, {} new, stopped {:.1} ms",
                     row.id,
@@ -481,6 +478,9 @@ impl Agent {
                     log::warn!("{warning}");
                 }
                 reply(&Reply::Sealed { id: row.id }, true);
+                if let Some(unstored) = self.lineage.take_unstored() {
+                    self.behind.store(&self.store, unstored);
+                }
                 news::tell(&News::Sealed { id: row.id });
             }
             Err(error) => {
