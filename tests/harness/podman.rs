@@ -26,6 +26,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 const PODMAN_LIMIT: &str = "120";
 /// The scene's folder in a container.
 pub const JOB: &str = "/job";
+/// The C library musl, which is its own dynamic linker.
+const MUSL: &str = "/lib/ld-musl-x86_64.so.1";
 /// Variable with further options of `podman run`, for a machine that needs some.
 const OPTIONS: &str = "CKPT_TESTS_PODMAN_RUN";
 
@@ -110,16 +112,40 @@ fn answer(command: &mut Command) -> Answer {
 impl<'scene> Pod<'scene> {
     /// With podman's defaults, or none where podman runs no containers; then the test is skipped.
     pub fn new(scene: &'scene Scene) -> Option<Pod<'scene>> {
+        Some(Pod::of(scene, image()?, product::ckpt().parent().expect("a folder")))
+    }
+
+    /// The same of a root file system without glibc: musl, a shell, and the product as `scripts/build-static` builds it.
+    pub fn without_glibc(scene: &'scene Scene) -> Option<Pod<'scene>> {
+        image()?;
+        let root = scene.folder("root");
+        for folder in ["bin", "lib", "proc", "dev", "sys", "run", "etc", "opt", "job"] {
+            scene.folder(&format!("root/{folder}"));
+        }
+        let shell = root.join("bin/busybox");
+        for (from, to) in [("/bin/busybox", &shell), (MUSL, &root.join(&MUSL[1..]))] {
+            fs::copy(from, to).unwrap_or_else(|error| panic!("{from}: {error}"));
+        }
+        for name in ["sh", "ls", "cat", "sleep"] {
+            std::os::unix::fs::symlink("busybox", root.join("bin").join(name)).expect("the folder is writable");
+        }
+        scene.folder("root/tmp");
+        let build = product::repository().join("scripts/build-static");
+        assert!(Command::new(build).status().is_ok_and(|status| status.success()), "scripts/build-static fails");
+        let pod = Pod::of(scene, root.display().to_string(), &product::target().join("static"));
+        Some(pod.option("--rootfs"))
+    }
+
+    fn of(scene: &'scene Scene, image: String, product: &Path) -> Pod<'scene> {
         let directory = scene.folder("job");
         // Whatever user a container has.
         fs::set_permissions(&directory, Permissions::from_mode(0o777)).expect("it is ours");
-        let mut pod = Pod { scene, directory, image: image()?, options: Vec::new(), rootless: None };
-        let release = product::ckpt().parent().expect("a folder").to_owned();
+        let mut pod = Pod { scene, directory, image, options: Vec::new(), rootless: None };
         let scripts = product::repository().join("scripts");
         let victims = source("");
         fs::create_dir_all(victims_folder()).expect("target is writable");
         let shown = [
-            (release.as_path(), "/opt/ckpt"),
+            (product, "/opt/ckpt"),
             (&victims_folder(), "/opt/victims"),
             (&victims, "/opt/scripts"),
             (&scripts, "/opt/ckpt-scripts"),
@@ -132,7 +158,7 @@ impl<'scene> Pod<'scene> {
         pod = pod.option("--ulimit=nofile=1024:1024").option("--ulimit=nproc=1000:1000");
         let mark = format!("--env={MARK}={}", scene.path().display());
         let further = std::env::var(OPTIONS).unwrap_or_default();
-        Some(further.split_whitespace().fold(pod.option(mark), Pod::option))
+        further.split_whitespace().fold(pod.option(mark), Pod::option)
     }
 
     /// With one more option of `podman run`.

@@ -92,6 +92,13 @@ impl Program {
         Program::at(made_by(command, &format!("{name}.musl"), &[&format!("{name}.c")]))
     }
 
+    /// A victim in C with musl in it.
+    pub fn with_musl_in_it(name: &str) -> Program {
+        let mut command = Command::new("musl-gcc");
+        command.args(["-static", "-std=gnu17", "-O2", "-g", "-pthread", "-o"]);
+        Program::at(made_by(command, &format!("{name}.musl-static"), &[&format!("{name}.c")]))
+    }
+
     /// A victim in assembly, a program of 32 bits, which needs no library.
     pub fn of_32_bits(name: &str) -> Program {
         let mut command = Command::new("cc");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ckpt_tests::exact::assert_same;
 use ckpt_tests::podman::{self, Container, Pod, victim};
 use ckpt_tests::until_done::script;
-use ckpt_tests::{Scene, product};
+use ckpt_tests::{Program, Scene, product};
 use nix::libc::{ENOSYS, EPERM};
 
 /// The step behind which a victim waits for the last life, so that none comes to its end before.
@@ -96,6 +96,32 @@ fn eight_threads_go_on_in_a_second_and_a_third_container() {
     let scene = scene();
     let Some(pod) = Pod::new(&scene) else { return };
     goes_on_twice(&pod, &[&victim("threads8"), STEPS]);
+}
+
+/// The path of a victim in a container.
+fn shown(program: &Program) -> String {
+    format!("/opt/victims/{}", program.executable.file_name().expect("a file").display())
+}
+
+#[test]
+#[ignore = "long: it builds a ckpt that is statically linked"]
+fn a_program_with_musl_goes_on_where_there_is_no_glibc() {
+    let scene = Scene::of_at_most(Duration::from_secs(900));
+    let Some(pod) = Pod::without_glibc(&scene) else { return };
+    let doctor = pod.start([CKPT, "doctor"]);
+    assert_eq!(doctor.wait(), 0, "{}", doctor.printed());
+    assert!(doctor.printed().contains("this ckpt is statically linked"), "{}", doctor.printed());
+    goes_on_twice(&pod, &[&shown(&Program::with_musl("threads8")), STEPS]);
+}
+
+#[test]
+#[ignore = "long: it builds a ckpt that is statically linked"]
+fn a_program_that_has_musl_in_it_goes_on_where_there_is_no_glibc() {
+    let scene = Scene::of_at_most(Duration::from_secs(900));
+    let Some(pod) = Pod::without_glibc(&scene) else { return };
+    // It loads no libckpt.so, so no signal takes a checkpoint of it.
+    let by_command = |container: &Container<'_>| container.checkpoint(&[]);
+    goes_on_after(&pod, &[&shown(&Program::with_musl_in_it("threads8")), STEPS], by_command);
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use ckpt_wire::{CONTROL_MAGIC, CONTROL_SYMBOL, CONTROL_VERSION, Control};
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSymbol};
 
 use super::finding::{Finding, State};
 use super::trial::{Failure, Outcome, in_child};
@@ -12,15 +14,30 @@ use crate::commands::installation;
 
 const PROBE: &str = "libckpt.so";
 const TRIED: &str = "find libckpt.so beside ckpt, load it in a child and read its control block";
+/// A statically linked ckpt cannot load a library that wants another C library than it has itself.
+const IS_STATIC: bool = cfg!(target_feature = "crt-static");
 const ADVICE: &str = "install ckpt and libckpt.so of one build in one directory";
 
 /// The probe.
 pub fn probe() -> Finding {
     let outcome = match installation::library() {
+        Ok(path) if IS_STATIC => look_at(&path),
         Ok(path) => in_child(|| load(&path)),
         Err(error) => Err(Failure::wrong(error.to_string())),
     };
     Finding::of(PROBE, TRIED, outcome, State::No, ADVICE).required()
+}
+
+/// What can be known of it without loading it.
+fn look_at(path: &Path) -> Outcome {
+    let bytes = std::fs::read(path).map_err(|error| Failure::wrong(format!("{}: {error}", path.display())))?;
+    let library = ElfFile64::<Endianness>::parse(&*bytes)
+        .map_err(|error| Failure::wrong(format!("{}: {error}", path.display())))?;
+    let mut symbols = library.dynamic_symbols();
+    match symbols.any(|symbol| symbol.name() == Ok(CONTROL_SYMBOL)) {
+        true => Ok(format!("{}; it is not loaded, because this ckpt is statically linked", path.display())),
+        false => Err(Failure::wrong(format!("{} has no symbol {CONTROL_SYMBOL}", path.display()))),
+    }
 }
 
 fn load(path: &Path) -> Outcome {
@@ -70,4 +87,15 @@ fn last_error() -> String {
     }
     // SAFETY: as above.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_is_not_loaded_is_known_by_its_symbol() {
+        assert!(look_at(Path::new("/bin/true")).is_err());
+        assert!(look_at(Path::new("/etc/passwd")).is_err());
+    }
 }
