@@ -11,10 +11,10 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use nix::sys::stat::makedev;
 
 use super::guest::Guest;
-use super::page_set::PageSet;
 use super::regions::{Draft, mapped_file};
 use crate::error::Result;
 use crate::image::Backing;
+use crate::page_set::PageSet;
 use crate::ptrace::read_memory;
 use crate::sparse;
 

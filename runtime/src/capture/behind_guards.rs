@@ -6,11 +6,11 @@
 use std::collections::HashMap;
 
 use super::guest::Guest;
-use super::page_set::PageSet;
 use super::regions::Draft;
 use super::tracking::Scanner;
 use crate::error::Result;
 use crate::image::Backing;
+use crate::page_set::PageSet;
 
 /// Mappings of shared memory with guards, by their first addresses.
 #[derive(Debug, Default)]

@@ -9,8 +9,13 @@ use std::time::{Duration, Instant};
 
 use ckpt_wire::Control;
 
+use super::adoption::wait_until_ready;
 use super::kin::{self, Kinship};
-use super::{ProcessLineages, Program, WaitingCalls, own_children, places, sharing, stop, wait_until_ready};
+use super::lineage::ProcessLineages;
+use super::member::Member;
+use super::program::Program;
+use super::waiting_calls::WaitingCalls;
+use super::{own_children, places, sharing, stop};
 use crate::descriptor::{self, pidfd_open};
 use crate::error::{Error, Result};
 use crate::image::{EndedChild, Family, LostLeader};
@@ -26,22 +31,6 @@ const LOADING_TIMEOUT_IN_STOP: Duration = Duration::from_millis(500);
 const ENDING_BEFORE_REFUSAL: Duration = Duration::from_millis(200);
 /// How long a process may take from where its memory has gone to its end.
 const ENDING_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// A process that stands still.
-pub struct Member {
-    /// The process.
-    pub program: Program,
-    /// Its control block.
-    pub control: Box<Control>,
-    /// Its threads, the main thread first.
-    pub threads: Vec<Stopped>,
-    /// Its place among the others.
-    pub family: Family,
-    /// Whether it is the first of them.
-    pub is_first: bool,
-    /// The signal of the job-control stop that it was under before.
-    pub job_stopped: Option<i32>,
-}
 
 /// A job that stands still.
 pub struct StillJob {

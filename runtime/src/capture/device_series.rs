@@ -11,9 +11,9 @@ use ckpt_kernels::device::{Context, Engine, Entered, Region, SLOT_BYTES, SharedM
 use ckpt_kernels::merkle::Method;
 use ckpt_store::Attempt;
 
-use super::TreeOptions;
-use super::data::chunk_bytes;
+use super::chunk_bytes::chunk_bytes;
 use super::stored_series::{PageSink, StoredSeries};
+use super::tree::Options as TreeOptions;
 use crate::error::Result;
 use crate::image::{Moved, StoredDifference};
 

@@ -18,9 +18,9 @@ use ckpt_wire::device::{self as wire, CODE_FILE, CODE_MODULE, CodeBlock, LoadedC
 use ckpt_wire::{Control, SCRATCH_BYTES};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::Program;
 use super::hold::Hold;
 use super::list::Walk;
+use super::program::Program;
 use crate::device_code;
 use crate::error::{Error, Result};
 use crate::ptrace::{read_memory, write_memory};

@@ -15,7 +15,8 @@ use ckpt_wire::device::{
 };
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::{Program, stop};
+use super::program::Program;
+use super::stop;
 use crate::descriptor::pidfd_getfd;
 use crate::error::{Error, Result};
 use crate::keeper::{self, Kept, Line, Listener, PATIENCE, command};

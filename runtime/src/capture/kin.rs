@@ -8,7 +8,8 @@ use std::time::Duration;
 use ckpt_wire::{Control, ENV_MARK};
 use nix::unistd::geteuid;
 
-use super::{Program, own_children};
+use super::own_children;
+use super::program::Program;
 use crate::error::{Error, Result};
 use crate::proc::task::{self, Users, stat_number};
 

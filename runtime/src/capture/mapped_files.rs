@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use ckpt_store::{PAGE_BYTES, Sharing};
 use nix::sys::resource::{Resource, getrlimit};
 
-use super::Lineage;
+use super::lineage::Lineage;
 use crate::file_stamp::FileStamp;
 use crate::image::path_of;
 use crate::mapped_files::{MappedFiles, open_regular};

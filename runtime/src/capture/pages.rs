@@ -12,8 +12,8 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::io::{self, IoSliceMut};
 
-use super::page_set::PageSet;
 use crate::error::{Error, Result};
+use crate::page_set::PageSet;
 use crate::ptrace::{ProcessMemory, is_read_by_call};
 
 /// Pages of a batch: 1 MiB, where process_vm_readv is fastest.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::descent::Member;
+use super::member::Member;
 use crate::error::{Error, Result};
 use crate::image::{Births, Family, LostLeader};
 use crate::proc::task;

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use ckpt_store::PageList;
 
-use super::page_set::PageSet;
 use super::regions::Draft;
 use super::tracking::Census;
 use crate::file_stamp::FileStamp;
 use crate::image::Backing;
 use crate::mapped_files::StoredFiles;
+use crate::page_set::PageSet;
 
 const PAGE: u64 = ckpt_store::PAGE_BYTES as u64;
 

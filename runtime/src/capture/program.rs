@@ -18,7 +18,8 @@ use object::pod::slice_from_bytes;
 use object::read::elf::GnuHashTable;
 use zerocopy::FromBytes;
 
-use super::{adoption, stop};
+use super::adoption::resident::is_resident;
+use super::stop;
 use crate::descriptor::pidfd_open;
 use crate::error::{Error, Result};
 use crate::proc::{DELETED, clocks, maps, pagemap, task};
@@ -181,7 +182,7 @@ fn is_adopted(pid: i32, mapping: &maps::Mapping) -> bool {
     let mut magic = [0; 8];
     read_memory(pid, mapping.start, &mut magic).is_ok()
         && u64::from_le_bytes(magic) == CONTROL_MAGIC
-        && read_control(pid, mapping.start).is_ok_and(|control| adoption::is_resident(&control, mapping.end))
+        && read_control(pid, mapping.start).is_ok_and(|control| is_resident(&control, mapping.end))
 }
 
 /// The block as the program's libckpt.so has it. An older one, frozen in a checkpoint, has fewer fields: those that it

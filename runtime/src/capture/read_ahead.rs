@@ -8,9 +8,9 @@ use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use super::page_set::PageSet;
 use super::pages::{PageSource, Place, batches, bytes_of};
 use crate::error::{Error, Result};
+use crate::page_set::PageSet;
 
 /// Buffers: one being filled, one being stored, and one so that neither waits for the other.
 pub const BUFFERS: usize = 3;

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use super::comparison::{Shared, order};
-use super::descent::Member;
+use super::member::Member;
 use crate::error::{Error, Result};
 use crate::ptrace::{read_memory, write_memory};
 

@@ -17,19 +17,23 @@ use ckpt_wire::{Confinement, Control};
 use super::ahead::{self, Ahead, Copies, Costs, Flags};
 use super::allocated;
 use super::behind_guards::BehindGuards;
-use super::descent::{self, Member};
-use super::descriptors::{Owner, Table, Tables};
+use super::descent;
+use super::descriptors::Tables;
 use super::devices::Devices;
 use super::directories;
 use super::files::{self, HeldFiles, Wishes};
 use super::guest::Guest;
+use super::lineage::{Lineage, ProcessLineages};
 use super::mapped_files;
-use super::page_set::PageSet;
+use super::member::Member;
 use super::pages::{PageSource, Place};
 use super::phases::Phases;
 use super::plan::{self, Base, Plan};
+use super::program::Program;
 use super::regions::{self, Draft, SharedMemory, SharedPart};
+use super::request::{Event, Request};
 use super::sent::{Sent, Source};
+use super::still::{self, Still};
 use super::sysv::{self, Sysv};
 use super::threads::Captured;
 use super::tracking::{Census, Scanner, Tracker};
@@ -37,84 +41,21 @@ use super::tree::{Chooser, Series};
 use super::twin::{Memory, Twin};
 use super::unseen::{Look, Unseen};
 use super::{
-    Event, Lineage, ProcessLineages, Program, Request, agent_note, allocations, descriptors, devices, filters,
-    mapping_defaults, process, program, registered_rings, terminal, threads,
+    agent_note, allocations, descriptors, devices, filters, mapping_defaults, process, program, registered_rings,
+    terminal, threads,
 };
+use crate::capture::descriptors::entry::Owner;
+use crate::capture::descriptors::table::Table;
 use crate::descriptor::can_fetch;
 use crate::error::{Error, Result};
 use crate::image::{Allocation, Backing, FileKind, Filter, LostLeader, Objects, OpenFile, ProcessImage, ThreadImage};
 use crate::mapped_files::MappedFiles;
+use crate::page_set::PageSet;
 use crate::proc::{maps, task};
-use crate::ptrace::{Pinned, SIGINFO_BYTES, Stopped, remote_call};
+use crate::ptrace::{Pinned, SIGINFO_BYTES, remote_call};
 
 /// How long, ms, a job runs on each time that something is underway in it which cannot be captured there.
 const PAUSES_MS: [u64; 8] = [1, 2, 5, 10, 20, 50, 100, 200];
-
-/// What holds still while its memory is written.
-#[derive(Debug)]
-pub enum Still {
-    /// A clone, while the program runs.
-    Twin(Box<Twin>),
-    /// The program itself, since the moment given.
-    Program(Vec<Stopped>, Instant),
-    /// Nobody: what is to be read of it has been copied, and the program runs.
-    Copied(Copies),
-}
-
-impl Still {
-    /// The process whose memory holds still, if there is one.
-    pub fn holder(&self) -> Option<i32> {
-        match self {
-            Still::Twin(twin) => Some(twin.pid()),
-            // The main thread is the first; its tid is the pid.
-            Still::Program(threads, _) => threads.first().map(Stopped::tid),
-            Still::Copied(_) => None,
-        }
-    }
-
-    /// Its memory, if there is one.
-    pub fn source(&self) -> Result<Option<PageSource>> {
-        match self {
-            Still::Twin(twin) => PageSource::open_clone(twin.pid()).map(Some),
-            Still::Program(..) | Still::Copied(_) => self.holder().map(PageSource::open).transpose(),
-        }
-    }
-
-    /// The program's threads, if it stands still itself.
-    pub fn stopped(&self) -> Option<&[Stopped]> {
-        match self {
-            Still::Program(threads, _) if !threads.is_empty() => Some(threads),
-            _ => None,
-        }
-    }
-
-    /// Whether the program itself stands still.
-    pub fn is_stopped(&self) -> bool {
-        self.stopped().is_some()
-    }
-
-    /// Lets the program run on if it is still stopped.
-    pub fn resume(&mut self, id: u64, events: &mut dyn FnMut(Event)) -> Result<()> {
-        resume(std::slice::from_mut(self), id, events)
-    }
-}
-
-/// Lets all processes run on that are still stopped.
-pub fn resume(all: &mut [Still], id: u64, events: &mut dyn FnMut(Event)) -> Result<()> {
-    let mut began = None;
-    for still in all {
-        if let Still::Program(threads, since) = still {
-            for thread in threads.drain(..) {
-                began = Some(*since);
-                thread.detach_if_alive()?;
-            }
-        }
-    }
-    if let Some(began) = began {
-        events(Event::Resumed { stop_ms: began.elapsed().as_secs_f64() * 1e3, id });
-    }
-    Ok(())
-}
 
 /// A captured job whose pages are not written yet.
 #[derive(Debug)]
@@ -631,7 +572,7 @@ fn let_run(
         processes.push((process, shadow, control));
         known.extend(flags);
     }
-    resume(&mut run_on, id, events)?;
+    still::resume(&mut run_on, id, events)?;
     phases.end("resuming");
     let ask = |(process, shadow, control): (Frozen, Option<Twin>, Box<Control>)| ask_clone(process, shadow, &control);
     Ok((processes.into_iter().map(ask).collect::<Result<_>>()?, known))

@@ -2,8 +2,9 @@
 
 use ckpt_wire::device::DEVICES_MOVING;
 
+use super::program::Program;
 use super::waiting_calls::WaitingCalls;
-use super::{Program, hold, stop, threads};
+use super::{hold, stop, threads};
 use crate::error::{Error, Result};
 use crate::ptrace::Stopped;
 

@@ -13,13 +13,13 @@ use ckpt_wire::{Control, SYSV_IDS, SysvIds};
 use nix::errno::Errno;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::page_set::PageSet;
 use super::pages;
 use super::regions::SharedMemory;
 use crate::error::{Error, Result};
 use crate::image::{
     FileContent, Objects, SysvIdentity, SysvMemory, SysvMessage, SysvQueue, SysvSemaphores, ThreadImage,
 };
+use crate::page_set::PageSet;
 use crate::proc::sysvipc::{Kind, Row, rows};
 use crate::proc::{maps, task};
 use crate::ptrace::{Registers, read_memory};

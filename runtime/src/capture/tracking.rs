@@ -26,12 +26,12 @@ use nix::errno::Errno;
 use zerocopy::IntoBytes;
 
 use super::guest::Guest;
-use super::page_set::PageSet;
 use super::sent::made_in_clone;
 use super::watched::There;
 use crate::descriptor::{can_fetch, pidfd_getfd};
 use crate::error::{Error, Result};
 use crate::fault;
+use crate::page_set::PageSet;
 use crate::proc::fdinfo;
 use crate::proc::maps::Mapping;
 use crate::ptrace::{read_memory, write_memory};

@@ -7,10 +7,10 @@ use std::ops::Range;
 
 use ckpt_store::{Depth, PAGE_BYTES};
 
-use super::page_set::PageSet;
 use super::tracking::{Census, Scanner, Stuck, Tracker};
 use super::watched::{There, Watched};
 use crate::error::Result;
+use crate::page_set::PageSet;
 use crate::proc::maps::Mapping;
 
 /// The page behind all that there can be.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::page_set::PageSet;
+use crate::page_set::PageSet;
 
 /// What is in a mapping, by the numbers of its pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,20 +9,21 @@ use ckpt_store::{Attempt, PAGE_BYTES, PageList, Store};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::Event;
 use super::ahead::Copies;
 use super::directories;
 use super::files;
-use super::page_set::PageSet;
 use super::pages::{self, PageSource};
 use super::plan::{Base, Known};
 use super::priority;
 use super::read_ahead::{Wanted, read_ahead};
-use super::snapshot::{Frozen, Part, Snapshot, Still, place};
+use super::request::Event;
+use super::snapshot::{Frozen, Part, Snapshot, place};
+use super::still::Still;
 use super::tree::Series;
 use crate::error::Result;
 use crate::host;
 use crate::image::{Backing, IMAGE_VERSION, JobImage, PageRange, Pending, ProcessImage, Region, StoredDifference};
+use crate::page_set::PageSet;
 use crate::ptrace::read_memory;
 
 const PAGE: u64 = PAGE_BYTES as u64;

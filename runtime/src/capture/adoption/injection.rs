@@ -13,8 +13,10 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::resident::{self, BYTES, CODE_BYTES, DATA_BYTES, GUARD_BYTES, Stub};
 use crate::capture::guest::{Guest, Seat};
+use crate::capture::program::Program;
 use crate::capture::threads::Captured;
-use crate::capture::{Program, WaitingCalls, filters, stop, threads};
+use crate::capture::waiting_calls::WaitingCalls;
+use crate::capture::{filters, stop, threads};
 use crate::error::{Error, Result};
 use crate::proc::maps;
 use crate::ptrace::{ProcessMemory, Stopped, write_memory};

@@ -7,17 +7,18 @@
 //! hooks record.
 
 mod injection;
-mod resident;
+pub mod resident;
 mod wishes;
-
-pub use resident::is_resident;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ckpt_wire::Control;
 
-use super::{Program, WaitingCalls, kin, on_thread_of_its_own};
+use super::kin;
+use super::program::Program;
+use super::tracer_thread::on_tracer_thread;
+use super::waiting_calls::WaitingCalls;
 use crate::error::{Error, Result};
 use crate::linkage::Linkage;
 use crate::proc::auxv;
@@ -57,7 +58,7 @@ fn find_or_adopt_before(
     };
     let deadline = Instant::now() + OTHERS_TIMEOUT;
     loop {
-        let outcome = on_thread_of_its_own(|| injection::inject(pid, &control, calls));
+        let outcome = on_tracer_thread(|| injection::inject(pid, &control, calls));
         // Whatever has come in our way: if another of us has adopted it meanwhile, that is as good.
         let found = Program::find(pid);
         match (outcome, found) {

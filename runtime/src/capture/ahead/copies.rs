@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use ckpt_store::{Attempt, PAGE_BYTES, PageKey, PageList};
 
-use crate::capture::page_set::PageSet;
 use crate::capture::pages::{self, PageSource, Place};
 use crate::error::Result;
+use crate::page_set::PageSet;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 

@@ -15,12 +15,13 @@ use std::collections::HashMap;
 
 use ckpt_store::{Attempt, PAGE_BYTES};
 
-use super::page_set::PageSet;
+use super::lineage::{Lineage, ProcessLineage};
 use super::pages::PageSource;
+use super::priority;
 use super::tracking::Scanner;
 use super::unseen::Look;
-use super::{Lineage, ProcessLineage, priority};
 use crate::error::Result;
+use crate::page_set::PageSet;
 use crate::proc::maps::{self, Mapping};
 
 pub use copies::Copies;

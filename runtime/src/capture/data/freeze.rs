@@ -6,35 +6,22 @@ use std::time::Instant;
 
 use ckpt_wire::Control;
 
+use super::frozen::Frozen;
 use super::look::look;
-use super::parts::{self, Part};
-use crate::capture::allocations::{Allocations, allocations};
+use super::parts::{self};
+use crate::capture::allocations::allocations;
 use crate::capture::guest::Guest;
-use crate::capture::page_set::PageSet;
-use crate::capture::snapshot::Still;
+use crate::capture::lineage::Lineage;
+use crate::capture::program::Program;
+use crate::capture::request::Event;
+use crate::capture::still::Still;
+use crate::capture::tree::Options as TreeOptions;
 use crate::capture::twin::{Memory, Twin};
-use crate::capture::{Event, Lineage, Program, TreeOptions, devices, filters, process, stop, threads};
+use crate::capture::{devices, filters, process, stop, threads};
 use crate::error::Result;
-use crate::image::LeftOut;
-use crate::proc::maps::{self, Mapping};
+use crate::proc::maps::{self};
 use crate::proc::task;
 use crate::ptrace::Pinned;
-
-/// Allocations in memory of the host, which holds still.
-pub struct Frozen {
-    /// Everything that the program has allocated, of whatever kind.
-    pub allocations: Allocations,
-    /// The program's mappings.
-    pub mappings: Vec<Mapping>,
-    /// The allocations in memory of the host, by address.
-    pub parts: Vec<Part>,
-    /// Those that are not among them, and why.
-    pub left_out: Vec<LeftOut>,
-    /// Which pages are there, of the mappings that the parts lie in, counted from address 0.
-    pub present: PageSet,
-    /// Who holds the memory.
-    pub still: Still,
-}
 
 /// Freezes the program's allocations, and lets it run on: behind a copy if little of them has changed, else behind a clone.
 /// Where it cannot be cloned, it stays stopped.

@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ckpt_kernels::merkle::{Engine, Live, Memory, Method, RegionShape};
 use ckpt_store::{Attempt, Store};
 
-use super::chunk_bytes;
 use super::extent::Extent;
-use super::freeze::Frozen;
-use super::look::Look;
+use super::frozen::Frozen;
 use super::parts::Part;
-use crate::capture::TreeOptions;
-use crate::capture::page_set::PageSet;
+use super::seen_pages::SeenPages;
+use crate::capture::chunk_bytes::chunk_bytes;
 use crate::capture::stored_series::{Mismatch, PageSink, StoredSeries};
+use crate::capture::tree::Options as TreeOptions;
 use crate::error::Result;
 use crate::image::StoredDifference;
+use crate::page_set::PageSet;
 
 /// The longest chunk.
 const CHUNK_BYTES_MAX: u32 = 4096;
@@ -40,7 +40,7 @@ pub struct Host {
 
 impl Host {
     /// Notes where parts may have changed since the last sealed checkpoint, as far as that is known.
-    pub fn note_changes(&self, parts: &mut [Part], look: &Look) {
+    pub fn note_changes(&self, parts: &mut [Part], look: &SeenPages) {
         for part in parts.iter_mut().filter(|part| self.addresses.get(&part.id) == Some(&part.address)) {
             part.changed = part.changes(look, &self.present);
         }

@@ -3,29 +3,23 @@
 use ckpt_store::Depth;
 
 use super::parts::Part;
-use crate::capture::page_set::PageSet;
+use super::seen_pages::SeenPages;
 use crate::capture::tracking::{Scanner, Tracker};
 use crate::capture::unseen::Unseen;
 use crate::error::Result;
 use crate::proc::maps::Mapping;
 
-/// Pages of the mappings that parts lie in, counted from address 0.
-#[derive(Default)]
-pub struct Look {
-    /// Those of which the kernel knows whether they have been written.
-    pub watched: PageSet,
-    /// Those that have been, since the last checkpoint of data.
-    pub written: PageSet,
-    /// Those that are there; the others are zero.
-    pub present: PageSet,
-}
-
 /// Looks at all private mappings that `parts` lie in; both ascend.
 ///
 /// # Errors
 /// When the process cannot be looked at.
-pub fn look(pid: i32, parts: &[Part], mappings: &[Mapping], tracker: Option<(&Tracker, &mut Unseen)>) -> Result<Look> {
-    let mut look = Look::default();
+pub fn look(
+    pid: i32,
+    parts: &[Part],
+    mappings: &[Mapping],
+    tracker: Option<(&Tracker, &mut Unseen)>,
+) -> Result<SeenPages> {
+    let mut look = SeenPages::default();
     let Some((tracker, unseen)) = tracker else { return Ok(look) };
     let scanner = Scanner::open(pid)?;
     for mapping in mappings.iter().filter(|mapping| !mapping.shared && has_part(mapping, parts)) {

@@ -11,13 +11,15 @@
 mod device;
 mod extent;
 mod freeze;
+mod frozen;
 mod host;
 mod look;
 mod parts;
+pub mod remembered;
+mod seen_pages;
 
 use std::cell::Cell;
 use std::ffi::OsStr;
-use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::AtomicU64;
@@ -26,27 +28,19 @@ use std::time::Instant;
 use ckpt_store::{Attempt, AttemptEnd, AttemptRow, Depth, Store};
 use ckpt_wire::Control;
 
-use super::device_variables::Variables;
+use super::attempt::{begin, failed};
 use super::hold::Hold;
-use super::{Event, Lineage, Program, Request, Settings, begin, failed, on_thread_of_its_own};
+use super::lineage::Lineage;
+use super::program::Program;
+use super::request::{Event, Request, Settings};
+use super::tracer_thread::on_tracer_thread;
 use crate::error::{Error, Result};
 use crate::image::{self, CodeMapping, DataImage, Moved};
 use crate::proc::maps::Mapping;
 use crate::proc::task;
-use device::{Devices, StoredDevices};
-use freeze::Frozen;
-use host::Host;
-
-/// Bytes of digests for each chunk: its own, and what the history may come to.
-const DIGEST_BYTES: u64 = 64;
-
-/// What is remembered between two checkpoints of data of one program.
-#[derive(Default)]
-pub struct Data {
-    host: Host,
-    devices: Devices,
-    variables: Variables,
-}
+use device::StoredDevices;
+use frozen::Frozen;
+use remembered::Remembered;
 
 /// Takes a checkpoint of the data of `program` into `store`.
 ///
@@ -60,7 +54,7 @@ pub fn checkpoint(
     request: &Request,
     events: &mut (dyn FnMut(Event) + Send),
 ) -> Result<AttemptRow> {
-    on_thread_of_its_own(|| attempt(program, store, lineage, settings, request, events))
+    on_tracer_thread(|| attempt(program, store, lineage, settings, request, events))
 }
 
 fn attempt(
@@ -143,7 +137,7 @@ fn take(
     if known.is_empty() {
         return Err(nothing_recorded(program.pid));
     }
-    let Data { host, devices, .. } = &mut lineage.data;
+    let Remembered { host, devices, .. } = &mut lineage.data;
     let host_bytes = AtomicU64::new(0);
     let mut of_host = Vec::new();
     let is_stopped = frozen.still.is_stopped();
@@ -193,13 +187,6 @@ fn nothing_recorded(pid: i32) -> Error {
     )
 }
 
-/// The shortest chunks, of these lengths, whose digests find room: `bytes` of memory are cut into them.
-pub fn chunk_bytes(bytes: u64, lengths: RangeInclusive<u32>, room: u64) -> u32 {
-    let finds_room = |chunk: &u32| bytes / u64::from(*chunk) * DIGEST_BYTES <= room;
-    let doubled = std::iter::successors(Some(*lengths.start()), |chunk| chunk.checked_mul(2));
-    doubled.take_while(|chunk| chunk <= lengths.end()).find(finds_room).unwrap_or(*lengths.end())
-}
-
 /// The mapping as code, if it is.
 fn code(mapping: &Mapping) -> Option<CodeMapping> {
     let is_code = mapping.inode != 0 && mapping.protection & libc::PROT_EXEC != 0;
@@ -214,17 +201,4 @@ fn code(mapping: &Mapping) -> Option<CodeMapping> {
             size: now.filter(|now| now.ino() == mapping.inode).map(|now| now.len()),
         }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::chunk_bytes;
-
-    #[test]
-    fn chunks_are_as_short_as_their_digests_find_room_for() {
-        let of = |bytes| chunk_bytes(bytes, 128..=4096, 64 << 20);
-        let lengths = [1 << 20, 128 << 20, (128 << 20) + 256, 1 << 30, 1 << 40].map(of);
-        assert_eq!(lengths, [128, 128, 256, 1024, 4096]);
-        assert_eq!(chunk_bytes(128 << 20, 100..=4096, 64 << 20), 200);
-    }
 }

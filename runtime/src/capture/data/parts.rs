@@ -6,12 +6,12 @@ use ckpt_store::PAGE_BYTES;
 use ckpt_wire::allocations::{CUDA_MANAGED_PINNED, CUDA_MANAGED_REGISTERED, CUDA_PINNED, CUDA_REGISTERED};
 
 use super::extent::Copied;
-use super::look::Look;
+use super::seen_pages::SeenPages;
 use crate::capture::allocations::is_mapped;
-use crate::capture::page_set::PageSet;
 use crate::capture::pages::PageSource;
 use crate::error::Result;
 use crate::image::{Allocation, AllocationKind, LeftOut};
+use crate::page_set::PageSet;
 use crate::proc::maps::Mapping;
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -56,7 +56,7 @@ impl Part {
 
     /// Where it may have changed: on pages that have been written, or are gone and so zero. `before` are the pages that
     /// were there. Where the kernel has not watched all of it, that is not known.
-    pub fn changes(&self, look: &Look, before: &PageSet) -> Option<Vec<Range<u64>>> {
+    pub fn changes(&self, look: &SeenPages, before: &PageSet) -> Option<Vec<Range<u64>>> {
         let all = PageSet::of(self.pages());
         if !all.difference(&look.watched).is_empty() {
             return None;
@@ -195,7 +195,7 @@ mod tests {
     fn what_was_written_or_is_gone_may_have_changed_where_the_kernel_has_watched() {
         let mut written = PageSet::of(1..2);
         written.push(5..6);
-        let look = Look { watched: PageSet::of(0..8), written, present: PageSet::of(0..3) };
+        let look = SeenPages { watched: PageSet::of(0..8), written, present: PageSet::of(0..3) };
         let changes = part(PAGE + 100, 3 * PAGE).changes(&look, &PageSet::of(0..5));
         assert_eq!(changes, Some(vec![0..PAGE - 100, 2 * PAGE - 100..3 * PAGE]));
         assert_eq!(part(4 * PAGE, 5 * PAGE).changes(&look, &PageSet::default()), None);

@@ -1,6 +1,6 @@
 //! What has no name but its kind: counters, timers, sets of signals.
 
-use super::{Entry, refused};
+use super::entry::{Entry, refused};
 use crate::capture::timerfds;
 use crate::error::Result;
 use crate::image::FileKind;

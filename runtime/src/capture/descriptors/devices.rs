@@ -2,7 +2,7 @@
 
 use nix::sys::stat::{major, minor};
 
-use super::refused;
+use super::entry::refused;
 use crate::error::Result;
 use crate::image::FileKind;
 use crate::proc::fdinfo::FdInfo;

@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-use super::{Entry, Table, refused};
+use super::entry::{Entry, refused};
+use super::table::Table;
 use crate::capture::comparison::is_watched;
 use crate::error::Result;
 use crate::image::{EpollTarget, FileKind, OpenFile};

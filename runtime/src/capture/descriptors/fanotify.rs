@@ -5,8 +5,8 @@
 
 use std::os::unix::ffi::OsStringExt;
 
+use super::entry::{Entry, refused};
 use super::watched::{Inode, Places, Words, refuse_unread_events, without_path};
-use super::{Entry, refused};
 use crate::error::{Error, Result};
 use crate::image::{Fanotify, FileKind, Mark, Reach};
 use crate::proc::fdinfo::FdInfo;

@@ -11,7 +11,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::stat::{SFlag, fstat, major, minor};
 use nix::sys::statfs::{HUGETLBFS_MAGIC, fstatfs};
 
-use super::{Entry, place_of, refused};
+use super::entry::{Entry, place_of, refused};
 use crate::error::{Error, Result};
 use crate::image::{FileContent, FileKind, UnlinkedFile};
 use crate::proc::DELETED;

@@ -3,8 +3,8 @@
 //! The kernel tells the inode of each watch, not its path. Who may open files by their handles is led there by the kernel;
 //! everybody else has to look for it: in and near the directories that the job works in.
 
+use super::entry::{Entry, refused};
 use super::watched::{Inode, Places, Words, refuse_unread_events, without_path};
-use super::{Entry, refused};
 use crate::error::Result;
 use crate::image::{FileKind, Watch};
 use crate::proc::fdinfo::FdInfo;

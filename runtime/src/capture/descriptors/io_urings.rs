@@ -8,7 +8,8 @@
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 
-use super::{Entry, Table, refused, unsettled};
+use super::entry::{Entry, refused, unsettled};
+use super::table::Table;
 use crate::capture::regions::SharedMemory;
 use crate::error::{Error, Result};
 use crate::image::{FileKind, IoUring, OpenFile};

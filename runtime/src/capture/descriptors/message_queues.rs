@@ -9,8 +9,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use nix::sys::stat::fstat;
 use nix::sys::statfs::{FsType, fstatfs};
 
+use super::entry::{Entry, refused, unsettled};
 use super::queued_messages::{Failure, queued};
-use super::{Entry, refused, unsettled};
 use crate::error::{Error, Result};
 use crate::image::{FileKind, MessageQueue};
 use crate::mqueue;

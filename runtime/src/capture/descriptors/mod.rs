@@ -7,6 +7,7 @@
 
 mod anonymous;
 mod devices;
+pub mod entry;
 mod epoll;
 mod fanotify;
 mod files;
@@ -21,6 +22,7 @@ mod pseudo_terminals;
 mod queued_messages;
 mod signal_driven;
 mod sockets;
+pub mod table;
 mod watched;
 
 use std::collections::BTreeMap;
@@ -29,19 +31,21 @@ use std::path::Path;
 
 use nix::sys::stat::SFlag;
 
-use super::comparison::{Place, same_open_file};
+use super::comparison::same_open_file;
 use super::directories;
 use super::locks;
 use super::sent::Source;
 use crate::error::{Error, Result};
-use crate::image::{Descriptor, FileKind, FileLock, MessageQueue, OpenFile, PipeContent, PseudoTerminal, SignalDriven};
+use crate::image::{Descriptor, FileKind, MessageQueue, OpenFile, PipeContent, PseudoTerminal, SignalDriven};
 use crate::net::{Address, FILES_MAX};
 use crate::proc::fdinfo::{self, FdInfo};
+use entry::{Entry, Owner, place_of};
 pub use files::Unlinked;
 pub use io_urings::{connect as connect_io_urings, has_one as has_io_uring};
 use pipes::Pipes;
 use pseudo_terminals::PseudoTerminals;
 use sockets::Sockets;
+use table::Table;
 use watched::Places;
 
 /// Status flags that come back by reopening; the rest of the flags word is the kernel's.
@@ -54,15 +58,6 @@ const KEPT_FLAGS: i32 = libc::O_ACCMODE
     | libc::O_NOATIME
     | libc::O_PATH
     | libc::O_DIRECTORY;
-
-/// A stopped process whose descriptors are captured.
-#[derive(Clone, Copy, Debug)]
-pub struct Owner<'a> {
-    /// Its pid.
-    pub pid: i32,
-    /// How its descriptors are fetched.
-    pub source: Source<'a>,
-}
 
 /// The captured tables.
 #[derive(Debug, Default)]
@@ -85,15 +80,6 @@ pub struct Tables {
     pub message_queues: Vec<MessageQueue>,
     /// What belongs to each process.
     pub of_process: Vec<Table>,
-}
-
-/// The table of one process.
-#[derive(Debug, Default)]
-pub struct Table {
-    /// Numbers.
-    pub descriptors: Vec<Descriptor>,
-    /// Locks on files.
-    pub locks: Vec<FileLock>,
 }
 
 /// Captures the descriptors of stopped processes.
@@ -184,23 +170,6 @@ struct Found<'a> {
     entries: &'a [Entry<'a>],
 }
 
-/// A descriptor of a process.
-#[derive(Clone, Copy, Debug)]
-struct Entry<'a> {
-    owner: Owner<'a>,
-    info: &'a FdInfo,
-}
-
-impl Entry<'_> {
-    fn fetch(&self) -> Result<OwnedFd> {
-        self.owner.source.fetch(self.info.number)
-    }
-
-    fn place(&self) -> Place<'_> {
-        Place { pid: self.owner.pid, source: self.owner.source, number: self.info.number }
-    }
-}
-
 /// One descriptor of each open file description met so far, by device and inode.
 #[derive(Default)]
 struct Representatives<'a>(BTreeMap<(u64, u64), Vec<(Entry<'a>, u32)>>);
@@ -252,19 +221,6 @@ fn refuse_too_many_to_hand_over(files: &[OpenFile]) -> Result<()> {
         format!("no more than {FILES_MAX} are restored"),
         "close those that are not needed",
     ))
-}
-
-fn place_of(info: &FdInfo) -> (u64, u64) {
-    (info.metadata.device, info.metadata.inode)
-}
-
-fn refused(info: &FdInfo, why: &str, advice: &str) -> Error {
-    Error::unsupported(format!("descriptor {} ({})", info.number, info.shown()), why, advice)
-}
-
-/// Refuses for what passes when the program runs on for a moment.
-fn unsettled(info: &FdInfo, why: &str, advice: &str) -> Error {
-    Error::unsettled(format!("descriptor {} ({})", info.number, info.shown()), why, advice)
 }
 
 /// What `entry` leads to, which is to be file `index` of the job; `all` are the descriptors of its process.

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use nix::sys::stat::SFlag;
 
+use super::entry::unsettled;
 use super::pidfds::is_child_that_has_ended;
-use super::unsettled;
 use crate::error::Result;
 use crate::image::FileKind;
 use crate::proc::fdinfo::FdInfo;

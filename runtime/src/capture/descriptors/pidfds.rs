@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 
-use super::{Entry, refused};
+use super::entry::{Entry, refused};
 use crate::error::Result;
 use crate::image::FileKind;
 use crate::proc::fdinfo::FdInfo;

@@ -10,8 +10,9 @@ use std::path::Path;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::entry::{Entry, place_of, refused};
+use super::files;
 use super::pipe_content::{Unread, unread};
-use super::{Entry, files, place_of, refused};
 use crate::error::{Error, Result};
 use crate::image::{Fifo, FileKind, PipeContent};
 use crate::proc::fdinfo::FdInfo;

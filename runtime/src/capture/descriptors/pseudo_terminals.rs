@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{major, makedev, minor};
 
-use super::{Entry, Owner, place_of, refused};
+use super::entry::{Entry, Owner, place_of, refused};
 use crate::capture::unbroken;
 use crate::error::{Error, Result};
 use crate::image::{FileKind, LineModes, PseudoTerminal};

@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 
-use super::Entry;
+use super::entry::Entry;
 use crate::error::{Error, Result};
 use crate::image::SignalDriven;
 

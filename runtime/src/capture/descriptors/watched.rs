@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::sys::stat::{major, minor};
 
-use super::{Entry, refused, unsettled};
+use super::entry::{Entry, refused, unsettled};
 use crate::descriptor::made;
 use crate::error::{Error, Result};
 use crate::proc::fdinfo::FdInfo;

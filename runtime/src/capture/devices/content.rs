@@ -10,10 +10,10 @@ use ckpt_kernels::device::Context;
 use ckpt_store::Attempt;
 use ckpt_wire::Control;
 
-use crate::capture::TreeOptions;
 use crate::capture::device_pieces::{self, Piece};
 use crate::capture::device_series::{DeviceSeries, Mapped, Uuid};
 use crate::capture::hold::Hold;
+use crate::capture::tree::Options as TreeOptions;
 use crate::error::Result;
 use crate::image::{Allocation, PieceImage, StoredPieces};
 

@@ -2,7 +2,7 @@
 
 use ckpt_wire::allocations::{CUDA_MANAGED, CUDA_MANAGED_EVACUATED, CUDA_MANAGED_REGISTERED};
 
-use crate::capture::Program;
+use crate::capture::program::Program;
 use crate::error::{Error, Result};
 use crate::evacuation;
 use crate::image::{Allocation, AllocationKind};

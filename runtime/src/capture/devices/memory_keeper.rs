@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
-use crate::capture::Program;
+use crate::capture::program::Program;
 use crate::error::{Error, Result};
 
 /// The hidden command.

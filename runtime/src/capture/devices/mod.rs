@@ -12,30 +12,29 @@
 
 mod content;
 mod evacuated;
+pub mod known;
 mod memory_keeper;
 mod refusals;
 mod room;
 
-use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use super::allocations;
 use super::device_series::Uuid;
-use super::device_variables::Variables;
 use super::hold::{self, Asked, Hold};
-use super::page_set::PageSet;
-use super::{Program, Settings, allocations};
+use super::program::Program;
+use super::request::Settings;
 use crate::descriptor;
 use crate::error::{Error, Result};
 use crate::evacuation::bring_back_still;
 use crate::fault::{hit, point};
 use crate::image::{Allocation, AllocationKind, DeviceImage, DevicesImage};
 use crate::keeper::{self, Kept, Line, Listener, MOVING_WITHIN, PATIENCE, command};
-use crate::managed_trial::ManagedTrial;
+use crate::page_set::PageSet;
 use crate::ptrace::write_memory;
-use crate::survey::Survey;
 use ckpt_store::Attempt;
 use ckpt_wire::Control;
 use ckpt_wire::allocations::{
@@ -45,7 +44,8 @@ use ckpt_wire::allocations::{
 use ckpt_wire::device::{
     COMMAND_SUSPEND, Command, HELD, HELD_SUSPENDED, Hold as Shared, Piece as ShownPiece, STEP_CHECKPOINT, step_name,
 };
-use content::{Content, Contents};
+use content::Content;
+use known::{Known, Surveys};
 use memory_keeper::MemoryKeeper;
 use refusals::{refuse, refuse_driver, refuse_part, refuse_without_room, too_old};
 use room::Room;
@@ -58,67 +58,6 @@ const LOCK_WITHIN: Duration = Duration::from_secs(10);
 const NO_FUNCTION: i32 = 302;
 /// `CUDA_ERROR_NOT_SUPPORTED`.
 const NOT_SUPPORTED: i32 = 801;
-
-/// What drivers have, by their files, as far as that was to be learned. They are asked once, while the program runs.
-#[derive(Default)]
-pub struct Surveys(HashMap<PathBuf, Option<Survey>>);
-
-impl Surveys {
-    fn of(&mut self, driver: PathBuf) -> Option<&Survey> {
-        let asked = self.0.entry(driver).or_insert_with_key(|driver| match Survey::apart(driver, None) {
-            Ok(survey) => Some(survey),
-            Err(error) => {
-                log::warn!("a restart will not know the model of the devices: {error}");
-                None
-            }
-        });
-        asked.as_ref()
-    }
-}
-
-/// Drivers, by their files, that have let managed memory be evacuated when that was tried.
-#[derive(Default)]
-pub struct Trials(HashSet<PathBuf>);
-
-impl Trials {
-    /// Why the managed memory of process `pid` cannot be evacuated, if it is so.
-    fn why_not(&mut self, pid: i32, control: &Control) -> Result<Option<String>> {
-        let Some(there) = hold::look(pid, control)? else { return Ok(None) };
-        let driver = hold::file_of(pid, there.driver)?;
-        if self.0.contains(&driver) {
-            return Ok(None);
-        }
-        let tried = ManagedTrial::apart(&driver, None)?;
-        // In its old place, or pinned where it is: one is enough, and the second is what is left when an agent dies.
-        if !(tried.leaves && tried.can_be_registered) {
-            return Ok(Some(tried.why.unwrap_or_default()));
-        }
-        self.0.insert(driver);
-        Ok(None)
-    }
-}
-
-/// What is remembered of devices between two checkpoints of a job.
-#[derive(Default)]
-pub struct Known {
-    surveys: Surveys,
-    trials: Trials,
-    /// Of device code that processes have loaded, by the instances of libckpt.so in them.
-    variables: HashMap<u64, Variables>,
-    contents: Contents,
-}
-
-impl Known {
-    /// The attempt has become a checkpoint.
-    pub fn sealed(&mut self) {
-        self.contents.sealed();
-    }
-
-    /// Forgets what the checkpoints before had.
-    pub fn forget(&mut self) {
-        self.contents.forget();
-    }
-}
 
 /// The processes of a job that have devices.
 pub struct Devices<'a> {

@@ -9,7 +9,7 @@ use ckpt_wire::Control;
 use ckpt_wire::allocations::{CUDA_IMPORTED, CUDA_MANAGED, CUDA_MANAGED_GLOBAL};
 use ckpt_wire::device::{DEVICES_SUSPENDED, EVENTS_HANDED_OUT, Hold as Shared, POOLS_HANDED_OUT};
 
-use super::{Surveys, Trials};
+use super::known::{Surveys, Trials};
 use crate::capture::allocations::{self, Allocations};
 use crate::capture::hold;
 use crate::error::{Error, Result};

@@ -6,8 +6,8 @@ use std::ops::Range;
 use ckpt_kernels::merkle::{Live, Memory};
 use ckpt_store::PAGE_BYTES;
 
-use crate::capture::page_set::PageSet;
 use crate::capture::pages::PageSource;
+use crate::page_set::PageSet;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 

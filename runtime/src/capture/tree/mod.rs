@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 use ckpt_kernels::merkle::{Engine, Live, Method};
 use ckpt_store::{Attempt, PAGE_BYTES, Store};
 
-use super::page_set::PageSet;
 use super::pages::PageSource;
 use super::regions::Draft;
 use super::stored_series::{Mismatch, PageSink, StoredSeries};
 use super::tracking::Census;
 use crate::error::Result;
 use crate::image::{Backing, StoredDifference, blocks};
+use crate::page_set::PageSet;
 use block::{Block, BlockMemory};
 
 /// Bytes of a chunk's digest.

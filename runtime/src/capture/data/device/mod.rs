@@ -15,10 +15,10 @@ use std::os::fd::AsFd;
 
 use ckpt_store::Attempt;
 
-use crate::capture::TreeOptions;
 use crate::capture::device_pieces::{self, Piece};
 use crate::capture::device_series::{DeviceSeries, Mapped, Uuid};
 use crate::capture::hold::Hold;
+use crate::capture::tree::Options as TreeOptions;
 use crate::error::Result;
 use crate::image::{Allocation, LeftOut, Moved, StoredDifference};
 use places::Place;

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use super::super::unsettled;
 use super::{Link, Seen, Sockets};
+use crate::capture::descriptors::entry::unsettled;
 use crate::error::{Error, Result};
 use crate::image::SocketLink;
 use crate::net::{self, Address, TcpInfo, TcpState};

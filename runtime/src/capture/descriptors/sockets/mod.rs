@@ -19,7 +19,7 @@ use nix::errno::Errno;
 use nix::sys::stat::SFlag;
 use serde_bytes::ByteBuf;
 
-use super::{Entry, Owner, refused, unsettled};
+use super::entry::{Entry, Owner, refused, unsettled};
 use crate::error::{Error, Result};
 use crate::image::{FileKind, Message, OpenFile, Socket, SocketLink, SocketOption};
 use crate::net::{self, Defaults, TcpInfo};

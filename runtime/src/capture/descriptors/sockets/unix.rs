@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use std::os::fd::AsFd;
 
-use super::super::unsettled;
 use super::diag::UnixSocket;
 use super::{Link, Seen, Sockets};
+use crate::capture::descriptors::entry::unsettled;
 use crate::error::{Error, Result};
 use crate::image::{BoundFile, SocketLink};
 use crate::net::{self, Address};
