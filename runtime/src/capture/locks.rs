@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use crate::capture::descriptors::table::Table;
+use super::descriptors::table::Table;
 use crate::error::{Error, Result};
 use crate::image::{Descriptor, FileKind, FileLock, LockKind, OpenFile};
 use crate::proc::fdinfo::FdInfo;

@@ -19,6 +19,8 @@ use super::allocated;
 use super::behind_guards::BehindGuards;
 use super::descent;
 use super::descriptors::Tables;
+use super::descriptors::entry::Owner;
+use super::descriptors::table::Table;
 use super::devices::Devices;
 use super::directories;
 use super::files::{self, HeldFiles, Wishes};
@@ -44,8 +46,6 @@ use super::{
     agent_note, allocations, descriptors, devices, filters, mapping_defaults, process, program, registered_rings,
     terminal, threads,
 };
-use crate::capture::descriptors::entry::Owner;
-use crate::capture::descriptors::table::Table;
 use crate::descriptor::can_fetch;
 use crate::error::{Error, Result};
 use crate::image::{Allocation, Backing, FileKind, Filter, LostLeader, Objects, OpenFile, ProcessImage, ThreadImage};

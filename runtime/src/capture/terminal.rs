@@ -10,8 +10,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::sys::stat::{fstat, major, makedev, minor};
 
+use super::descriptors::table::Table;
 use super::sent::Source;
-use crate::capture::descriptors::table::Table;
 use crate::image::{Descriptor, FileKind, OpenFile, TerminalImage, TerminalModes};
 use crate::proc::task::{self, stat_number};
 use crate::tty;

@@ -13,16 +13,16 @@ use nix::errno::Errno;
 
 use super::call_table::{self, Planned};
 use super::copy_on_write::InCommon;
-use super::file_mappings::Source;
 use super::host::Machine;
 use super::huge_pages;
 use super::io_urings;
+use super::mapping_plan::{Source, first_protection};
 use super::process::{Call, HalfBuilt, SCRATCH_BYTES};
 use super::ranges::{Span, gaps, moves, room};
 use super::sysv;
 use super::vdso::VdsoPlan;
 use crate::error::{Error, Result};
-use crate::image::{Advice, Backing, Objects, ProcessImage, Region};
+use crate::image::{Advice, Objects, ProcessImage, Region};
 use crate::ptrace::write_memory;
 
 const CLOSE_RANGE: Call = Call("close_range", libc::SYS_close_range);
@@ -170,15 +170,6 @@ fn mapping(region: &Region, source: Source, first_file: RawFd) -> Option<Planned
 fn protection(region: &Region, protection: i32) -> Planned {
     let arguments = [region.address, region.bytes, protection as u64, 0, 0, 0];
     Planned::must(MPROTECT, arguments, format_args!("protection of {:#x}", region.address))
-}
-
-/// A private mapping counts as committed memory once it has been writable and written: such a one is mapped
-/// writable, and loses the right in [`complete`], when it has its content. So is one of huge pages, which nobody can write
-/// otherwise.
-pub fn first_protection(region: &Region) -> i32 {
-    let is_private = matches!(region.backing, Backing::Anonymous | Backing::PrivateFile(_));
-    let is_writable_first = is_private && (region.advice.accounted || region.advice.huge_page_bytes > 0);
-    region.protection | if is_writable_first { libc::PROT_WRITE } else { 0 }
 }
 
 /// Calls that repeat the lasting advice. Advice about speed may be refused (the kernel can be built without it).

@@ -12,8 +12,8 @@ use zerocopy::FromBytes;
 
 use super::copy::Copied;
 use super::environment::{self, Told};
+use super::options::{Lasting, RestoreOptions};
 use super::process::HalfBuilt;
-use super::{Lasting, RestoreOptions};
 use crate::error::Result;
 use crate::image::ProcessImage;
 use crate::proc::{confinement, task};

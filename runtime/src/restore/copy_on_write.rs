@@ -14,9 +14,9 @@ use ckpt_store::{PAGE_BYTES, PageKey, PageList, Store};
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use super::address_space::first_protection;
-use super::content;
-use super::file_mappings::Source;
+use super::mapping_plan::Source;
+use super::mapping_plan::first_protection;
+use super::page_writer;
 use super::process::{Call, HalfBuilt};
 use super::ranges::{Span, room};
 use crate::error::{Error, Result};
@@ -119,7 +119,7 @@ impl CopyOnWrite {
         }
         let pid = std::process::id() as i32;
         for block in &common.blocks {
-            content::write(pid, block.staged_at, &block.pages, store, staged)?;
+            page_writer::write(pid, block.staged_at, &block.pages, store, staged)?;
         }
         Ok(common)
     }

@@ -6,7 +6,7 @@
 use nix::errno::Errno;
 use nix::unistd::{getgroups, getresgid, getresuid};
 
-use super::Place;
+use super::options::Place;
 use super::process::{Call, HalfBuilt};
 use crate::capabilities::LINUX_CAPABILITY_VERSION_3;
 use crate::error::{Error, Result};

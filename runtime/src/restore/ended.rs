@@ -6,7 +6,7 @@ use std::ptr;
 use nix::errno::Errno;
 
 use super::child::end_with;
-use super::spawn::CloneArguments;
+use super::clone_call::CloneArguments;
 use crate::descriptor::made;
 
 /// A child that ends by itself, and is waited for when this is dropped: until then it has its number.

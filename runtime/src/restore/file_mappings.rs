@@ -14,74 +14,22 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ckpt_store::{PAGE_BYTES, Store};
 
 use super::file_comparison::first_difference;
 use super::huge_pages;
 use super::io_urings;
+use super::mapping_plan::{MappingPlan, Opened, Source};
 use super::reach::{self, Holders, Identity, Rights, Spot};
 use super::unlinked_files;
-use super::window::Window;
 use crate::error::{Error, Result};
 use crate::image::{
     Backing, FileIdentity, FileKind, JobImage, PageRange, ProcessImage, Region, SharedObject, UnlinkedFile, path_of,
 };
 
 const PAGE: u64 = PAGE_BYTES as u64;
-
-/// What is put behind a region. `file` is an index into [`MappingPlan::files`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// Fresh private memory with all the pages of the checkpoint.
-    Memory,
-    /// Fresh shared memory that only this region maps.
-    SharedMemory,
-    /// A memory object, at an offset.
-    Object { file: usize, offset: u64 },
-    /// The memory of an io_uring instance, at an offset.
-    Ring { file: usize, offset: u64 },
-    /// System V shared memory, by its index among the job's segments, at an offset.
-    Sysv { segment: usize, offset: u64 },
-    /// A file, privately; only the program's own pages are written.
-    PrivateFile { file: usize, offset: u64 },
-    /// A file, shared.
-    SharedFile { file: usize, offset: u64, may_write: bool },
-}
-
-/// The decisions, and the open files behind them.
-#[derive(Debug, Default)]
-pub struct MappingPlan {
-    /// One per region, by process.
-    pub sources: Vec<Vec<Source>>,
-    /// Files and memory objects to be mapped.
-    pub files: Vec<File>,
-    /// Index in `files` of each of the job's unlinked files.
-    pub unlinked: Vec<usize>,
-    /// Which of `files` are io_uring instances of the job: index among its files, and in `files`.
-    pub rings: Vec<(usize, usize)>,
-    /// Index in `files` of the executable of each process, for the link /proc/PID/exe.
-    pub executables: Vec<Option<usize>>,
-    /// Those of `files` that are of huge pages, mapped here while they are filled.
-    pub of_huge_pages: HashMap<usize, Window>,
-    /// System V shared memory, attached here while it is filled.
-    pub segments: Vec<Window>,
-    opened: Vec<Opened>,
-    objects: Vec<Option<usize>>,
-    /// Files of which it was said that their pages come from the checkpoint.
-    told: HashSet<PathBuf>,
-}
-
-/// A file that is open already.
-#[derive(Debug)]
-struct Opened {
-    path: Vec<u8>,
-    to_write: bool,
-    /// With whose rights.
-    rights: Vec<Rights>,
-    file: usize,
-}
 
 impl MappingPlan {
     /// Decides for all regions of all processes. `compared` is told the bytes of each region that has been dealt with. Unlinked files that cannot

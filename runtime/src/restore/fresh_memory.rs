@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use ckpt_store::PAGE_BYTES;
 use nix::errno::Errno;
 
-use super::file_mappings::Source;
+use super::mapping_plan::Source;
 use super::process::HalfBuilt;
 use crate::error::{Error, Result};
 use crate::image::{ProcessImage, Region};

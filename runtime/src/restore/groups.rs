@@ -5,8 +5,8 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpgid, getpgrp};
 
+use super::clone_call::{CloneArguments, clone_refused};
 use super::process::{Call, HalfBuilt};
-use super::spawn::{CloneArguments, clone_refused};
 use crate::error::{Error, Result};
 use crate::image::{JobImage, ProcessImage, Role};
 use crate::ptrace::{wait_until_gone, write_memory};

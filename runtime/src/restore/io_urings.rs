@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::RawFd;
 
-use super::file_mappings::Source;
+use super::mapping_plan::Source;
 use super::process::{Call, HalfBuilt};
 use super::ranges::{LOWEST, Span, gaps};
 use crate::error::{Error, Result};

@@ -17,6 +17,7 @@ mod call_table;
 mod captured_files;
 mod child;
 mod clocks;
+mod clone_call;
 mod confinement;
 mod content;
 mod control;
@@ -47,13 +48,16 @@ mod lazy;
 mod limits;
 mod locks;
 mod mapping_defaults;
+mod mapping_plan;
 mod memory_barriers;
 mod message_queues;
 mod of_processes;
 mod on_faults;
 mod on_restart;
 mod open_files;
+mod options;
 mod outside;
+mod page_writer;
 mod paths;
 mod posix_timers;
 mod preflight;
@@ -87,6 +91,7 @@ pub use ascending::{ENV_SEARCH, Ids, SEARCH_DEFAULT};
 pub use clocks::ClockWish;
 pub use copy::Copied;
 pub use on_restart::OnRestart;
+pub use options::{Lasting, Place, Progress, RestoreOptions, Stage};
 pub use outside::Stdio;
 pub use preflight::shape::check as check_shape;
 
@@ -96,8 +101,7 @@ pub fn sample_process() -> ProcessImage {
     sample::process(&Machine::this().expect("this machine has a vdso"))
 }
 
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ckpt_store::Store;
 use nix::errno::Errno;
@@ -108,7 +112,7 @@ use crate::descriptor;
 use crate::differences::Differences;
 use crate::error::{Error, Result};
 use crate::filtered;
-use crate::image::{self, AtTerminal, JobImage, PathMap, ProcessImage};
+use crate::image::{self, AtTerminal, JobImage, ProcessImage};
 use crate::namespace;
 use crate::ptrace::{Pinned, Registers};
 use captured_files::CapturedFiles;
@@ -118,10 +122,10 @@ use devices::{Devices, Replacements};
 pub use preflight::check_before_seal;
 
 use directories::MadeDirectories;
-use file_mappings::MappingPlan;
 use fresh_memory::FreshMemory;
 use host::Machine;
 use lazy::Lazy;
+use mapping_plan::MappingPlan;
 use message_queues::Queues;
 use open_files::OpenFiles;
 use outside::{Outside, Regained};
@@ -132,90 +136,6 @@ use settle::Changes;
 use sockets::Sockets;
 use spawn::{Ready, Spawned};
 use vdso::VdsoPlan;
-
-/// How to restart.
-#[derive(Clone, Debug, Default)]
-pub struct RestoreOptions {
-    /// The store's directory, which the program's next checkpoints go to; none for a copy without a store.
-    pub store_dir: Option<PathBuf>,
-    /// Whether it becomes another job.
-    pub copy: Option<Copied>,
-    /// What is executed when the program is complete.
-    pub on_restart: Option<OnRestart>,
-    /// Accept files that have changed since the checkpoint.
-    pub force: bool,
-    /// Which directories are elsewhere now.
-    pub paths: PathMap,
-    /// Which internet addresses this host has in place of which.
-    pub addresses: Vec<(IpAddr, IpAddr)>,
-    /// What becomes of the standard streams.
-    pub stdio: Stdio,
-    /// Where this process is.
-    pub place: Place,
-    /// How it comes by its ids.
-    pub ids: Ids,
-    /// How the program's clocks go on.
-    pub clocks: ClockWish,
-    /// Time between automatic checkpoints from now on, 0 for none, if it is to be another.
-    pub interval_ms: Option<u64>,
-    /// Whether memory may come while the program runs.
-    pub lazy: bool,
-}
-
-/// What holds for a program from now on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lasting {
-    /// How many times it has been restarted.
-    pub generation: u64,
-    /// The id of its job.
-    pub job: u64,
-    /// Which copy it is, if it is one.
-    pub copy: Option<String>,
-}
-
-/// Where the process that rebuilds is.
-#[derive(Clone, Debug, Default)]
-pub enum Place {
-    /// Where the user has started it.
-    #[default]
-    AsStarted,
-    /// It is the first process of a pid namespace made for the program, and of a user namespace too if the groups of
-    /// whoever made that are given.
-    OwnNamespace {
-        /// The maker's supplementary groups, which all in the user namespace have and nobody in there can change.
-        groups: Option<Vec<u32>>,
-    },
-}
-
-impl Place {
-    fn is_own_namespace(&self) -> bool {
-        matches!(self, Place::OwnNamespace { .. })
-    }
-
-    fn is_own_user_namespace(&self) -> bool {
-        matches!(self, Place::OwnNamespace { groups: Some(_) })
-    }
-}
-
-/// What is being done, for the progress callback.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Reading the manifest.
-    Reading,
-    /// Comparing the host and the files with the checkpoint; bytes are those of the mappings.
-    Verifying,
-    /// All processes are there, and their threads if [`Ids::Reached`]: from now on other ones can be made.
-    Born,
-    /// Filling the memory; bytes are those of its pages.
-    Mapping,
-    /// Making the threads; bytes are 0.
-    Threads,
-    /// Filling the memory of devices that comes from the store.
-    Devices,
-}
-
-/// Is told the stage, the bytes done and the bytes in all.
-pub type Progress<'a> = dyn FnMut(Stage, u64, u64) + 'a;
 
 /// Processes that are complete and stand still. Dropping it ends them.
 #[derive(Debug)]
@@ -485,7 +405,7 @@ fn fill(
 ) -> Result<()> {
     for (index, process) in processes.iter().enumerate() {
         let filled = &mut |bytes| filling.add(bytes);
-        let mut writer = content::Writer::of(store, filled);
+        let mut writer = page_writer::Writer::of(store, filled);
         for (number, (region, &source)) in job.processes[index].regions.iter().zip(&plan.sources[index]).enumerate() {
             let rest = lazy.and_then(|lazy| lazy.rest(index, number));
             let fresh = fresh.get(index).and_then(Option::as_ref).filter(|fresh| fresh.has(region));

@@ -16,7 +16,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getegid, geteuid, setsid};
 
-use super::{Lasting, Place};
+use super::options::{Lasting, Place};
 use crate::capabilities::OwnCapabilities;
 use crate::descriptor::{close_inherited_on_exec, ends_within, pidfd_open};
 use crate::error::{Error, Result};

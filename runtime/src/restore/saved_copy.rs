@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::unistd::geteuid;
 
-use super::Place;
+use super::options::Place;
 use super::reach::{self, Rights, Spot};
 use crate::image::path_of;
 use crate::saved_name::{self, Saved, saved_name};

@@ -5,8 +5,8 @@
 use ckpt_store::Store;
 
 use super::captured_files::CapturedFiles;
-use super::file_mappings::MappingPlan;
 use super::grown_files::cut_back;
+use super::mapping_plan::MappingPlan;
 use super::open_files::identity;
 use super::reach::Holders;
 use super::saved_copy::SavedCopies;

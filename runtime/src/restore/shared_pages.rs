@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use ckpt_store::{PAGE_BYTES, PageKey, PageList, Store};
 
 use super::file_comparison::read_padded;
-use super::file_mappings::{MappingPlan, Source};
+use super::mapping_plan::{MappingPlan, Source};
 use crate::error::{Error, Result};
 use crate::image::{Backing, FileIdentity, JobImage, Region, path_of};
 use crate::sparse;

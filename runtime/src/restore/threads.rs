@@ -4,8 +4,8 @@
 //! there. Then each makes, by remote calls, what only it can do for itself; its scheduling is set from outside.
 //! Registers, extended state and signal mask come when the last remote call has been made ([`load`]).
 
+use super::clone_call::{CloneArguments, clone_refused};
 use super::process::{Call, HalfBuilt};
-use super::spawn::{CloneArguments, clone_refused};
 use super::{posix_timers, scheduling, signals, tiles, xstate};
 use crate::error::{Error, Result};
 use crate::image::{PosixTimer, ProcessImage, ThreadImage};

@@ -12,8 +12,8 @@ use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
 
 use super::captured_files::write_content;
-use super::file_mappings::MappingPlan;
 use super::huge_pages;
+use super::mapping_plan::MappingPlan;
 use super::paths::c_path;
 use super::reach::{self, Holders, Rights};
 use crate::descriptor::made;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use ckpt_store::{PAGE_BYTES, PageKey, Store};
 use walkdir::WalkDir;
 
-use super::{CapturedFiles, Difference, NumberedPage};
+use super::difference::{CapturedFiles, Difference, NumberedPage};
 use crate::error::{Error, Result};
 use crate::image::{CapturedFile, CapturedKind, FileContent, JobImage, path_of};
 use crate::restore::file_comparison::read_padded;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::{CapturedFiles, Difference};
+use super::difference::{CapturedFiles, Difference};
 use crate::error::{Error, Result};
 use crate::image::{CapturedFile, CapturedKind, JobImage, path_of};
 use crate::restore::reach::{self, Holders, Rights, Spot};

@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use ckpt_store::{PAGE_BYTES, Store};
 
 use super::compare::{identity, pages_of, read_batches};
-use super::{CapturedFiles, Difference, NumberedPage};
+use super::difference::{CapturedFiles, Difference, NumberedPage};
 use crate::error::{Error, Result};
 use crate::image::{CapturedFile, CapturedKind, FileContent, JobImage, path_of};
 use crate::restore::reach::{self, Holders, Rights, Spot};
@@ -186,8 +186,8 @@ mod tests {
 
     use super::*;
     use crate::image::Objects;
-    use crate::restore::Place;
     use crate::restore::host::Machine;
+    use crate::restore::options::Place;
     use crate::restore::sample;
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU32;
 use nix::errno::Errno;
 
 use crate::image::SignalAction;
-use crate::restore::spawn::{CloneArguments, REAPING_TIMEOUT};
+use crate::restore::clone_call::{CloneArguments, REAPING_TIMEOUT};
 use crate::unread_bytes::unread_bytes;
 
 type Result<T> = std::result::Result<T, Errno>;

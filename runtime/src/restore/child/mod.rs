@@ -22,11 +22,11 @@ use std::os::fd::RawFd;
 use nix::errno::Errno;
 
 use super::ascending::{self, Ids};
-use super::file_mappings::MappingPlan;
 use super::open_files::OpenFiles;
 use super::outside::{Outlet, Outside};
 use super::sockets::Sockets;
 use crate::image::{Birth, Births, Born, JobImage, LostLeader, Objects, OpenFile, ProcessImage, Role, Way};
+use crate::restore::mapping_plan::MappingPlan;
 use calls::KernelAction;
 pub use calls::{clone_with_any_id, end_with, leave, own_pid};
 use report::{At, Failed};

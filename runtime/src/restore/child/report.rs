@@ -5,8 +5,8 @@ use nix::errno::Errno;
 use crate::error::Error;
 use crate::image::{Fifo, FileKind, JobImage, path_of};
 use crate::restore::ascending::{ENV_SEARCH, advice};
+use crate::restore::clone_call::clone_refused;
 use crate::restore::paths::reopened_path;
-use crate::restore::spawn::clone_refused;
 
 /// Bytes of a report on the channel.
 pub const REPORT_BYTES: usize = 20;

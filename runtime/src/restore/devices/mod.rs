@@ -20,8 +20,8 @@ use ckpt_wire::device::{HELD_SUSPENDED, Hold, STEP_RESTORE};
 use nix::errno::Errno;
 use nix::unistd::geteuid;
 
+use super::options::{Progress, Stage};
 use super::process::HalfBuilt;
-use super::{Progress, Stage};
 use crate::descriptor::{self, pidfd_open};
 use crate::error::{Error, Result};
 use crate::evacuation::bring_back_still;

@@ -11,9 +11,11 @@ use crate::error::{Error, Result};
 use crate::image::{Host, ProcessImage};
 use crate::namespace;
 use crate::proc::task::{self, stat_number};
-use crate::restore::spawn::REAPING_TIMEOUT;
-use crate::restore::spawn::may_not_choose;
-use crate::restore::{Ids, Place, credentials, first_process};
+use crate::restore::ascending::Ids;
+use crate::restore::clone_call::REAPING_TIMEOUT;
+use crate::restore::clone_call::may_not_choose;
+use crate::restore::options::Place;
+use crate::restore::{credentials, first_process};
 
 /// How long one that has been killed may take to give back what it had.
 const DYING_TIMEOUT: Duration = Duration::from_secs(20);

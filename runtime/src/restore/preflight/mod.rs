@@ -10,9 +10,9 @@ mod kernel_limits;
 mod machine;
 pub mod shape;
 
-use super::RestoreOptions;
 use super::host::Machine;
 use super::huge_pages::{self, Pool};
+use super::options::RestoreOptions;
 use crate::error::Result;
 use crate::image::JobImage;
 

@@ -9,7 +9,8 @@ use ckpt_store::{PAGE_BYTES, PageListRef};
 use super::lab::*;
 use crate::file_stamp::FileStamp;
 use crate::image::*;
-use crate::restore::{Rebuilt, RestoreOptions, rebuild};
+use crate::restore::options::RestoreOptions;
+use crate::restore::{Rebuilt, rebuild};
 
 /// Adds the mapping of a file to the sample at `READ_ONLY + 0x10000`, changes the file, and rebuilds.
 fn rebuilt_over_a_changed_file(

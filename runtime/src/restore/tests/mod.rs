@@ -13,7 +13,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::host::Machine;
-use super::{RestoreOptions, rebuild};
+use super::options::RestoreOptions;
+use super::rebuild;
 use crate::error::Error;
 use crate::image::*;
 use lab::*;

@@ -7,7 +7,8 @@ use super::lab::*;
 use super::wait_for_exit;
 use crate::image::*;
 use crate::restore::host::Machine;
-use crate::restore::{RestoreOptions, rebuild};
+use crate::restore::options::RestoreOptions;
+use crate::restore::rebuild;
 
 const CALLER: u64 = 0x6000_0000;
 const OLD_VDSO: u64 = 0x6100_0000;

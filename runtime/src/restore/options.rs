@@ -1,0 +1,97 @@
+//! How a restart is asked for, and what is told of it while it is done.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use super::ascending::Ids;
+use super::clocks::ClockWish;
+use super::copy::Copied;
+use super::on_restart::OnRestart;
+use super::outside::Stdio;
+use crate::image::PathMap;
+
+/// How to restart.
+#[derive(Clone, Debug, Default)]
+pub struct RestoreOptions {
+    /// The store's directory, which the program's next checkpoints go to; none for a copy without a store.
+    pub store_dir: Option<PathBuf>,
+    /// Whether it becomes another job.
+    pub copy: Option<Copied>,
+    /// What is executed when the program is complete.
+    pub on_restart: Option<OnRestart>,
+    /// Accept files that have changed since the checkpoint.
+    pub force: bool,
+    /// Which directories are elsewhere now.
+    pub paths: PathMap,
+    /// Which internet addresses this host has in place of which.
+    pub addresses: Vec<(IpAddr, IpAddr)>,
+    /// What becomes of the standard streams.
+    pub stdio: Stdio,
+    /// Where this process is.
+    pub place: Place,
+    /// How it comes by its ids.
+    pub ids: Ids,
+    /// How the program's clocks go on.
+    pub clocks: ClockWish,
+    /// Time between automatic checkpoints from now on, 0 for none, if it is to be another.
+    pub interval_ms: Option<u64>,
+    /// Whether memory may come while the program runs.
+    pub lazy: bool,
+}
+
+/// What holds for a program from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lasting {
+    /// How many times it has been restarted.
+    pub generation: u64,
+    /// The id of its job.
+    pub job: u64,
+    /// Which copy it is, if it is one.
+    pub copy: Option<String>,
+}
+
+/// Where the process that rebuilds is.
+#[derive(Clone, Debug, Default)]
+pub enum Place {
+    /// Where the user has started it.
+    #[default]
+    AsStarted,
+    /// It is the first process of a pid namespace made for the program, and of a user namespace too if the groups of
+    /// whoever made that are given.
+    OwnNamespace {
+        /// The maker's supplementary groups, which all in the user namespace have and nobody in there can change.
+        groups: Option<Vec<u32>>,
+    },
+}
+
+impl Place {
+    /// Whether it is in a pid namespace made for the program.
+    pub fn is_own_namespace(&self) -> bool {
+        matches!(self, Place::OwnNamespace { .. })
+    }
+
+    /// Whether it is in a user namespace made for the program.
+    pub fn is_own_user_namespace(&self) -> bool {
+        matches!(self, Place::OwnNamespace { groups: Some(_) })
+    }
+}
+
+/// What is being done, for the progress callback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Reading the manifest.
+    Reading,
+    /// Comparing the host and the files with the checkpoint; bytes are those of the mappings.
+    Verifying,
+    /// All processes are there, and their threads if [`Ids::Reached`]: from now on other ones can be made.
+    Born,
+    /// Filling the memory; bytes are those of its pages.
+    Mapping,
+    /// Making the threads; bytes are 0.
+    Threads,
+    /// Filling the memory of devices that comes from the store.
+    Devices,
+}
+
+/// Is told the stage, the bytes done and the bytes in all.
+pub type Progress<'a> = dyn FnMut(Stage, u64, u64) + 'a;
