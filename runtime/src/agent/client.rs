@@ -17,9 +17,9 @@ use nix::unistd::{geteuid, setsid};
 
 use super::address::{Address, Trusted};
 use super::news::Heard;
-use super::protocol::{Patient, Reply, Request, receive, send};
-use super::server::READY;
-use super::{CheckpointRequest, Progress, store_of};
+use super::protocol::{Patient, READY, Reply, Request, receive, send};
+use super::request::{CheckpointRequest, Progress, store_of};
+
 use crate::capture::{Program, find_loaded, root_of};
 use crate::descriptor::{self, pidfd_open};
 use crate::error::{Error, Result, exit_code};

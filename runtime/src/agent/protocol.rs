@@ -11,7 +11,10 @@ use ckpt_store::Depth;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Method, Trigger};
+use super::request::{Method, Trigger};
+
+/// What the agent writes to its standard output once it listens.
+pub const READY: &[u8] = b"ready\n";
 
 /// Longest line accepted, bytes.
 const LINE_BYTES_MAX: u64 = 64 * 1024;

@@ -17,16 +17,16 @@ use super::address::{Address, Trusted};
 use super::behind::Behind;
 use super::client::{self, Patience};
 use super::news::{self, News};
-use super::protocol::{Reply, Request};
+use super::protocol::{READY, Reply, Request};
 use super::recorded::recorded;
+use super::request::store_of;
+use super::request::{AgentOptions, CheckpointRequest, Method, Trigger};
 use super::restart_script::write_restart_script;
 use super::retention::Retention;
-use super::store_of;
 use super::store_options::{
     UsersWatch, copies_bytes, default_digest, digest_warning, options_of, tree_options, wanted_digest, wanted_method,
 };
 use super::usher::{Client, Usher};
-use super::{AgentOptions, CheckpointRequest, Method, Trigger};
 use crate::capture::{
     self, Acquaintance, Event, Kinship, LeftOut, Lineage, Program, Settings, TreeOptions, WaitingCalls, find_loaded,
     find_or_adopt,
@@ -37,8 +37,6 @@ use crate::proc::{confinement, task};
 use crate::units::printable;
 use crate::{location, logging, restore, store_key, units};
 
-/// What the agent writes to its standard output once it listens.
-pub const READY: &[u8] = b"ready\n";
 /// How long a program may take from its start to the constructor of libckpt.so.
 const LOADING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Environment variable: what is left of a job when its first process has ended is not to be checkpointed.

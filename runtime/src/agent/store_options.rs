@@ -11,7 +11,7 @@ use ckpt_wire::{
     METHOD_LOCAL_DEDUP, METHOD_PAGES, METHOD_TREE, TREE_MIN_BYTES_DEFAULT, VERIFY_ALL, VERIFY_NOTHING, is_chunk_length,
 };
 
-use super::Method;
+use super::request::Method;
 use crate::capture::TreeOptions;
 use crate::error::{Error, Result};
 use crate::proc::task;

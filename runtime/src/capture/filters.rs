@@ -10,6 +10,7 @@ use serde_bytes::ByteBuf;
 use crate::error::{Error, Result};
 use crate::image::{Filter, ThreadImage};
 use crate::proc::confinement;
+use crate::proc::task::FIRST_PROCESS;
 use crate::ptrace::{Options, Stopped};
 
 const ADVICE: &str = "let root take the checkpoint from outside of the filter (start the program with `ckpt run`, or give \
@@ -45,7 +46,7 @@ fn suspend_of(pid: i32, thread: &mut Stopped, began: Option<Confinement>) -> Res
         return Ok(());
     }
     const WHAT: &str = "a seccomp filter that the program has added";
-    if pid == super::process::FIRST_PROCESS {
+    if pid == FIRST_PROCESS {
         return refused(WHAT, "the first process of a pid namespace has calls to make when it is restarted", ADVICE);
     }
     match thread.suspend_filters(Options::PROGRAM) {

@@ -9,12 +9,11 @@ use std::path::Path;
 
 use nix::sys::stat::{major, minor};
 
-use super::sysv;
-use crate::proc::DELETED;
 use crate::proc::maps::Mapping;
+use crate::proc::{DELETED, sysvipc};
 
 /// What has never had another name.
-const NAMELESS: [&[u8]; 3] = [b"/memfd:", b"/dev/zero", sysv::MAPPED_NAME];
+const NAMELESS: [&[u8]; 3] = [b"/memfd:", b"/dev/zero", sysvipc::MAPPED_NAME];
 /// Directories with more entries are not searched.
 const ENTRIES_MAX: usize = 20_000;
 

@@ -84,9 +84,9 @@ use nix::unistd::Pid;
 use crate::error::{Error, Result};
 use crate::filtered;
 use crate::image::{self, DevicesImage};
+use crate::proc::task::FIRST_PROCESS;
 use crate::ptrace::{Options, say_slow_way, wait_until_gone};
 use devices::Devices;
-use process::FIRST_PROCESS;
 use still::Still;
 use tracer_thread::on_tracer_thread;
 

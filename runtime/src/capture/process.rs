@@ -11,15 +11,13 @@ use crate::error::{Error, Result};
 use crate::host;
 use crate::image::{Clocks, IntervalTimer, Layout, Limit, PosixTimer, SignalAction, path_of};
 use crate::proc::limits;
-use crate::proc::task::{self, stat_number};
+use crate::proc::task::{self, FIRST_PROCESS, stat_number};
 use crate::ptrace::read_memory;
 
 /// `MEMBARRIER_CMD_GET_REGISTRATIONS`, of Linux 6.3. An older one does not tell.
 const GET_REGISTRATIONS: u64 = 512;
 const TIMERS: [i32; 3] = [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF];
 const SIGNALS: i32 = 64;
-/// The one that the kernel gives orphans to.
-pub const FIRST_PROCESS: i32 = 1;
 const PR_GET_PDEATHSIG: u64 = 2;
 const PR_GET_DUMPABLE: u64 = 3;
 const PR_GET_SECUREBITS: u64 = 27;

@@ -13,13 +13,13 @@ use nix::unistd::geteuid;
 use serde_bytes::ByteBuf;
 
 use super::linked_names::other_name;
-use super::sysv::MAPPED_NAME;
 use crate::error::{Error, Result};
 use crate::file_stamp::FileStamp;
 use crate::image::{Advice, Backing, FileIdentity, SharedObject, SpecialMapping, SysvAttachment};
 use crate::io_uring;
 use crate::page_set::PageSet;
 use crate::proc::maps::Mapping;
+use crate::proc::sysvipc::MAPPED_NAME;
 use crate::proc::{DELETED, task};
 use crate::ptrace::read_memory;
 

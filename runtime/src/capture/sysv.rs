@@ -20,12 +20,11 @@ use crate::image::{
     FileContent, Objects, SysvIdentity, SysvMemory, SysvMessage, SysvQueue, SysvSemaphores, ThreadImage,
 };
 use crate::page_set::PageSet;
+use crate::proc::sysvipc::MAPPED_NAME;
 use crate::proc::sysvipc::{Kind, Row, rows};
 use crate::proc::{maps, task};
 use crate::ptrace::{Registers, read_memory};
 
-/// Name of such a mapping, before its key.
-pub const MAPPED_NAME: &[u8] = b"/SYSV";
 const SHM_DEST: u32 = 0o1000;
 const SHM_LOCKED: u32 = 0o2000;
 const MSG_COPY: i32 = 0o40000;

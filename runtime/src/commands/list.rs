@@ -6,6 +6,7 @@ use ckpt_store::{AttemptRow, AttemptState, Depth};
 use clap::Args;
 use serde::{Serialize, Serializer};
 
+use super::row_words::{state_word, time};
 use super::store_owner::read_as_owner;
 use super::table::{Align, Table};
 use super::{default_store, growth, print, print_json, which_checkpoint};
@@ -103,15 +104,6 @@ impl<'a> From<&'a AttemptRow> for ListedAttempt<'a> {
     }
 }
 
-/// The word for `state`.
-pub fn state_word(state: AttemptState) -> &'static str {
-    match state {
-        AttemptState::Sealed => "sealed",
-        AttemptState::Failed => "failed",
-        AttemptState::Writing => "writing",
-    }
-}
-
 /// The state of `row`, and what is to come.
 fn state(row: &AttemptRow) -> String {
     match row.pending_bytes {
@@ -125,14 +117,6 @@ pub fn depth_word(depth: Depth) -> &'static str {
     match depth {
         Depth::Full => "full",
         Depth::Data => "data",
-    }
-}
-
-/// When `row` was sealed or, failing that, begun; a dash where the row is too damaged to say.
-pub fn time(row: &AttemptRow) -> String {
-    match row.sealed_unix_s.unwrap_or(row.started_unix_ms / 1000) {
-        0 => "-".to_owned(),
-        unix_s => units::local_time(unix_s),
     }
 }
 

@@ -19,6 +19,7 @@ pub mod prune;
 pub mod ps;
 pub mod restart;
 pub mod rm;
+mod row_words;
 pub mod run;
 pub mod saved;
 pub mod show;

@@ -107,7 +107,7 @@ impl<'a> From<&'a Reclaimed> for Report<'a> {
 pub fn text(reclaimed: &Reclaimed, dry_run: bool) -> String {
     let line = |row: &AttemptRow| {
         let (job, name) = (printable(&row.job), printable(&row.name));
-        format!("{}  {job}  {name}  {}\n", row.id, super::list::time(row))
+        format!("{}  {job}  {name}  {}\n", row.id, super::row_words::time(row))
     };
     let mut text: String = reclaimed.checkpoints.iter().map(line).collect();
     let count = reclaimed.checkpoints.len();

@@ -88,7 +88,7 @@ fn asked_for(
             which_checkpoint::refuse_other_job(row, job)?;
         }
         if !sealed.contains(&id) {
-            let why = format!("attempt {id} is {} {}", super::list::state_word(row.state), row.reason);
+            let why = format!("attempt {id} is {} {}", super::row_words::state_word(row.state), row.reason);
             return Err(Error::io("verify", dir, io::Error::other(why.trim_end().to_owned())));
         }
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use ckpt_store::{AttemptRow, AttemptState, Depth, Store, StoreError};
 
-use super::list::{state_word, time};
+use crate::commands::row_words::{state_word, time};
 use crate::error::{Error, Result, exit_code};
 
 /// The id of the checkpoint that is meant: `id`, or the newest sealed one of `job`, or of the only job there is.

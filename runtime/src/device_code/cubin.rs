@@ -10,7 +10,8 @@ use object::SymbolIndex;
 use object::elf::{EM_CUDA, FileHeader64, SHT_SYMTAB, SymbolType};
 use object::read::elf::{FileHeader, SectionTable, Sym, SymbolTable};
 
-use super::{Defect, Found, Kind};
+use super::variable::Kind;
+use super::{Defect, Found};
 
 /// The first bytes of an ELF file.
 pub(super) const MAGIC: [u8; 4] = *b"\x7fELF";

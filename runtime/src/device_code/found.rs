@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Kind, Variable};
+use super::variable::{Kind, Variable};
 
 /// All names together, each as often as it occurs: far more than large libraries have in all their architectures.
 const NAME_BYTES_MAX: usize = 16 << 20;

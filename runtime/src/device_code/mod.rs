@@ -14,35 +14,15 @@ mod found;
 mod ptx;
 #[cfg(test)]
 mod tests;
+mod variable;
 
 use crate::error::{Error, Result};
 use defect::Defect;
 use found::Found;
+pub use variable::{Kind, Variable};
 
 /// Code that is stored packed in a fatbin may be this long when unpacked, one piece at a time.
 pub const UNPACKED_BYTES_MAX: u64 = 1 << 30;
-
-/// The memory that a variable is in.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Kind {
-    /// `__device__`: in the device's memory.
-    Global,
-    /// `__constant__`: in the device's memory, constant for kernels; the host writes it.
-    Constant,
-    /// `__managed__`: moves between host and device.
-    Managed,
-}
-
-/// A variable at module scope.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Variable {
-    /// As `cuModuleGetGlobal` wants it: mangled.
-    pub name: String,
-    /// The memory that it is in.
-    pub kind: Kind,
-    /// Its size, where the code says it.
-    pub bytes: Option<u64>,
-}
 
 /// The variables of all the code in `image`, sorted by name and each once: a name occurs twice only where the code for
 /// two architectures disagrees about what it is. Not those that the compiler made for itself (string literals).

@@ -6,6 +6,7 @@
 //! making old checkpoints unreadable. Nothing here talks to the kernel.
 
 mod allocation;
+mod at_terminal;
 mod births;
 mod clocks;
 mod data;
@@ -32,9 +33,11 @@ mod socket;
 mod sysv;
 mod terminal;
 mod thread;
+mod version;
 mod watch;
 
 pub use allocation::{Allocation, AllocationKind};
+pub use at_terminal::AtTerminal;
 pub use births::{Birth, Births, Born, Made, Way};
 pub use clocks::{ClockOffsets, Clocks};
 pub use data::{CodeMapping, DataImage, LeftOut, Moved};
@@ -61,8 +64,9 @@ pub use pseudo_terminal::{LineModes, PseudoTerminal};
 pub use queue::{MessageQueue, QueuedMessage};
 pub use socket::{BoundFile, Interface, Message, Socket, SocketLink, SocketOption};
 pub use sysv::{SysvAttachment, SysvIdentity, SysvMemory, SysvMessage, SysvQueue, SysvSemaphores};
-pub use terminal::{AtTerminal, TerminalImage, TerminalModes};
+pub use terminal::{TerminalImage, TerminalModes};
 pub use thread::{AlternateStack, RobustList, Rseq, Scheduling, ThreadImage};
+pub use version::{FILTERS_VERSION, IMAGE_VERSION, PENDING_VERSION};
 pub use watch::Watch;
 
 use ckpt_store::{Depth, Manifest};
@@ -70,14 +74,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-
-/// Version of the image; raised when a field changes its meaning.
-pub const IMAGE_VERSION: u32 = 2;
-/// That of an image with pages that are not stored yet. An older ckpt would take them for zeros.
-pub const PENDING_VERSION: u32 = 3;
-/// That of an image with seccomp filters, with pages that are not stored yet or without. An older ckpt would let the program run
-/// without its sandbox.
-pub const FILTERS_VERSION: u32 = 4;
 
 /// What a checkpoint holds.
 #[derive(Clone, Debug)]

@@ -44,9 +44,6 @@ use terminal::Terminal;
 use signals::Ending;
 pub use signals::{Inherited, Signals, block_all, note_dispositions_at_start};
 
-/// Added to the number of the signal that ended the program, as shells do.
-const STATUS_OF_SIGNAL: u8 = 128;
-
 /// A parent that is ready to have a child.
 pub struct Parent {
     signals: Signals,
@@ -153,7 +150,7 @@ impl Parent {
                     if let Some(id) = last.and_then(LastCheckpoint::ended_at) {
                         return last_checkpoint::saved_at(id);
                     }
-                    return Ok(STATUS_OF_SIGNAL.saturating_add(signal as u8));
+                    return Ok(status::STATUS_OF_SIGNAL.saturating_add(signal as u8));
                 }
                 Some(Event::Stopped(signal)) => job.stop_alike(signal, &mut self.terminal),
                 Some(Event::Continued) => job.continued(),

@@ -150,7 +150,7 @@ extern "C" fn end(number: i32) {
         libc::_exit(if number == libc::SIGTERM && code != 0 {
             code
         } else {
-            i32::from(super::STATUS_OF_SIGNAL) + number
+            i32::from(super::status::STATUS_OF_SIGNAL) + number
         })
     }
 }

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
+/// Added to the number of the signal that ended the program, as shells do.
+pub const STATUS_OF_SIGNAL: u8 = 128;
+
 /// Every change of status, of children of every kind.
 const EVERY_CHANGE: i32 = libc::WEXITED | libc::WSTOPPED | libc::WCONTINUED | libc::__WALL;
 

@@ -5,6 +5,9 @@ use std::io::ErrorKind;
 
 use crate::error::{Error, Result};
 
+/// Name of such a mapping, before its key.
+pub const MAPPED_NAME: &[u8] = b"/SYSV";
+
 /// The three kinds of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::image::Capabilities;
 
+/// The first process of a pid namespace, which the kernel gives orphans to.
+pub const FIRST_PROCESS: i32 = 1;
+
 /// Most files of a process fit into so many bytes.
 const FILE_BYTES: usize = 2048;
 /// How often the children of a process are listed again whose threads end.

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::first_process;
 use crate::error::{Error, Result};
 use crate::image::{Birth, Births, Born, EndedChild, JobImage, LostLeader, Made, ProcessImage, Way};
 use crate::namespace::{self, FIRST_AGAIN};
+use crate::proc::task::FIRST_PROCESS;
 
 /// The variable that says how many ids may be used up.
 pub const ENV_SEARCH: &str = "CKPT_PID_SEARCH";
@@ -70,7 +70,7 @@ pub fn order(job: &JobImage, births: &mut Births) -> Result<Order> {
         Ok(())
     };
     // Pid 1 is there: we become it.
-    let made = births.of_ancestor.iter().map(made_for).filter(|&id| id != first_process::PID);
+    let made = births.of_ancestor.iter().map(made_for).filter(|&id| id != FIRST_PROCESS);
     check(0, &mut made.into_iter())?;
     for (process, made) in job.processes.iter().zip(&births.of_members) {
         check(process.pid, &mut process.threads.iter().skip(1).map(|thread| thread.tid))?;

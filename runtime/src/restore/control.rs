@@ -12,11 +12,12 @@ use zerocopy::FromBytes;
 
 use super::copy::Copied;
 use super::environment::{self, Told};
-use super::options::{Lasting, RestoreOptions};
+use super::options::RestoreOptions;
 use super::process::HalfBuilt;
 use crate::error::Result;
 use crate::image::ProcessImage;
 use crate::proc::{confinement, task};
+use crate::restore::place::Lasting;
 
 /// Adds one to the generation and forgets the agent of the first life; another interval may be wanted. The store is where it is today, so that the
 /// next checkpoint joins the lineage although the directory was moved. A copy becomes another job, of which no other process is.

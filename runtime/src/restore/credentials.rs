@@ -6,12 +6,12 @@
 use nix::errno::Errno;
 use nix::unistd::{getgroups, getresgid, getresuid};
 
-use super::options::Place;
 use super::process::{Call, HalfBuilt};
 use crate::capabilities::LINUX_CAPABILITY_VERSION_3;
 use crate::error::{Error, Result};
 use crate::image::{Capabilities, ProcessImage};
 use crate::proc::task;
+use crate::restore::place::Place;
 
 /// Bytes of the header of `capset(2)`.
 const CAP_HEADER_BYTES: u64 = 8;

@@ -12,19 +12,17 @@ use zerocopy::IntoBytes;
 use super::process::HalfBuilt;
 use crate::error::{Error, Result};
 use crate::image::{JobImage, ProcessImage};
+use crate::proc::task::FIRST_PROCESS;
 use crate::ptrace::{RED_ZONE_BYTES, SYSCALL_BYTES};
-
-/// The pid.
-pub const PID: i32 = 1;
 
 /// Whether the first process of `job` was pid 1.
 pub fn is_in(job: &JobImage) -> bool {
-    job.root().pid == PID
+    job.root().pid == FIRST_PROCESS
 }
 
 /// Refuses a job whose first process was pid 1 where we are not.
 pub fn check(job: &JobImage) -> Result<()> {
-    if !is_in(job) || std::process::id() as i32 == PID {
+    if !is_in(job) || std::process::id() as i32 == FIRST_PROCESS {
         return Ok(());
     }
     Err(Error::environment(

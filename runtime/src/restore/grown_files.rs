@@ -37,7 +37,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::restore::options::Place;
+    use crate::restore::place::Place;
     use crate::restore::sample::ScratchDir;
 
     /// Those of checkpoint `id`, without a store.

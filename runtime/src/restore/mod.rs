@@ -59,6 +59,7 @@ mod options;
 mod outside;
 mod page_writer;
 mod paths;
+mod place;
 mod posix_timers;
 mod preflight;
 mod process;
@@ -91,8 +92,9 @@ pub use ascending::{ENV_SEARCH, Ids, SEARCH_DEFAULT};
 pub use clocks::ClockWish;
 pub use copy::Copied;
 pub use on_restart::OnRestart;
-pub use options::{Lasting, Place, Progress, RestoreOptions, Stage};
+pub use options::{Progress, RestoreOptions, Stage};
 pub use outside::Stdio;
+pub use place::{Lasting, Place};
 pub use preflight::shape::check as check_shape;
 
 /// A process that is complete, for tests elsewhere.

@@ -16,11 +16,11 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getegid, geteuid, setsid};
 
-use super::options::{Lasting, Place};
 use crate::capabilities::OwnCapabilities;
 use crate::descriptor::{close_inherited_on_exec, ends_within, pidfd_open};
 use crate::error::{Error, Result};
 use crate::image::ProcessImage;
+use crate::restore::place::{Lasting, Place};
 
 /// The pid of the program, as the command sees it.
 const ENV_PID: &str = "CKPT_PID";

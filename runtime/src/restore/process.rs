@@ -17,12 +17,12 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::first_process;
 use super::ranges::Span;
 use crate::descriptor::{can_fetch, pidfd_getfd, pidfd_open};
 use crate::error::{Error, Result};
 use crate::filtered;
 use crate::proc::task;
+use crate::proc::task::FIRST_PROCESS;
 use crate::ptrace::{
     CallSite, Options, ProcessMemory, Stopped, remote_call, remote_clone, wait_until_gone, write_memory,
 };
@@ -259,7 +259,7 @@ impl HalfBuilt {
 impl Drop for HalfBuilt {
     fn drop(&mut self) {
         // The first process of our pid namespace is ended by the kernel when we end, and by nothing before.
-        if self.released || self.pid == first_process::PID {
+        if self.released || self.pid == FIRST_PROCESS {
             return;
         }
         let _guard = Expendable(self.pid);

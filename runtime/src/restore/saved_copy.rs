@@ -12,9 +12,9 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::unistd::geteuid;
 
-use super::options::Place;
 use super::reach::{self, Rights, Spot};
 use crate::image::path_of;
+use crate::restore::place::Place;
 use crate::saved_name::{self, Saved, saved_name};
 use crate::sparse;
 

@@ -29,6 +29,7 @@ use super::sockets::Sockets;
 use crate::error::{Error, Result};
 use crate::image::{ClockOffsets, JobImage};
 use crate::namespace;
+use crate::proc::task::FIRST_PROCESS;
 use crate::ptrace::{Options, Running, Stopped, wait_until_gone};
 use crate::signal_mask;
 
@@ -166,7 +167,7 @@ fn stop(running: Running) -> Result<Stopped> {
 
 /// The first process, which is a child of ours, unless we have become it.
 fn first_child(job: &JobImage) -> Option<Expendable> {
-    Some(job.root().pid).filter(|&pid| pid != first_process::PID).map(Expendable)
+    Some(job.root().pid).filter(|&pid| pid != FIRST_PROCESS).map(Expendable)
 }
 
 /// Siblings of the ancestor that did not get the id that they were for, and have ended.
@@ -211,7 +212,7 @@ fn fork_in_order(plan: &mut Plan, job: &JobImage) -> Result<Option<i32>> {
 fn become_first(plan: &mut Plan, job: &JobImage) -> Result<()> {
     let refused = |errno| match errno {
         Errno::ENOTUNIQ => first_process::no_id_for_restarter(),
-        errno => Report::turn_refused(first_process::PID, errno).error(job),
+        errno => Report::turn_refused(FIRST_PROCESS, errno).error(job),
     };
     if !plan.has_the_first_alone() {
         let why = "other processes of the job would have to be children of nobody";

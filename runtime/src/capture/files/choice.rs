@@ -6,17 +6,18 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use ckpt_store::PageListRef;
-use nix::sys::stat::{major, minor};
 use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 
+use super::held::{HeldFiles, Known};
 use super::hold::{Holder, bytes_there};
-use super::{Held, HeldFiles, Known, Wishes, trees};
+use super::record::{about, regular};
+use super::trees;
+use super::wishes::Wishes;
 use crate::capture::descriptors::Tables;
 use crate::capture::regions::{Draft, mapped_file};
 use crate::descriptor::{pidfd_getfd, pidfd_open};
 use crate::error::{Error, Result};
-use crate::image::{Backing, CapturedFile, CapturedKind, FileContent, FileKind, path_of};
+use crate::image::{Backing, FileKind, path_of};
 use crate::proc::is_the_kernels;
 
 /// Makes the content of all files that are to be captured hold still. The job, whose descriptors are `tables` and mappings
@@ -162,31 +163,4 @@ fn within(file: &File, max_bytes: Option<u64>) -> io::Result<()> {
 
 fn open(path: impl AsRef<Path>) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
-}
-
-/// The record of what `path` leads to.
-pub fn about(path: Vec<u8>, metadata: &Metadata, kind: CapturedKind) -> CapturedFile {
-    CapturedFile {
-        path,
-        kind,
-        mode: metadata.mode() & 0o7777,
-        owner: (metadata.uid(), metadata.gid()),
-        modified_ns: metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec(),
-    }
-}
-
-/// A regular file whose content is not in the store yet.
-pub fn regular(metadata: &Metadata) -> CapturedKind {
-    let device = (major(metadata.dev()) as u32, minor(metadata.dev()) as u32);
-    let content = FileContent { bytes: metadata.len(), pages: PageListRef::EMPTY };
-    CapturedKind::Regular { device, inode: metadata.ino(), content }
-}
-
-impl HeldFiles {
-    /// Adds what a path leads to, unless it is there.
-    pub(super) fn add(&mut self, file: CapturedFile, content: Option<Held>) {
-        if self.paths.insert(file.path.clone()) {
-            self.captured.push((file, content));
-        }
-    }
 }

@@ -5,9 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use ckpt_store::PageList;
-
-use super::{Held, Known};
+use super::held::{Content, Held, Known};
 use crate::file_stamp::FileStamp;
 use crate::sparse;
 
@@ -16,17 +14,6 @@ const IN_MEMORY_BYTES_MAX: u64 = 32 << 20;
 
 /// Read at a time through a descriptor of the program.
 const PIECE_BYTES: usize = 1 << 20;
-
-/// Content that holds still.
-#[derive(Debug)]
-pub enum Content {
-    /// It is in the store already.
-    Known(PageList),
-    /// A copy in memory.
-    Copy(Vec<u8>),
-    /// A file that nobody writes to: a copy, or the file itself while the program stands still.
-    File(File),
-}
 
 /// Copies files, the small ones into memory.
 #[derive(Debug)]

@@ -7,9 +7,10 @@ use std::path::Path;
 
 use walkdir::{DirEntry, WalkDir};
 
-use super::choice::{about, regular};
+use super::held::HeldFiles;
 use super::hold::Holder;
-use super::{HeldFiles, Wishes};
+use super::record::{about, regular};
+use super::wishes::Wishes;
 use crate::error::{Error, Result};
 use crate::image::CapturedKind;
 use crate::rights::Rights;

@@ -8,6 +8,7 @@ mod ids;
 mod inside;
 mod leftovers;
 mod owner;
+mod progress;
 mod stdio;
 
 use std::ffi::OsString;
@@ -25,7 +26,7 @@ use clap::{Args, ValueEnum};
 use super::interval::{check_interval, interval_ms, parse_time};
 use super::on_term::{self, check_on_term};
 use super::pid_file::PidFile;
-use super::progress_bar::{Progress, Unit};
+use super::progress_bar::Progress;
 use super::run::store_dir;
 use super::{absolute, default_store, first_pid, which_checkpoint};
 use crate::audit;
@@ -39,6 +40,7 @@ use crate::parent::Parent;
 use crate::restore::{ClockWish, Ids, OnRestart, Place, Rebuilt, RestoreOptions, Stage, Stdio, at_terminal, rebuild};
 use crate::units;
 use inside::Inside;
+use progress::{release_with_progress, show};
 
 /// Variable for the command of `--on-restart`.
 const ENV_ON_RESTART: &str = "CKPT_ON_RESTART";
@@ -456,26 +458,6 @@ fn path_map(pairs: &[(PathBuf, PathBuf)]) -> Result<PathMap> {
     let resolved = |path: &Path| bytes(&path.canonicalize().unwrap_or_else(|_| path.to_owned()));
     let pairs: Vec<_> = pairs.iter().map(|(old, new)| Ok((bytes(old)?, resolved(new)?))).collect::<Result<_>>()?;
     Ok(PathMap::new(pairs))
-}
-
-/// Lets it run when its devices are back.
-fn release_with_progress(rebuilt: Rebuilt) -> Result<()> {
-    let mut bar = Progress::start();
-    let released = rebuilt.release(&mut |stage, done, total| show(&mut bar, stage, done, total));
-    bar.end();
-    released
-}
-
-fn show(bar: &mut Progress, stage: Stage, done: u64, total: u64) {
-    let (step, unit) = match stage {
-        Stage::Reading => ("reading", Unit::Bytes),
-        Stage::Verifying => ("comparing files", Unit::Bytes),
-        Stage::Mapping => ("filling memory", Unit::Bytes),
-        Stage::Threads => ("threads", Unit::Count),
-        Stage::Devices => ("filling device memory", Unit::Bytes),
-        Stage::Born => ("processes", Unit::Count),
-    };
-    bar.update(step, done, total, unit);
 }
 
 fn rebuild_with_progress(

@@ -15,8 +15,6 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use object::{LittleEndian, ReadCache};
 use serde::Serialize;
 
-use super::view::lossy;
-
 /// Where an allocation was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CallSite {
@@ -76,7 +74,12 @@ impl CallSites {
         let path = PathBuf::from(OsStr::from_bytes(&code.path));
         let module = self.modules.entry(path).or_insert_with_key(|path| Module::open(path, code).ok());
         let (function, source) = module.as_ref().map_or((None, None), |module| module.name(offset));
-        CallSite { module: lossy(&code.path), offset: format!("{offset:#x}"), function, source }
+        CallSite {
+            module: String::from_utf8_lossy(&code.path).into_owned(),
+            offset: format!("{offset:#x}"),
+            function,
+            source,
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! One declaration, from behind its `.global` or `.const` to its semicolon:
 //! `.attribute(.managed) .align 4 .v2 .u32 name[3][4] = {1, 2}, another;`
 
-use super::super::{Defect, Found, Kind};
+use super::super::{Defect, Found};
 use super::tokens::{Token, Tokens};
+use crate::device_code::variable::Kind;
 
 /// What the words before the names say.
 struct Declared {

@@ -7,7 +7,8 @@
 mod declaration;
 mod tokens;
 
-use super::{Defect, Found, Kind};
+use super::variable::Kind;
+use super::{Defect, Found};
 use tokens::{Token, Tokens};
 
 /// Adds the variables of `text`, which has no zero byte.
@@ -41,8 +42,8 @@ fn closes_nothing(tokens: &Tokens) -> Defect {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Variable;
     use super::*;
+    use crate::device_code::variable::Variable;
 
     fn read(declarations: &str) -> Result<Vec<(String, Kind, Option<u64>)>, Defect> {
         let mut found = Found::default();

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use crate::image::Objects;
     use crate::restore::host::Machine;
-    use crate::restore::options::Place;
+    use crate::restore::place::Place;
     use crate::restore::sample;
 
     #[test]

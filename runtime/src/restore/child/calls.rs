@@ -568,6 +568,15 @@ pub fn receive_descriptors(channel: RawFd, into: &mut [RawFd]) -> Result<usize> 
     }
 }
 
+/// Status flags that `F_SETFL` can change.
+const SETTABLE: i32 = libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc::O_NOATIME;
+
+/// Gives a descriptor the flags of `flags` that can be changed.
+pub fn with_flags(number: RawFd, flags: i32) -> Result<RawFd> {
+    set_status_flags(number, flags & SETTABLE)?;
+    Ok(number)
+}
+
 /// Sends a report; when the other end is closed, the next read says so.
 pub fn send(channel: RawFd, report: &[u8]) {
     // SAFETY: send reads `report.len()` bytes from `report`.

@@ -13,12 +13,12 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use super::link::{Link, Word};
 use super::pages::Pages;
 use super::plan::{Plan, Range};
-use super::processes::{Unfinished, end_all, leave};
 use super::space::Space;
 use super::userfaultfd::Userfaultfd;
 use crate::error::{Error, Result};
 use crate::image::JobImage;
 use crate::proc::task;
+use crate::restore::lazy::unfinished::{Unfinished, end_all, leave};
 
 /// Pages brought one after the other by all cores: 8 MiB. A page that is waited for comes behind them at worst.
 const WINDOW_PAGES: usize = 2048;

@@ -8,7 +8,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::link::{Link, Word};
-use super::processes::{Unfinished, end_all, leave};
+use crate::restore::lazy::unfinished::{Unfinished, end_all, leave};
 
 /// The life of the guard.
 pub fn live(filler: Pid, from_restarter: Link, to_filler: Link) -> ! {

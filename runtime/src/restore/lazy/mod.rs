@@ -25,6 +25,7 @@ mod pages;
 mod plan;
 mod processes;
 mod space;
+mod unfinished;
 mod userfaultfd;
 
 use std::os::fd::AsFd;

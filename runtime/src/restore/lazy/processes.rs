@@ -1,30 +1,18 @@
 //! The two processes, and how they end a program that must not run on.
 
 use std::fs::OpenOptions;
-use std::os::fd::{AsFd, OwnedFd};
 
 use ckpt_store::Store;
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, dup2_stdin, dup2_stdout, fork, getpid, setsid};
 
 use super::link::Link;
 use super::plan::Plan;
+use super::unfinished::leave;
 use super::{fill, guard};
-use crate::descriptor;
 use crate::error::{Error, Result};
 use crate::image::JobImage;
-use crate::proc::task;
-
-/// A process whose memory is not all there.
-#[derive(Debug)]
-pub struct Unfinished {
-    /// Its pid.
-    pub pid: i32,
-    /// It, whoever has that pid by now.
-    pub pidfd: OwnedFd,
-}
 
 /// Makes guard and filler, which are nobody's children; gives `plan` and the ends of the links to the filler and to the guard.
 pub fn start(job: &JobImage, plan: Plan, store: &Store) -> Result<(Plan, Link, Link)> {
@@ -79,38 +67,4 @@ fn be_nobodys() {
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         let _ = dup2_stdin(&null).and(dup2_stdout(&null));
     }
-}
-
-/// Ends this process, without what the one that it was forked from has left for its own end.
-pub fn leave(status: i32) -> ! {
-    // SAFETY: runs nothing.
-    unsafe { libc::_exit(status) }
-}
-
-/// Ends `programs` and all that descends from them: each may have memory that is not there.
-pub fn end_all(programs: &[Unfinished]) {
-    // Once more for what has been made meanwhile. None can be made with memory that is missing: nobody takes note of it.
-    for _ in 0..3 {
-        for program in programs {
-            for pid in descendants(program.pid) {
-                // One that has ended meanwhile is what it should be.
-                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-            }
-        }
-    }
-    for program in programs {
-        // One that has ended already is what it should be.
-        let _ = descriptor::kill(program.pidfd.as_fd());
-    }
-}
-
-fn descendants(pid: i32) -> Vec<i32> {
-    let mut found = task::children(pid).unwrap_or_default();
-    let mut next = 0;
-    while let Some(&child) = found.get(next) {
-        found.extend(task::children(child).unwrap_or_default());
-        next += 1;
-    }
-    found.reverse();
-    found
 }

@@ -17,9 +17,9 @@ pub use terminal::Regained;
 use std::fs::File;
 use std::sync::Arc;
 
-use super::first_process;
 use crate::error::Result;
 use crate::image::{JobImage, Role};
+use crate::proc::task::FIRST_PROCESS;
 use streams::Streams;
 
 /// What becomes of the program's standard streams (`--stdio`).
@@ -78,7 +78,7 @@ impl Outside {
         let keeps_its_terminal = regained.controls && image.terminal.as_ref().is_some_and(|it| it.controlling);
         let role = match image.family.role(image.pid) {
             // We become it, and lead ours.
-            Role::SessionLeader if image.pid == first_process::PID && leads_session() => Role::Member,
+            Role::SessionLeader if image.pid == FIRST_PROCESS && leads_session() => Role::Member,
             Role::SessionLeader if keeps_its_terminal => Role::GroupLeader,
             role => role,
         };

@@ -10,12 +10,13 @@ use nix::unistd::{Uid, getegid, geteuid};
 use crate::error::{Error, Result};
 use crate::image::{Host, ProcessImage};
 use crate::namespace;
+use crate::proc::task::FIRST_PROCESS;
 use crate::proc::task::{self, stat_number};
 use crate::restore::ascending::Ids;
 use crate::restore::clone_call::REAPING_TIMEOUT;
 use crate::restore::clone_call::may_not_choose;
-use crate::restore::options::Place;
-use crate::restore::{credentials, first_process};
+use crate::restore::credentials;
+use crate::restore::place::Place;
 
 /// How long one that has been killed may take to give back what it had.
 const DYING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -32,7 +33,7 @@ pub fn check(image: &ProcessImage, (place, ids): (&Place, Ids), then: &Host, now
     let ended = image.family.ended_children.iter().map(|ended| ended.pid);
     let threads = image.threads.iter().map(|thread| thread.tid);
     // Of the first process of a container our own.
-    threads.chain(ended).filter(|&id| id != first_process::PID).try_for_each(check_free)
+    threads.chain(ended).filter(|&id| id != FIRST_PROCESS).try_for_each(check_free)
 }
 
 /// What was root in a user namespace must not be root of the machine.

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use super::super::process::{Call, HalfBuilt};
 use super::super::window::Window;
-use super::{Made, failed, find, make as make_object, place_of};
+use super::objects::{Made, failed, find, make as make_object, place_of};
 use crate::error::Result;
 use crate::image::{Backing, JobImage, Objects, ProcessImage, SysvMemory};
 use crate::proc::sysvipc::{Kind, rows};

@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 
 use super::super::process::{Call, HalfBuilt};
-use super::{Made, failed, find, make as make_object, place_of};
+use super::objects::{Made, failed, find, make as make_object, place_of};
 use crate::error::Result;
 use crate::image::{JobImage, SysvSemaphores};
 use crate::proc::sysvipc::Kind;

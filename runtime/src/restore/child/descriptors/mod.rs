@@ -31,9 +31,6 @@ pub use handed::receive;
 
 type Result<T> = std::result::Result<T, Failed>;
 
-/// Status flags that `F_SETFL` can change.
-const SETTABLE: i32 = libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc::O_NOATIME;
-
 /// Room for the descriptors in the making.
 pub struct Workspace {
     /// Where each file is open meanwhile.
@@ -135,7 +132,7 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
             let could_be_made = is_memory && !file.is_path_only() && flags & libc::O_ACCMODE == libc::O_RDWR;
             let number = match could_be_made && !std::mem::replace(&mut plan.files.memory_given[unlinked], true) {
                 // As memfd_create has made it, it does not count as opened for writing: such a file can be executed.
-                true => with_flags(calls::duplicate_above(made, lowest)?, flags)?,
+                true => calls::with_flags(calls::duplicate_above(made, lowest)?, flags)?,
                 false => calls::move_above(calls::reopen(made, reopening_flags(file))?, lowest)?,
             };
             if !file.is_path_only() {
@@ -149,29 +146,28 @@ fn open(plan: &mut Plan, index: usize) -> std::result::Result<RawFd, Errno> {
         FileKind::Terminal { terminal, .. } => pseudo_terminals::slave(plan, index, *terminal as usize),
         FileKind::HungUpTerminal { .. } => pseudo_terminals::hung_up(plan, file.flags),
         FileKind::Pipe { pipe } => pipes::end(plan, *pipe as usize, file.flags),
-        FileKind::Socket(_) => with_flags(sockets::number(plan, index)?, file.flags),
+        FileKind::Socket(_) => calls::with_flags(sockets::number(plan, index)?, file.flags),
         FileKind::EventFd { count, semaphore } => {
             let number = calls::move_above(calls::eventfd(*semaphore)?, lowest)?;
             if *count > 0 {
                 calls::write_all(number, &count.to_ne_bytes())?;
             }
-            with_flags(number, file.flags)
+            calls::with_flags(number, file.flags)
         }
         // It is set when all else is done.
-        FileKind::TimerFd { clock, .. } => with_flags(calls::move_above(calls::timerfd(*clock)?, lowest)?, file.flags),
-        FileKind::SignalFd { mask } => with_flags(calls::move_above(calls::signalfd(*mask)?, lowest)?, file.flags),
+        FileKind::TimerFd { clock, .. } => {
+            calls::with_flags(calls::move_above(calls::timerfd(*clock)?, lowest)?, file.flags)
+        }
+        FileKind::SignalFd { mask } => {
+            calls::with_flags(calls::move_above(calls::signalfd(*mask)?, lowest)?, file.flags)
+        }
         FileKind::Epoll { .. } => calls::move_above(calls::epoll()?, lowest),
         FileKind::IoUring(_) => {
             let made = plan.rings.iter().find(|(file, _)| *file == index).ok_or(Errno::EBADF)?.1;
-            with_flags(plan.number_of(FILES + made as i32), file.flags)
+            calls::with_flags(plan.number_of(FILES + made as i32), file.flags)
         }
         // When all processes are there, in [`handed::receive`].
         FileKind::PidFd { .. } | FileKind::OfProcess { .. } => Ok(-1),
         FileKind::Inotify { .. } | FileKind::Fanotify(_) | FileKind::MessageQueue { .. } => Ok(-1),
     }
-}
-
-fn with_flags(number: RawFd, flags: i32) -> std::result::Result<RawFd, Errno> {
-    calls::set_status_flags(number, flags & SETTABLE)?;
-    Ok(number)
 }

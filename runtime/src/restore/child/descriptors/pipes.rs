@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 
 use nix::errno::Errno;
 
-use super::{Plan, calls, with_flags};
+use super::{Plan, calls};
 use crate::image::PipeContent;
 
 type Result<T> = std::result::Result<T, Errno>;
@@ -68,8 +68,8 @@ pub fn end(plan: &mut Plan, pipe: usize, flags: i32) -> Result<RawFd> {
     }
     let taken = std::mem::replace(&mut plan.files.given[pipe][end], true);
     if !taken && access != libc::O_RDWR {
-        return with_flags(own, flags);
+        return calls::with_flags(own, flags);
     }
     let again = calls::reopen(own, access | libc::O_NONBLOCK)?;
-    with_flags(calls::move_above(again, plan.kept_end())?, flags)
+    calls::with_flags(calls::move_above(again, plan.kept_end())?, flags)
 }

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use nix::errno::Errno;
 
 use super::super::report::{At, Failed, Step};
-use super::{Plan, calls, with_flags};
+use super::{Plan, calls};
 use crate::image::{FileKind, JobImage, Role};
 
 type Result<T> = std::result::Result<T, Errno>;
@@ -34,7 +34,7 @@ pub fn openers(job: &JobImage) -> Vec<Option<usize>> {
 
 /// The one description of a master.
 pub fn master(plan: &Plan, terminal: usize, flags: i32) -> Result<RawFd> {
-    with_flags(plan.master(terminal), flags)
+    calls::with_flags(plan.master(terminal), flags)
 }
 
 /// A description of a slave side; none yet if its opener is to open it.
@@ -48,7 +48,7 @@ pub fn slave(plan: &Plan, index: usize, terminal: usize) -> Result<RawFd> {
 fn open_slave(plan: &Plan, terminal: usize, flags: i32) -> Result<RawFd> {
     let wanted = flags & (libc::O_ACCMODE | libc::O_NONBLOCK) | libc::O_NOCTTY;
     let opened = calls::open_slave(plan.master(terminal), wanted)?;
-    with_flags(calls::move_above(opened, plan.kept_end())?, flags)
+    calls::with_flags(calls::move_above(opened, plan.kept_end())?, flags)
 }
 
 /// A description of a slave side whose master is closed.
@@ -57,7 +57,7 @@ pub fn hung_up(plan: &Plan, flags: i32) -> Result<RawFd> {
     calls::unlock_slave(master)?;
     let opened = calls::open_slave(master, flags & (libc::O_ACCMODE | libc::O_NONBLOCK) | libc::O_NOCTTY);
     calls::close(master);
-    with_flags(calls::move_above(opened?, plan.kept_end())?, flags)
+    calls::with_flags(calls::move_above(opened?, plan.kept_end())?, flags)
 }
 
 /// Has this process be controlled by the terminal of the session that it leads, and opens what only it can; or give up the one
@@ -84,7 +84,7 @@ pub fn take_control(plan: &mut Plan) -> std::result::Result<(), Failed> {
 
 fn open_own(plan: &Plan, flags: i32) -> Result<RawFd> {
     let opened = calls::open(c"/dev/tty", flags & (libc::O_ACCMODE | libc::O_NONBLOCK) | libc::O_NOCTTY)?;
-    with_flags(calls::move_above(opened, plan.kept_end())?, flags)
+    calls::with_flags(calls::move_above(opened, plan.kept_end())?, flags)
 }
 
 fn give_up(plan: &Plan, terminal: usize) -> Result<()> {
