@@ -6,6 +6,7 @@
 //! NVIDIA documents none of this: the layout is the one that cuda-fatbin-decompression and ZLUDA have published, and
 //! each field that is used has been compared with what `fatbinary` of CUDA 13.0 writes.
 
+mod entry;
 mod unpacking;
 
 use std::borrow::Cow;
@@ -15,6 +16,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::{Defect, Found, cubin, ptx};
 use crate::error::{Error, Result};
+use entry::Entry;
 
 /// The first bytes of a fatbin.
 pub(super) const MAGIC: [u8; 4] = 0xBA55_ED50_u32.to_le_bytes();
@@ -38,29 +40,6 @@ struct Header {
     header_bytes: U16,
     /// Of all entries.
     entries_bytes: U64,
-}
-
-#[derive(FromBytes, KnownLayout, Immutable)]
-#[repr(C)]
-struct Entry {
-    kind: U16,
-    _version: U16,
-    /// Of this header, with the options behind it.
-    header_bytes: U32,
-    /// Of the code as it is stored, with its padding.
-    stored_bytes: U64,
-    /// Of the packed code without the padding; 0 where it is not packed.
-    packed_bytes: U32,
-    _options_offset: U32,
-    _code_version: [U16; 2],
-    /// 90 for sm_90 and compute_90.
-    architecture: U32,
-    _name_offset: U32,
-    _name_bytes: U32,
-    flags: U64,
-    _reserved: U64,
-    /// Of the code; 0 where it is not packed.
-    unpacked_bytes: U64,
 }
 
 #[derive(FromBytes, KnownLayout, Immutable)]

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::io::Read;
 
-use super::Entry;
+use super::entry::Entry;
 
 /// Flags of an entry. (0x1000 would be zlib, which no mode of nvcc writes.)
 const LZ4: u64 = 0x2000;
