@@ -104,6 +104,7 @@ refused! { is_refused:
     a_posix_timer_over_the_time_of_a_thread_is_refused: "posix_timer", "the processor time of one thread";
     a_flood_of_queued_signals_is_refused: "flood", "more than 8192 queued signals";
     a_file_that_proc_has_of_a_thread_is_refused: "thread_file", "of a thread other than the main one";
+    a_file_that_proc_has_of_a_descriptor_is_refused: "descriptor_file", "behind the descriptor";
     an_io_uring_with_a_request_that_waits_for_a_file_is_refused: "busy_io_uring", "requests may be under way in it";
     an_io_uring_with_a_request_that_waits_for_a_time_is_refused: "timing_io_uring", "requests may be under way in it";
     an_io_uring_that_the_kernel_polls_is_refused: "polled_io_uring", "IORING_SETUP_SQPOLL";

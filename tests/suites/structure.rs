@@ -212,15 +212,16 @@ fn module(root: &Path, file: &Path) -> Names {
     names
 }
 
-/// How many circles there are in each crate. Fewer is better: then the number here gets smaller.
-const CIRCLES: [(&str, usize); 5] =
-    [("runtime/src", 3), ("runtime/wire/src", 1), ("runtime/store/src", 5), ("kernels/src", 4), ("preload/src", 5)];
+/// How many files of each crate are in circles. Fewer is better: then the number here gets smaller.
+const IN_CIRCLES: [(&str, usize); 5] =
+    [("runtime/src", 19), ("runtime/wire/src", 2), ("runtime/store/src", 50), ("kernels/src", 18), ("preload/src", 30)];
 
 #[test]
-fn circles_of_files_become_no_more() {
-    for (root, allowed) in CIRCLES {
+fn files_in_circles_become_no_more() {
+    for (root, allowed) in IN_CIRCLES {
         let circles = Crate::at(&product::repository().join(root)).circles();
-        assert_eq!(circles.len(), allowed, "{root}: {circles:#?}");
+        let files: BTreeSet<&String> = circles.iter().flatten().map(|(file, _)| file).collect();
+        assert_eq!(files.len(), allowed, "{root}: {circles:#?}");
     }
 }
 

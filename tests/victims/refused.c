@@ -569,6 +569,8 @@ static void set_up(void)
 		make_posix_timer();
 	else if (is("flood"))
 		queue_many_signals();
+	else if (is("descriptor_file"))
+		CHECK((number = open("/proc/self/fdinfo/0", O_RDONLY)) >= 0);
 	else if (is("thread_file"))
 		open_file_of_a_thread();
 	else if (is("unmapped_io_uring"))

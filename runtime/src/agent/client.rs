@@ -194,8 +194,14 @@ pub(super) fn converse(
         }
     }
     // It may have ended between the seal and its word of it.
-    if let Some(id) = begun.filter(|&id| !kill && is_sealed(store, id)) {
-        return Ok(id);
+    match begun.filter(|_| !kill).map(|id| (id, is_sealed(store, id))) {
+        Some((id, Some(true))) => return Ok(id),
+        Some((_, None)) => {
+            let message =
+                "the agent ended before it said that the checkpoint is sealed; the program runs on; see with ckpt list";
+            return Err(Error::Agent { message: message.to_owned(), exit_code: exit_code::FAILED });
+        }
+        Some((_, Some(false))) | None => {}
     }
     Err(Error::Agent {
         message: "the agent ended before the checkpoint was sealed; the program runs on; try again".to_owned(),
@@ -203,8 +209,9 @@ pub(super) fn converse(
     })
 }
 
-fn is_sealed(store: &Path, id: u64) -> bool {
-    Store::open(store).and_then(|store| store.sealed()).is_ok_and(|sealed| sealed.contains(&id))
+/// None where the store cannot be read as it is: it is encrypted, or another user's.
+fn is_sealed(store: &Path, id: u64) -> Option<bool> {
+    Store::open(store).and_then(|store| store.sealed()).ok().map(|sealed| sealed.contains(&id))
 }
 
 /// The exit code of a failure: whoever says that it is none is not believed.

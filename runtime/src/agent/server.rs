@@ -319,7 +319,8 @@ impl Agent {
     fn is_below_filters_of_the_program(&self) -> bool {
         let began = self.program.control().ok().and_then(|control| control.confinement());
         let filters = |confinement: Option<Confinement>| confinement.map_or(0, |confinement| confinement.filters);
-        filters(confinement::own()) > filters(began)
+        let of_program = confinement::of_thread(self.program.pid, self.program.pid).unwrap_or_default();
+        filters(confinement::own()) > filters(began) && filters(of_program) > filters(began)
     }
 
     /// Serves one connection. A client that goes away or stops reading loses its replies, nothing else.

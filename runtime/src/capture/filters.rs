@@ -14,7 +14,8 @@ use crate::proc::task::FIRST_PROCESS;
 use crate::ptrace::{Options, Stopped};
 
 const ADVICE: &str = "let root take the checkpoint from outside of the filter (start the program with `ckpt run`, or give \
-                      `ckpt checkpoint` before any signal), or start the program without its sandbox";
+                      `ckpt checkpoint`, of another user's program with --dir), or start the program without its sandbox";
+const WITHOUT: &str = "start the program without its sandbox";
 
 /// Suspends the filters that `threads` of process `pid` have added since the job `began`. Those from before are its container's: we live
 /// under them, too. To be asked before any call is made inside the program.
@@ -22,20 +23,22 @@ const ADVICE: &str = "let root take the checkpoint from outside of the filter (s
 /// # Errors
 /// Where the kernel does not let us.
 pub fn suspend(pid: i32, threads: &mut [Stopped], began: Option<Confinement>) -> Result<()> {
-    threads.iter_mut().try_for_each(|thread| suspend_of(pid, thread, began))
+    let of_process = confinement::of_thread(pid, pid)?.is_some_and(|main| main.no_new_privs);
+    threads.iter_mut().try_for_each(|thread| suspend_of(pid, of_process, thread, began))
 }
 
-fn suspend_of(pid: i32, thread: &mut Stopped, began: Option<Confinement>) -> Result<()> {
+/// `of_process` is the main thread's no_new_privs, which all threads have after a restart.
+fn suspend_of(pid: i32, of_process: bool, thread: &mut Stopped, began: Option<Confinement>) -> Result<()> {
     let tid = thread.tid();
     let refused = |what: &str, why: &str, advice: &str| {
         Err(Error::unsupported(format!("process {pid}: {what} on thread {tid}"), why, advice))
     };
-    let under = match confinement::of_thread(pid, tid)? {
+    let (under, no_new_privs) = match confinement::of_thread(pid, tid)? {
         Some(Confinement { filters: 0, .. }) => return Ok(()),
-        Some(now) => now.filters,
+        Some(now) => (now.filters, now.no_new_privs),
         None => {
             let why = "it is in strict mode, or the kernel does not count filters (Linux 5.9 does)";
-            return refused("a seccomp filter", why, "start the program without its sandbox");
+            return refused("a seccomp filter", why, WITHOUT);
         }
     };
     let Some(before) = before(began) else {
@@ -47,7 +50,11 @@ fn suspend_of(pid: i32, thread: &mut Stopped, began: Option<Confinement>) -> Res
     }
     const WHAT: &str = "a seccomp filter that the program has added";
     if pid == FIRST_PROCESS {
-        return refused(WHAT, "the first process of a pid namespace has calls to make when it is restarted", ADVICE);
+        let why = "the first process of a pid namespace has calls to make when it is restarted";
+        return refused(WHAT, why, "start it below another (`ckpt run` as pid 1), or without its sandbox");
+    }
+    if no_new_privs != of_process {
+        return refused(WHAT, "no_new_privs of the thread is not that of the main thread", WITHOUT);
     }
     match thread.suspend_filters(Options::PROGRAM) {
         Err(Error::Ptrace { source: source @ (Errno::EPERM | Errno::EINVAL), .. }) => {

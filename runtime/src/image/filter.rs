@@ -23,10 +23,14 @@ impl Filter {
     pub fn may_return(&self, action: u32) -> bool {
         /// `BPF_RET | BPF_K`: the verdict is in the instruction, as its last word.
         const RETURN_CONSTANT: u16 = 0x06;
+        /// `BPF_RET | BPF_A`: it is computed, and may be any.
+        const RETURN_COMPUTED: u16 = 0x16;
         self.instructions.as_chunks::<{ Filter::INSTRUCTION_BYTES }>().0.iter().any(|instruction| {
             let [code_low, code_high, _, _, a, b, c, d] = *instruction;
-            let is_return = u16::from_ne_bytes([code_low, code_high]) == RETURN_CONSTANT;
-            is_return && u32::from_ne_bytes([a, b, c, d]) & libc::SECCOMP_RET_ACTION_FULL == action
+            match u16::from_ne_bytes([code_low, code_high]) {
+                RETURN_CONSTANT => u32::from_ne_bytes([a, b, c, d]) & libc::SECCOMP_RET_ACTION_FULL == action,
+                code => code == RETURN_COMPUTED,
+            }
         })
     }
 }
@@ -43,5 +47,7 @@ mod tests {
         assert!(filter.may_return(libc::SECCOMP_RET_ERRNO));
         assert!(!filter.may_return(libc::SECCOMP_RET_ALLOW));
         assert!(!filter.may_return(libc::SECCOMP_RET_USER_NOTIF));
+        let computed = Filter { instructions: ByteBuf::from([0x16, 0, 0, 0, 0, 0, 0, 0]), logs: false };
+        assert!(computed.may_return(libc::SECCOMP_RET_USER_NOTIF));
     }
 }

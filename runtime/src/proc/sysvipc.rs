@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 
 use crate::error::{Error, Result};
 
-/// Name of such a mapping, before its key.
+/// Name of a mapping of System V shared memory, before its key.
 pub const MAPPED_NAME: &[u8] = b"/SYSV";
 
 /// The three kinds of objects.

@@ -1,4 +1,4 @@
-//! What is mapped where.
+//! What is mapped where, and with which protection at first.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -61,7 +61,7 @@ pub(super) struct Opened {
 }
 
 /// A private mapping counts as committed memory once it has been writable and written: such a one is mapped
-/// writable, and loses the right in [`complete`], when it has its content. So is one of huge pages, which nobody can write
+/// writable, and loses the right in [`super::address_space::complete`], when it has its content. So is one of huge pages, which nobody can write
 /// otherwise.
 pub fn first_protection(region: &Region) -> i32 {
     let is_private = matches!(region.backing, Backing::Anonymous | Backing::PrivateFile(_));

@@ -8,7 +8,7 @@ use ckpt_wire::Control;
 
 use super::frozen::Frozen;
 use super::look::look;
-use super::parts::{self};
+use super::parts;
 use crate::capture::allocations::allocations;
 use crate::capture::guest::Guest;
 use crate::capture::lineage::Lineage;
@@ -19,7 +19,7 @@ use crate::capture::tree::Options as TreeOptions;
 use crate::capture::twin::{Memory, Twin};
 use crate::capture::{devices, filters, process, stop, threads};
 use crate::error::Result;
-use crate::proc::maps::{self};
+use crate::proc::maps;
 use crate::proc::task;
 use crate::ptrace::Pinned;
 

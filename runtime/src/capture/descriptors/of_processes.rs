@@ -37,6 +37,11 @@ pub fn kind(info: &FdInfo, format: SFlag, pids: &[i32]) -> Result<Option<FileKin
             let why = "what /proc has of a thread other than the main one is not captured yet";
             Err(unsettled(info, why, "close it, or try again"))
         }
+        // Its descriptor may be one that a restart hands over together with it.
+        Some(process) if pids.contains(&process) && is_of_descriptor(rest) => {
+            let why = "what /proc has of a descriptor is there again only behind the descriptor";
+            Err(unsettled(info, why, "close it, or try again"))
+        }
         Some(process) if pids.contains(&process) || is_child_that_has_ended(process, pids) => Ok(Some(of(pid, 0))),
         Some(_) => Ok(Some(of(pid, task::start_time(pid)?))),
         None => Ok(Some(of(0, 0))),
@@ -58,6 +63,12 @@ fn thread_of(rest: &[u8]) -> Option<i32> {
     std::str::from_utf8(parts.next()?).ok()?.parse().ok()
 }
 
+/// Whether it is a file of `/fdinfo`.
+fn is_of_descriptor(rest: &[u8]) -> bool {
+    const FOLDER: &[u8] = b"/fdinfo/";
+    rest.windows(FOLDER.len()).any(|part| part == FOLDER)
+}
+
 /// The process that thread `tid` belongs to.
 fn process_of(tid: i32) -> Option<i32> {
     task::status_value(&task::text(tid, "status").ok()?, "Tgid")?.parse().ok()
@@ -77,6 +88,8 @@ mod tests {
         }
         assert_eq!(thread_of(b"/task/13/comm"), Some(13));
         assert_eq!(thread_of(b"/task"), None);
+        assert!(is_of_descriptor(b"/fdinfo/3") && is_of_descriptor(b"/task/13/fdinfo/3"));
+        assert!(!is_of_descriptor(b"/fdinfo") && !is_of_descriptor(b"/stat"));
         assert_eq!(process_of(std::process::id() as i32), Some(std::process::id() as i32));
     }
 }

@@ -13,7 +13,11 @@ use super::trial::{Failure, Outcome, in_child};
 use crate::commands::installation;
 
 const PROBE: &str = "libckpt.so";
-const TRIED: &str = "find libckpt.so beside ckpt, load it in a child and read its control block";
+const TRIED: &str = if IS_STATIC {
+    "find libckpt.so beside ckpt, and its control block in it"
+} else {
+    "find libckpt.so beside ckpt, load it in a child and read its control block"
+};
 /// A statically linked ckpt cannot load a library that wants another C library than it has itself.
 const IS_STATIC: bool = cfg!(target_feature = "crt-static");
 const ADVICE: &str = "install ckpt and libckpt.so of one build in one directory";
@@ -35,7 +39,10 @@ fn look_at(path: &Path) -> Outcome {
         .map_err(|error| Failure::wrong(format!("{}: {error}", path.display())))?;
     let mut symbols = library.dynamic_symbols();
     match symbols.any(|symbol| symbol.name() == Ok(CONTROL_SYMBOL)) {
-        true => Ok(format!("{}; it is not loaded, because this ckpt is statically linked", path.display())),
+        true => Ok(format!(
+            "{}; not loaded and its protocol not compared, because this ckpt is statically linked",
+            path.display()
+        )),
         false => Err(Failure::wrong(format!("{} has no symbol {CONTROL_SYMBOL}", path.display()))),
     }
 }

@@ -1,4 +1,4 @@
-//! The two processes, and how they end a program that must not run on.
+//! The two processes that bring the memory.
 
 use std::fs::OpenOptions;
 

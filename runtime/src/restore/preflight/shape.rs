@@ -517,6 +517,11 @@ mod tests {
             ("a lock from byte 5", |job| job.processes[0].locks[0].end = Some(4)),
             ("a lock from byte 5", |job| job.processes[0].locks[0].end = Some(u64::MAX)),
             ("through descriptor 4", |job| job.processes[0].locks[0].descriptor = 4),
+            ("seccomp filter 0 is missing", |job| job.processes[0].threads[1].filters = vec![0]),
+            ("no seccomp filter has 7 bytes", |job| {
+                let instructions = serde_bytes::ByteBuf::from([0; 7]);
+                job.processes[0].filters.push(Filter { instructions, logs: false });
+            }),
             ("the rseq of thread", |job| job.processes[0].threads[1].rseq.as_mut().unwrap().address = u64::MAX - 8),
             ("occurs twice", |job| job.processes[0].descriptors.extend_from_within(..)),
             ("no descriptor 2147483647", |job| job.processes[0].descriptors[0].number = i32::MAX),
