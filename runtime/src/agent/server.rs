@@ -19,8 +19,7 @@ use super::client::{self, Patience};
 use super::news::{self, News};
 use super::protocol::{READY, Reply, Request};
 use super::recorded::recorded;
-use super::request::store_of;
-use super::request::{AgentOptions, CheckpointRequest, Method, Trigger};
+use super::request::{AgentOptions, CheckpointRequest, Method, Trigger, store_of};
 use super::restart_script::write_restart_script;
 use super::retention::Retention;
 use super::store_options::{

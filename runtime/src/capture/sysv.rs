@@ -20,8 +20,7 @@ use crate::image::{
     FileContent, Objects, SysvIdentity, SysvMemory, SysvMessage, SysvQueue, SysvSemaphores, ThreadImage,
 };
 use crate::page_set::PageSet;
-use crate::proc::sysvipc::MAPPED_NAME;
-use crate::proc::sysvipc::{Kind, Row, rows};
+use crate::proc::sysvipc::{Kind, MAPPED_NAME, Row, rows};
 use crate::proc::{maps, task};
 use crate::ptrace::{Registers, read_memory};
 

@@ -14,8 +14,7 @@ use ckpt_store::{PAGE_BYTES, PageKey, PageList, Store};
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use super::mapping_plan::Source;
-use super::mapping_plan::first_protection;
+use super::mapping_plan::{Source, first_protection};
 use super::page_writer;
 use super::process::{Call, HalfBuilt};
 use super::ranges::{Span, room};

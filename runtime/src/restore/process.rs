@@ -21,8 +21,7 @@ use super::ranges::Span;
 use crate::descriptor::{can_fetch, pidfd_getfd, pidfd_open};
 use crate::error::{Error, Result};
 use crate::filtered;
-use crate::proc::task;
-use crate::proc::task::FIRST_PROCESS;
+use crate::proc::task::{self, FIRST_PROCESS};
 use crate::ptrace::{
     CallSite, Options, ProcessMemory, Stopped, remote_call, remote_clone, wait_until_gone, write_memory,
 };

@@ -9,8 +9,7 @@ use std::os::unix::fs::FileExt;
 use ckpt_store::{Attempt, PAGE_BYTES, PageList};
 use serde_bytes::ByteBuf;
 
-use super::held::Content;
-use super::held::{Held, HeldFiles, Known, KnownFile};
+use super::held::{Content, Held, HeldFiles, Known, KnownFile};
 use crate::error::{Error, Result};
 use crate::image::{CapturedKind, FileContent, Objects, path_of};
 use crate::sparse;

@@ -10,11 +10,9 @@ use nix::unistd::{Uid, getegid, geteuid};
 use crate::error::{Error, Result};
 use crate::image::{Host, ProcessImage};
 use crate::namespace;
-use crate::proc::task::FIRST_PROCESS;
-use crate::proc::task::{self, stat_number};
+use crate::proc::task::{self, FIRST_PROCESS, stat_number};
 use crate::restore::ascending::Ids;
-use crate::restore::clone_call::REAPING_TIMEOUT;
-use crate::restore::clone_call::may_not_choose;
+use crate::restore::clone_call::{REAPING_TIMEOUT, may_not_choose};
 use crate::restore::credentials;
 use crate::restore::place::Place;
 
