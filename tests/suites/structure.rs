@@ -214,7 +214,7 @@ fn module(root: &Path, file: &Path) -> Names {
 
 /// How many files of each crate are in circles. Fewer is better: then the number here gets smaller.
 const IN_CIRCLES: [(&str, usize); 5] =
-    [("runtime/src", 19), ("runtime/wire/src", 2), ("runtime/store/src", 50), ("kernels/src", 18), ("preload/src", 30)];
+    [("runtime/src", 14), ("runtime/wire/src", 2), ("runtime/store/src", 50), ("kernels/src", 18), ("preload/src", 30)];
 
 #[test]
 fn files_in_circles_become_no_more() {

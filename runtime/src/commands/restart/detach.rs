@@ -12,9 +12,11 @@ use nix::errno::Errno;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, dup2_stdin, dup2_stdout, fork, pipe, setsid};
 
-use super::DETACHED;
 use crate::commands::{print, status_beside_program};
 use crate::error::{Error, Result, exit_code};
+
+/// The exit status of a command that only started the program.
+pub const DETACHED: u8 = exit_code::DONE;
 
 /// Runs `restore`, which gives the program's pid, in a process of its own, and prints that pid.
 pub fn in_intermediate_process(restore: impl FnOnce() -> Result<i32>) -> Result<u8> {

@@ -1,6 +1,6 @@
 //! How a restart comes by the ids of its program in the place where it is.
 
-use super::Namespace;
+use super::arguments::Namespace;
 use crate::error::{Error, Result};
 use crate::namespace;
 use crate::restore::{ENV_SEARCH, Ids, SEARCH_DEFAULT};

@@ -22,6 +22,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork, getgroups, getpid, getppid};
 
+use crate::commands::restart::arguments::FIRST_PROCESS;
 use crate::error::{Error, Result, exit_code};
 use crate::namespace::{self, Kind};
 use crate::packets::Packet;
@@ -29,9 +30,6 @@ use crate::parent::first_process;
 use crate::parent::relay::{Message, Relay};
 use crate::proc::task;
 use crate::restore::{Place, Rebuilt};
-
-/// The option that tells this command that it is the first process, and where its end of the relay is.
-pub const OPTION: &str = "first-process";
 
 /// A program that is complete in a pid namespace of its own. Dropping it ends the program.
 #[derive(Debug)]
@@ -206,7 +204,7 @@ fn become_first_process(kind: Kind, inside: &Relay) -> Error {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     // Behind the command's name, so that it is an option whatever follows.
     let place = words.iter().skip(1).position(|word| word == "restart").map_or(words.len(), |before| before + 2);
-    words.insert(place, format!("--{OPTION}={relay}").into());
+    words.insert(place, format!("--{FIRST_PROCESS}={relay}").into());
     let mut command = Command::new("/proc/self/exe");
     command.arg0(&words[0]).args(&words[1..]);
     Error::io("execute", "/proc/self/exe", command.exec())

@@ -16,17 +16,15 @@ use nix::errno::Errno;
 use nix::unistd::{Gid, fexecve, geteuid, getgroups};
 
 use super::super::store_owner::StoreOwner;
-use super::Arguments;
+use super::arguments::{AS_OWNER, Arguments, ENV_ON_RESTART};
 use crate::audit;
 use crate::capabilities::{self, CAP_CHECKPOINT_RESTORE, OwnCapabilities};
 use crate::error::{Error, Result};
 use crate::image::{JobImage, ProcessImage};
 
-/// Option of `ckpt restart` to itself.
-pub const OPTION: &str = "as-owner";
 const TRUST_OPTION: &str = "--trust-owner";
 /// Variables that say how to write on the user's terminal, and the command that is to run as the owner, too.
-const KEPT_VARIABLES: [&str; 5] = ["TERM", "LANG", "LC_ALL", "TZ", super::ENV_ON_RESTART];
+const KEPT_VARIABLES: [&str; 5] = ["TERM", "LANG", "LC_ALL", "TZ", ENV_ON_RESTART];
 const PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin";
 
 /// If we are root, and the store is a directory of another user who is trusted: executes this command again as that user.
@@ -113,7 +111,7 @@ fn keep_only_ids() -> io::Result<()> {
 /// Our own, for the owner.
 fn command_line() -> io::Result<Vec<CString>> {
     let arguments = std::env::args_os().filter(|argument| argument != TRUST_OPTION);
-    let line = arguments.chain([OsString::from(format!("--{OPTION}"))]);
+    let line = arguments.chain([OsString::from(format!("--{AS_OWNER}"))]);
     line.map(|argument| CString::new(argument.into_vec()).map_err(io::Error::from)).collect()
 }
 
